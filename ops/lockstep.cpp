@@ -4,13 +4,18 @@
 #include <thread>
 #include <utility>
 
+#include "core/autograd/boundaries.h"
 #include "core/base/error.h"
 #include "core/base/thread_state.h"
+#include "core/memory/default_device.h"
 #include "ops/operators.h"
 
 namespace rw {
 
 namespace {
+
+// Smaller activations, as statistics of channels are, stay on the device while their part waits.
+constexpr uint64_t least_parked_bytes = 16 << 10;
 
 // Unwinds a part because another one failed.
 struct Abandoned {};
@@ -88,6 +93,8 @@ void Lockstep::run(const std::function<void(uint32_t part)>& body) {
   exchange_ = std::make_shared<Exchange>(*this);
   turn_ = 0;
   failure_ = nullptr;
+  parks_ = boundaries_on_host();
+  age_ = Storage::newest();
   ThreadState state = thread_state();
   state.lockstep = this;
   state.statistics = exchange_;
@@ -145,6 +152,7 @@ void Lockstep::meet(const char* what) {
   Part& mine = parts_[part];
   mine.last = what;
   ++mine.meetings;
+  if (parks_) default_device()->activations_to_host(age_, least_parked_bytes);
   pass_on(part);
   wait_for_turn(part);
   for (const Part& other : parts_)

@@ -17,6 +17,9 @@ namespace rw {
 // the next one does. So results have the same bits every time, and batch_norm sees the whole batch
 // while only one part at a time computes between two of them.
 //
+// With HostBoundaries on, a part's activations wait in host memory while it waits for the others:
+// device memory then holds what one part needs, however many there are.
+//
 // Parts begin in the caller's state (device, Autocast, NoGrad, segments of blocks), with an empty
 // tape and without observers of it: AutoRecompute and Follower do not reach into them.
 class Lockstep {
@@ -48,7 +51,9 @@ class Lockstep {
   std::shared_ptr<Exchange> exchange_;
   std::mutex mutex_;
   std::condition_variable turned_;
-  uint32_t turn_ = 0;  // the part that runs
+  uint32_t turn_ = 0;   // the part that runs
+  bool parks_ = false;  // what a part holds waits in host memory, too
+  uint64_t age_ = 0;    // of the storages that were there before the parts began
   std::exception_ptr failure_;
 };
 

@@ -288,7 +288,7 @@ class Backward {
       if (!maker.op || maker.segment < 0) continue;
       Segment& earlier = segments_[maker.segment];
       if (!earlier.replayed && saves(earlier, maker.segment, external.record, id))
-        earlier.kept[id] = {on_device(external.value), external.record};
+        earlier.kept[id] = {external.value, external.record};
     }
   }
 

@@ -24,12 +24,8 @@ uint64_t limit_from_environment(const Backend& backend) {
   return budget.empty() ? 0 : parse_bytes(budget);
 }
 
-// Kernels ask the keeper for what is away; nobody asks for the host.
-void check_here(const Storage& storage) {
-  check<DeviceError>(!storage.is_away(), context().op,
-                     "{} {} must be in the device's memory, got one that ranks keep in parts: "
-                     "DataParallel::gather_parameters() brings all of it",
-                     storage.shape(), name(storage.dtype()));
+BufferRange part_of(const Arena::Range& range, uint64_t offset, uint64_t bytes) {
+  return {range.block, range.offset + offset, bytes};
 }
 
 }  // namespace
@@ -62,6 +58,7 @@ std::shared_ptr<Storage> Device::allocate(const Shape& shape, DType dtype) {
 void Device::release(Storage& storage) noexcept {
   const Lock lock(mutex_);
   unlink(storage);
+  if (storage.is_on_host()) pool_.release(storage.host_);
   if (!storage.is_away()) displace(storage);
 }
 
@@ -90,15 +87,58 @@ void Device::bring_back(Storage& storage) {
   const Lock lock(mutex_);
   if (!storage.is_away_) return;
   if (step_ends_soon_) end_step();
-  storage.place_ = take(storage.bytes());
+  {
+    const PlaceScope on_device(MemoryPlace::device);
+    const PurposeScope purpose(storage.purpose());
+    storage.place_ = take(storage.bytes());
+  }
   storage.is_away_ = false;
   place(storage);
+  if (!storage.is_on_host()) return;
+  const MemoryPool::Place host = std::exchange(storage.host_, {});
+  copy_all(storage, host.range, storage.range());
+  pool_.release(host);
+}
+
+bool Device::to_host(Storage& storage) {
+  const Lock lock(mutex_);
+  if (storage.is_away()) return storage.is_on_host();
+  if (storage.place() == MemoryPlace::host) return true;
+  const std::optional<MemoryPool::Place> host = pool_.take(storage.bytes(), MemoryPool::Part::host);
+  if (!host) return false;
+  account_.allocated_on_host(pool_);
+  copy_all(storage, storage.range(), host->range);
+  storage.host_ = *host;
+  send_away(storage);
+  return true;
+}
+
+void Device::activations_to_host(uint64_t age, uint64_t least_bytes) {
+  const Lock lock(mutex_);
+  for (Storage* s = newest_; s && s->id() > age; s = s->previous_)
+    if (s->purpose() == Purpose::activation && s->bytes() >= least_bytes) to_host(*s);
+}
+
+// Kernels bring back what is away; nobody asks its keeper for the host.
+const Arena::Range& Device::where(const Storage& storage) {
+  if (storage.is_on_host()) return storage.host_.range;
+  check<DeviceError>(!storage.is_away(), context().op,
+                     "{} {} must be in the device's memory, got one that ranks keep in parts: "
+                     "DataParallel::gather_parameters() brings all of it",
+                     storage.shape(), name(storage.dtype()));
+  return storage.range();
+}
+
+// Not a write: what it holds is the same.
+void Device::copy_all(const Storage& storage, const Arena::Range& from, const Arena::Range& to) {
+  work_[static_cast<int>(context().phase)].bytes += 2 * storage.bytes();
+  context().queued.bytes += 2 * storage.bytes();
+  backend_->copy(part_of(from, 0, storage.bytes()), part_of(to, 0, storage.bytes()));
 }
 
 void Device::restore(Storage& target, const void* source) {
   const Lock lock(mutex_);
-  check_here(target);
-  backend_->write({target.range().block, target.range().offset, target.bytes()}, source);
+  backend_->write(part_of(where(target), 0, target.bytes()), source);
 }
 
 void Device::link(Storage& storage) {
@@ -156,27 +196,25 @@ void Device::run(const KernelCall& call, std::span<Storage* const> written) {
 
 void Device::write(Storage& target, uint64_t offset, uint64_t bytes, const void* source) {
   const Lock lock(mutex_);
-  check_here(target);
+  const BufferRange range = part_of(where(target), offset, bytes);
   ++target.version_;
-  backend_->write({target.range().block, target.range().offset + offset, bytes}, source);
+  backend_->write(range, source);
 }
 
 void Device::read(const Storage& source, uint64_t offset, uint64_t bytes, void* target) {
   const Lock lock(mutex_);
-  check_here(source);
-  backend_->read({source.range().block, source.range().offset + offset, bytes}, target);
+  backend_->read(part_of(where(source), offset, bytes), target);
 }
 
 void Device::copy(const Storage& source, uint64_t source_offset, Storage& target,
                   uint64_t target_offset, uint64_t bytes) {
   const Lock lock(mutex_);
-  check_here(source);
-  check_here(target);
+  const BufferRange from = part_of(where(source), source_offset, bytes);
+  const BufferRange to = part_of(where(target), target_offset, bytes);
   ++target.version_;
   work_[static_cast<int>(context().phase)].bytes += 2 * bytes;
   context().queued.bytes += 2 * bytes;
-  backend_->copy({source.range().block, source.range().offset + source_offset, bytes},
-                 {target.range().block, target.range().offset + target_offset, bytes});
+  backend_->copy(from, to);
 }
 
 std::function<void()> Device::mark() {

@@ -50,6 +50,13 @@ class Device : public StorageOwner, public std::enable_shared_from_this<Device> 
   void send_away(Storage& storage);
   void bring_back(Storage& storage);
   void restore(Storage& target, const void* source);  // all its bytes, from the host
+  // Sends a storage away and keeps what it holds in host memory (MemoryPlace::host). Kernels bring
+  // it back when they need it, and so does bring_back(); copies and reads find it where it is.
+  // Returns whether it is there: the host may have no memory left.
+  bool to_host(Storage& storage);
+  // The same for all activations of at least `least_bytes` that are younger than `age`
+  // (Storage::newest()).
+  void activations_to_host(uint64_t age, uint64_t least_bytes);
 
   void set_purpose(Storage& storage, Purpose purpose);  // an activation that becomes a gradient
   // The one door for writes: whoever passes it names the storages that are written, and they count.
@@ -124,6 +131,8 @@ class Device : public StorageOwner, public std::enable_shared_from_this<Device> 
   std::vector<MemoryPool::Place*> places() const;  // of what lies in the device's memory
   void place(Storage& storage);
   void displace(Storage& storage) noexcept;
+  static const Arena::Range& where(const Storage& storage);  // what it holds lies
+  void copy_all(const Storage& storage, const Arena::Range& from, const Arena::Range& to);
   void link(Storage& storage);
   void unlink(Storage& storage) noexcept;
   std::vector<const Storage*> storages() const;  // newest first

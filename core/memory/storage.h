@@ -70,6 +70,7 @@ class Storage {
   StorageKeeper* keeper() const { return keeper_; }
   void set_keeper(StorageKeeper* keeper) { keeper_ = keeper; }
   bool is_away() const { return is_away_ || place_.range.size == 0; }
+  bool is_on_host() const { return host_.range.size > 0; }  // away, and in host memory meanwhile
 
   // Counts writes, which only Device can make; saved values are checked against it.
   uint32_t version() const { return version_.load(std::memory_order_relaxed); }
@@ -83,7 +84,7 @@ class Storage {
   DType dtype_;
   uint64_t bytes_;
   uint64_t id_;
-  MemoryPool::Place place_;
+  MemoryPool::Place place_, host_;
   std::shared_ptr<WeightCopies> copies_;
   StorageKeeper* keeper_ = nullptr;
   bool is_away_ = false;

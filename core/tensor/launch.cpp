@@ -50,11 +50,14 @@ Storages storages_of(const char* kernel, const Tensor& first, std::span<const Ar
 void bring_back(std::span<Storage* const> storages) {
   const auto kept = std::ranges::find_if(storages, [](const Storage* s) { return s->keeper(); });
   if (kept != storages.end()) (*kept)->keeper()->need(storages);
-  for (const Storage* storage : storages)
-    if (storage->is_away())
+  for (Storage* storage : storages) {
+    if (!storage->is_away()) continue;
+    if (!storage->is_on_host())
       fail<DeviceError>(op_or("user"),
                         "{} {} must be in the device's memory, got one whose keeper is gone",
                         name(storage->dtype()), storage->shape());
+    storage->device().bring_back(*storage);
+  }
 }
 
 // The aligned range of the block that covers the view, and the element offset inside it.

@@ -214,6 +214,52 @@ TEST_CASE_FIXTURE(CpuDevice,
   CHECK(device->memory_report().reserved == 0);
 }
 
+TEST_CASE("device: what a storage holds waits in host memory, and kernels bring it back") {
+  on_each_device([] {
+    Device& device = *default_device();
+    Tensor w = leaf(4096);
+    const std::vector<float> values = w.to_vector();
+    Tensor x = w * 2.0f;
+    Tensor loss = sum(x * x);
+    const uint64_t live = device.live(), host = device.memory_report().host_live;
+    Storage& storage = *x.impl().storage;
+    const uint32_t version = storage.version();
+    REQUIRE(device.to_host(storage));
+    CHECK(device.to_host(storage));  // it is there
+    CHECK(storage.is_away());
+    CHECK(device.live() <= live - x.bytes());
+    CHECK(device.memory_report().host_live >= host + x.bytes());
+    // Reads and writes find it; a kernel brings it back, by any view.
+    CHECK(x.to_vector()[5] == 2 * values[5]);
+    CHECK(storage.is_on_host());
+    const Tensor view = slice(x, 0, 8, 12);
+    CHECK((view + 0.0f).to_vector()[0] == 2 * values[8]);
+    CHECK(!storage.is_away());
+    CHECK(device.memory_report().host_live == host);
+    CHECK(storage.version() == version);
+    // So does backward, and saved values are what they were.
+    device.to_host(storage);
+    loss.backward();
+    CHECK(w.grad().to_vector()[7] == 8 * values[7]);
+    device.to_host(storage);
+    x.copy_(zeros({4096}));
+    CHECK(x.to_vector() == std::vector<float>(4096));
+    // What dies there gives its memory back; what is young and large goes by itself.
+    device.to_host(storage);
+    loss = {};
+    x = {};
+    CHECK(device.memory_report().host_live == host);
+    const Tensor old = w * 1.0f;
+    const uint64_t age = Storage::newest();
+    const Tensor young = w * 3.0f, small = slice(w, 0, 0, 4) * 3.0f;
+    device.activations_to_host(age, 1024);
+    CHECK(!old.impl().storage->is_away());
+    CHECK(young.impl().storage->is_on_host());
+    CHECK(!small.impl().storage->is_away());
+    CHECK((young - w * 3.0f).to_vector() == std::vector<float>(4096));
+  });
+}
+
 TEST_CASE("device: ops are queued, not submitted one by one") {
   std::unique_ptr<Backend> backend;
   try {

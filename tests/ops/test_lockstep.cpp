@@ -49,6 +49,7 @@ struct How {
   CheckpointMode mode = CheckpointMode::none;
   int steps = 2;
   int depth = 8;
+  bool is_together = true;  // else one part after another: BatchNorm over each
 };
 
 Trained train(const How& how, const Data& data) {
@@ -68,12 +69,12 @@ Trained train(const How& how, const Data& data) {
       losses[i] = loss.detach();
       return MicroBatch{loss, static_cast<float>(how.parts[i])};
     };
-    if (count == 1) {
-      sgd.backward(forward(0).loss);
+    for (uint32_t i = 0; i < count && (count == 1 || !how.is_together); ++i) {
+      const MicroBatch part = forward(i);
+      sgd.backward(part.loss, part.weight);
       sgd.step();
-    } else {
-      CHECK(sgd.run_together(forward));
     }
+    if (count > 1 && how.is_together) CHECK(sgd.run_together(forward));
     double sum = 0;
     for (uint32_t i = 0; i < count; ++i)
       sum += double{losses[i].item()} * static_cast<double>(how.parts[i]);
@@ -112,6 +113,9 @@ TEST_CASE("lockstep: accumulated micro-batches with batch norm are the large bat
       // Again, and from segments: the same bits.
       CHECK(train({parts}, data).tensors == together.tensors);
       for (const CheckpointMode mode : {CheckpointMode::block, CheckpointMode::stage})
+        CHECK(train({parts, mode}, data).tensors == together.tensors);
+      const HostBoundaries on_host;
+      for (const CheckpointMode mode : {CheckpointMode::none, CheckpointMode::block})
         CHECK(train({parts, mode}, data).tensors == together.tensors);
     }
   });
@@ -193,6 +197,34 @@ TEST_CASE_FIXTURE(CpuDevice, "lockstep: memory is predicted to the byte, and seg
         real.peak_by_purpose[static_cast<size_t>(Purpose::activation)];
   }
   CHECK(peaks[1] < 0.7 * static_cast<double>(peaks[0]));
+}
+
+TEST_CASE_FIXTURE(CpuDevice,
+                  "lockstep: parts that wait in host memory need the device's memory of one" *
+                      doctest::test_suite("host")) {
+  // The images of all parts are there in every way.
+  const auto steps = [](CheckpointMode mode, bool is_together, bool on_host) {
+    return [=] {
+      const Data data(32, 16);
+      const HostBoundaries scope(on_host);
+      train({std::vector<int64_t>(8, 4), mode, 3, 20, is_together}, data);
+    };
+  };
+  for (const CheckpointMode mode : {CheckpointMode::none, CheckpointMode::block}) {
+    const auto predicted = [&](bool is_together, bool on_host) {
+      return dry_run(open_backend("dry:reference"), steps(mode, is_together, on_host)).memory;
+    };
+    const MemoryReport ghost = predicted(false, false), exact = predicted(true, true);
+    CHECK(exact.peak <= 1.3 * static_cast<double>(ghost.peak));
+    CHECK(exact.host_peak > exact.peak);
+    CHECK(predicted(true, false).peak > 2 * exact.peak);
+    set_default_device(open_backend("reference"));
+    steps(mode, true, true)();
+    const MemoryReport real = default_device()->memory_report();
+    CHECK(real.peak == exact.peak);
+    CHECK(real.host_peak == exact.host_peak);
+    CHECK(real.host_live == 0);
+  }
 }
 
 TEST_CASE_FIXTURE(CpuDevice, "lockstep: parts that fail or differ" * doctest::test_suite("host")) {
