@@ -1,6 +1,8 @@
 // Devices: limits, out of memory, the report's figures.
 #include <cmath>
 
+#include "ops/layout/indexing.h"
+#include "tests/fixtures/optim_fixture.h"
 #include "tests/fixtures/tape_fixture.h"
 
 namespace rw::test {
