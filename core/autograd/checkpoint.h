@@ -1,5 +1,5 @@
 // Checkpoint segments: drop activations in forward, replay them in backward (Chen et al. 2016).
-// Gradients are bit-equal to the plain run: replay runs the same records with the same kernels,
+// Gradients are bit-equal to the plain run: a replay runs the same records with the same kernels,
 // random counters are in the records, and side effects (running statistics) are not records.
 #pragma once
 
@@ -41,7 +41,7 @@ inline CheckpointScope checkpoint(SavePolicy policy) {
 // Whether modules of this thread make checkpoint segments of their blocks by themselves: as
 // $REWIND_RECOMPUTE=block (or 1) says, or the innermost of the scopes below.
 bool checkpoints_blocks();
-// While it lives, this thread's modules do so, or with `on` false do not.
+// While it lives, this thread's modules make such segments, or, if `on` is false, do not.
 class [[nodiscard]] BlockCheckpoints {
  public:
   explicit BlockCheckpoints(bool on = true);
@@ -53,15 +53,15 @@ class [[nodiscard]] BlockCheckpoints {
   std::optional<bool> outer_;
 };
 
-// Policies; any function of a SaveQuery (op, cost, bytes, is_heavy) is one. They hold for nested
-// segments too. This one is the default: everything is made again.
+// Policies; any function of a SaveQuery (op, cost, bytes, is_heavy) is one. They also hold for
+// nested segments. This one is the default: everything is recomputed.
 inline SavePolicy save_nothing() {
   return {};
 }
 
 SavePolicy
 save_matmuls();  // outputs of matrix products, convolutions, attention and recurrent layers
-// Outputs of the ops of these names, and values that checkpoint_name() gave one of them.
+// Keeps the outputs of the ops of these names, and values that checkpoint_name() gave one of them.
 SavePolicy save_ops(std::vector<std::string> names);
 
 // Function form: y = function(arguments...) as one segment.

@@ -7,7 +7,7 @@
 
 namespace rw {
 
-// What grad() is asked for.
+// The options of grad().
 struct GradOptions {
   std::vector<Tensor> seeds = {};  // gradients of the ys, of their shapes; none: ones, of scalars
   bool retain = false;             // keep the records for another backward
@@ -18,14 +18,14 @@ struct GradOptions {
 // or results of ops that are still on the tape (results in their dtype). Only what lies between is
 // run. grad() of leaves is neither read nor changed; hooks on the way are called. As PyTorch's
 // torch.autograd.grad without create_graph: there are no second derivatives, and none is left out
-// silently. A gradient, of here, of Tensor::grad() or in a hook, is marked, and so is what ops make
-// of it, just as what they make of a leaf requires a gradient; backward() and grad() of a tensor
-// that is marked are refused. A gradient that is meant as a constant loses the mark by detach(),
-// and wherever requires_grad() would be lost as well: under NoGrad, by copy_() into another tensor,
-// by comparisons, and by set_requires_grad(), which makes a leaf; also by functions whose
-// derivative is 0 everywhere, as sign and round. Seeds may be marked.
-// AutogradError where an x requires no gradient, or is not reached and `allow_unused` is false, and
-// where a y depends on a gradient.
+// silently. A gradient from here, from Tensor::grad() or in a hook is marked, and so are the
+// results of ops on it, just as the results of ops on a leaf require a gradient; backward() and
+// grad() refuse a tensor that is marked. A gradient that is meant as a constant loses the mark by
+// detach(), and wherever requires_grad() would be lost as well: under NoGrad, by copy_() into
+// another tensor, by comparisons, and by set_requires_grad(), which makes a leaf; also by functions
+// whose derivative is 0 everywhere, such as sign and round. Seeds may be marked. AutogradError if
+// an x requires no gradient, or is not reached and `allow_unused` is false, and if a y depends on a
+// gradient.
 std::vector<Tensor> grad(const std::vector<Tensor>& ys, const std::vector<Tensor>& xs,
                          const GradOptions& options = {});
 

@@ -1,5 +1,5 @@
-// Integer arithmetic that notices overflow, for sizes that come from users and from files; integers
-// of floats.
+// Integer arithmetic that notices overflow, for sizes that come from users and from files, and
+// integers from floats.
 #pragma once
 
 #include <cmath>
@@ -11,7 +11,7 @@
 
 namespace rw {
 
-// a * b, or nothing where T does not hold it.
+// a * b, or nothing if T does not hold it.
 template <std::integral T>
 constexpr std::optional<T> checked_mul(T a, std::type_identity_t<T> b) {
   T result;
@@ -19,7 +19,7 @@ constexpr std::optional<T> checked_mul(T a, std::type_identity_t<T> b) {
   return result;
 }
 
-// a + b, or nothing where T does not hold it.
+// a + b, or nothing if T does not hold it.
 template <std::integral T>
 constexpr std::optional<T> checked_add(T a, std::type_identity_t<T> b) {
   T result;

@@ -14,7 +14,7 @@
 
 namespace rw {
 
-// What everything that this library throws derives from.
+// The base of everything that this library throws.
 class Error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -48,7 +48,7 @@ struct RankError : Error {
   using Error::Error;
 };  // MPI, and processes that train one model but do not agree
 
-// What describes itself by str() (shapes, tensors, devices), as a part of messages.
+// Objects that describe themselves by str() (shapes, tensors, devices), as a part of messages.
 template <class T>
 concept Describable = requires(const T& t) {
   { t.str() } -> std::same_as<std::string>;
@@ -84,7 +84,7 @@ struct fmt::formatter<rw::Described<T>> {
 namespace rw {
 
 // The op or function that a message names: a name, which outlives the check, or the op that runs.
-// Nobody looks until there is a message.
+// It is looked up only when there is a message.
 class OpName {
  public:
   OpName(const char* name) : data_(name) {}
@@ -102,7 +102,7 @@ class OpName {
   bool is_running_ = false;
 };
 
-// The op that runs on this thread, or `function` itself where a user calls it.
+// The op that runs on this thread, or `function` itself if a user calls it.
 inline OpName op_or(const char* function) {
   OpName name(function);
   name.is_running_ = true;
@@ -116,8 +116,8 @@ template <class E = ValueError, class... Args>
                       fmt::format(message, described(std::forward<Args>(args))...)));
 }
 
-// The same unless `ok`. Arguments are evaluated in any case: give it values (a tensor, a shape),
-// not texts made of them.
+// Throws the same unless `ok`. Arguments are evaluated in any case: pass values (a tensor, a
+// shape), not texts made from them.
 template <class E = ValueError, class... Args>
 void check(bool ok, OpName op, Message<Args...> message, Args&&... args) {
   if (!ok) [[unlikely]]

@@ -5,9 +5,9 @@
 
 namespace rw {
 
-// While one is alive, the first SIGINT or SIGTERM only sets a flag; the second ends the process at
-// once, as it would without this. A signal that the process ignores stays ignored. One at a time:
-// ValueError for a second one.
+// While one lives, the first SIGINT or SIGTERM only sets a flag; the second ends the process at
+// once, as it would without this. A signal that the process ignores stays ignored. There may be one
+// at a time: ValueError for a second one.
 class InterruptScope {
  public:
   InterruptScope();
@@ -15,11 +15,11 @@ class InterruptScope {
   InterruptScope(const InterruptScope&) = delete;
   InterruptScope& operator=(const InterruptScope&) = delete;
 
-  // The signal that came, 0: none yet.
+  // The signal that came, or 0.
   static int signal();
 };
 
-// What a loop throws that stopped for a signal. Programs end with 128 + signal, as shells do.
+// Thrown by a loop that stopped for a signal. Programs end with 128 + signal, as shells do.
 struct Interrupted : Error {
   Interrupted(int number, const std::string& message) : Error(message), signal(number) {}
 

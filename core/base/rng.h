@@ -1,5 +1,5 @@
 // Counter-based random numbers (Philox4x32-10, Salmon et al. 2011). An op takes a range of counters
-// and keeps where it began, so replay draws the same numbers with no state to save.
+// and records where it began, so a replay draws the same numbers without saved state.
 #pragma once
 
 #include <atomic>
@@ -7,7 +7,7 @@
 
 namespace rw {
 
-// A stream of random numbers: a seed and the next counter. Copies go on alike.
+// A stream of random numbers: a seed and the next counter. Copies continue alike.
 class Generator {
  public:
   explicit Generator(uint64_t seed = 0) : seed_(seed) {}
@@ -22,24 +22,24 @@ class Generator {
   struct Counters {
     uint64_t seed, first;
   };
-  // Reserves the counters for n elements (four per counter). No two threads get the same ones;
-  // which of them is first is chance: for numbers that can be had again, each takes a Generator of
-  // its own.
+  // Reserves the counters for n elements (four per counter). No two threads get the same ones, but
+  // chance decides which thread is first: for reproducible numbers, each thread needs a Generator
+  // of its own.
   Counters take(uint64_t n) { return {seed_, next_.fetch_add((n + 3) / 4)}; }
 
-  // Starts again, at counter 0 of another seed.
+  // Restarts at counter 0 of another seed.
   void seed(uint64_t seed) { seed_ = seed, next_ = 0; }
 
   uint64_t seed() const { return seed_; }      // that it was given
   uint64_t position() const { return next_; }  // with seed(): the whole state
-  // Goes on at that counter.
+  // Continues at that counter.
   void set_position(uint64_t position) { next_ = position; }
 
-  // Goes on with the counters of micro-batch number `index`, from 0, of a training: 2^40 that are
-  // its own, behind as many that initial values are drawn from. So what a micro-batch draws does
-  // not depend on who ran those before it.
+  // Continues with the counters of micro-batch number `index`, from 0, of a training: each has 2^40
+  // of its own, after as many for initial values. So what a micro-batch draws does not depend on
+  // who ran those before it.
   void begin_stream(uint64_t index) { next_ = (index + 1) << stream_bits; }
-  // The number of the first stream of which nothing has been taken.
+  // The number of the first stream from which nothing has been taken.
   uint64_t next_stream() const {
     const uint64_t taken = (next_ + (uint64_t{1} << stream_bits) - 1) >> stream_bits;
     return taken == 0 ? 0 : taken - 1;
@@ -56,20 +56,20 @@ Generator& default_generator();
 
 void manual_seed(uint64_t seed);  // of default_generator()
 
-// A generator to draw from later: the one given, which must live until then, or the default one of
+// A generator to draw from later: the given one, which must live until then, or the default one of
 // that moment and thread.
 class GeneratorRef {
  public:
   GeneratorRef() = default;
   GeneratorRef(Generator& generator) : given_(&generator) {}
-  // The one given, or the calling thread's default_generator() now.
+  // The given one, or the calling thread's current default_generator().
   Generator& get() const { return given_ ? *given_ : default_generator(); }
 
  private:
   Generator* given_ = nullptr;
 };
 
-// While it lives, this thread's default generator is one of its own.
+// While it lives, this thread has a default generator of its own.
 class GeneratorScope {
  public:
   explicit GeneratorScope(uint64_t seed) : GeneratorScope(Generator(seed)) {}

@@ -54,7 +54,7 @@ class Shape {
 
   const int64_t* begin() const { return dims_.data(); }        // the first size
   const int64_t* end() const { return dims_.data() + rank_; }  // behind the last
-  // A last axis; ShapeError beyond max_rank, or if negative.
+  // Appends a last axis; ShapeError beyond max_rank, or if it is negative.
   void push_back(int64_t dim) {
     check<ShapeError>(rank_ < max_rank, "shape", "rank must be at most {}, got one more than {}",
                       max_rank, *this);
@@ -80,11 +80,11 @@ class Shape {
 // By axis: elements from one index to the next.
 using Strides = Shape;
 
-// Throws ShapeError naming `op` unless no size is negative and the bytes of the sizes that are not
-// 0 fit 63 bits: then no stride, offset or count of bytes can overflow.
+// Throws a ShapeError with `op` unless no size is negative and the bytes of the sizes that are not
+// 0 fit in 63 bits: then no stride, offset or count of bytes can overflow.
 void check_sizes(OpName op, const Shape& shape, size_t element_bytes = 1);
-// One past the last element that a view touches; `offset` where it is empty. Nothing where a stride
-// or the offset is negative or 64 bits are too few.
+// One past the last element that a view touches; `offset` if it is empty. Nothing if a stride or
+// the offset is negative or 64 bits are too few.
 std::optional<int64_t> last_element(const Shape& shape, const Strides& strides, int64_t offset);
 
 Strides dense_strides(const Shape& shape);                  // row-major
@@ -92,7 +92,7 @@ bool is_dense(const Shape& shape, const Strides& strides);  // row-major; size-1
 
 // 0 <= result < rank. `op` names the caller in the ShapeError.
 int normalize_axis(int axis, int rank, OpName op);
-// All of them, in rising order; ShapeError where one comes twice.
+// All of them, in rising order; ShapeError if one occurs twice.
 std::vector<int> normalize_axes(std::span<const int> axes, int rank, OpName op);
 
 // NumPy broadcasting. Throws ShapeError naming `op` and both shapes.
@@ -100,13 +100,13 @@ Shape broadcast(const Shape& a, const Shape& b, OpName op);
 // Strides that read `shape` as if it were `target` (0 along broadcast axes).
 Strides broadcast_strides(const Shape& shape, const Strides& strides, const Shape& target);
 
-// Strides that read the elements of (shape, strides) in order as `target`, or nothing when that
-// takes a copy. Both have the same number of elements.
+// Strides that read the elements of (shape, strides) in order as `target`, or nothing if that takes
+// a copy. Both have the same number of elements.
 std::optional<Strides> reshape_strides(const Shape& shape, const Strides& strides,
                                        const Shape& target);
 
-// Merges neighbouring axes that all of `strides` step through evenly and drops size-1 axes, so that
-// kernels see the smallest rank. Changes `shape` and every element of `strides`.
+// Merges neighbouring axes that all of `strides` step through evenly and drops axes of size 1, so
+// that kernels see the smallest rank. Changes `shape` and every element of `strides`.
 void collapse(Shape& shape, std::span<Strides> strides);
 
 }  // namespace rw

@@ -1,4 +1,5 @@
-// Files that are written whole or not at all, files that are read in parts, and a folder's lock.
+// Files that are written whole or not at all, files that are read in parts, and the lock of a
+// folder.
 #pragma once
 
 #include <sys/types.h>
@@ -12,7 +13,7 @@
 
 namespace rw {
 
-// What becomes of a folder that is not there: such folders are_made, or must_exist (FileError).
+// How to treat a missing folder: such folders are_made, or must_exist (FileError).
 enum class Folders { are_made, must_exist };
 
 // Collects what is written in a temporary file beside `target`. commit() puts it in the target's
@@ -34,13 +35,12 @@ class AtomicFile {
   // Appends. FileError.
   void write(std::span<const std::byte> bytes);
   void write(std::string_view text) { write(std::as_bytes(std::span(text))); }
-  // Puts other bytes in place of some that were written, from `offset` on. Not to devices and
-  // pipes.
+  // Replaces bytes that were written, from `offset` on. Not for devices and pipes.
   void rewrite(uint64_t offset, std::span<const std::byte> bytes);
-  // Puts the file in its place. FileError. At most once, and nothing is written after it.
+  // Puts the file in its place. FileError. It may be called at most once, with no write after it.
   void commit();
 
-  // The file is the temporary file of a writer, perhaps of one that was killed.
+  // Whether the file is the temporary file of a writer, perhaps of one that was killed.
   static bool is_temporary(const std::filesystem::path& file);
 
  private:
@@ -55,8 +55,8 @@ class AtomicFile {
   int descriptor_ = -1, lock_ = -1;  // the same file: its lock lasts until it is in place
 };
 
-// A regular file that is open to be read. Nothing maps files: to touch a page of a mapping that
-// another process has cut off, or that the disk does not give, ends the program. Here it is a
+// A regular file that is open for reading. Nothing maps files: touching a page of a mapping that
+// another process has cut off, or that the disk does not deliver, ends the program. Here it is a
 // FileError.
 class InputFile {
  public:
@@ -76,7 +76,7 @@ class InputFile {
   uint64_t size_ = 0;
 };
 
-// Some bytes of a file, which outlives this.
+// Some bytes of a file. The file must outlive this.
 struct FilePart {
   const InputFile& file;
   uint64_t offset, size;  // bytes
@@ -85,7 +85,7 @@ struct FilePart {
   void read(uint64_t first, std::span<std::byte> bytes) const { file.read(offset + first, bytes); }
 };
 
-// Keeps other processes out of a folder, which is made where it is missing: by a lock on the file
+// Keeps other processes out of a folder, which is made if it is missing: by a lock on the file
 // "lock" in it, which the system lifts when the holder ends, however that happens. FileError names
 // the holder. File systems without locks keep nobody out.
 class FolderLock {

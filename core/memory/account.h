@@ -1,4 +1,4 @@
-// The account of a device's memory: who holds how much, and the peaks.
+// The account of a device's memory: the bytes by purpose, and the peaks.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ class MemoryAccount {
   // Counts an allocation in the device's memory: `bytes` as asked for, `size` as taken, and the
   // pool after it.
   void allocated(Purpose purpose, uint64_t bytes, uint64_t size, const MemoryPool& pool);
-  // A range of so many bytes (as asked for) is gone, or serves another purpose.
+  // Counts that a range of so many bytes (as asked for) is gone, or serves another purpose.
   void freed(Purpose purpose, uint64_t bytes);
   void changed(Purpose from, Purpose to, uint64_t bytes);
   void allocated_on_host(const MemoryPool& pool) { update_host_peak(pool); }

@@ -1,4 +1,4 @@
-// Where device memory went, and what each technique saved. Counted by Device as it allocates.
+// The use of device memory, and what each technique saved. Device counts as it allocates.
 #pragma once
 
 #include <array>
@@ -9,7 +9,7 @@
 
 namespace rw {
 
-// All figures in bytes.
+// All figures are in bytes.
 struct MemoryReport {
   std::array<uint64_t, purpose_count> live_by_purpose{};  // as asked for
   std::array<uint64_t, purpose_count> peak_by_purpose{};  // at the moment of the peak
@@ -22,20 +22,21 @@ struct MemoryReport {
   uint64_t limit = 0;                                     // 0: none
   uint64_t moved = 0;                                     // copied inside the device to make room
 
-  // Host memory that kernels reach (PlaceScope), which is not in any of the above: in ranges, its
-  // highest, and in blocks.
+  // Host memory that kernels can reach (PlaceScope), which the figures above do not include: in
+  // ranges, at its highest, and in blocks.
   uint64_t host_live = 0;
   uint64_t host_peak = 0;
   uint64_t host_reserved = 0;
 
-  // Sum of all allocations of the last complete step on top of what was live when it began: the
+  // The sum of all allocations of the last complete step, added to what was live when it began: the
   // memory of the step if nothing were ever freed.
   uint64_t naive = 0;
-  // Steps whose allocations all lay where the offline plan put them, and allocations that did not.
+  // The steps whose allocations all lay where the offline plan put them, and the allocations that
+  // did not.
   uint64_t followed_steps = 0;
   uint64_t plan_misses = 0;
-  // What the driver holds beyond the blocks: pipelines, staging, its own. 0: the driver does not
-  // tell.
+  // What the driver holds beyond the blocks: pipelines, staging memory, its own needs. 0 if the
+  // driver does not say.
   uint64_t driver_overhead = 0;
 
   std::string str() const;   // a table for people

@@ -1,4 +1,4 @@
-// What happened in a device's memory, event by event: the material of timelines.
+// The events in a device's memory, one by one: the input of timelines.
 #pragma once
 
 #include <cstdint>
@@ -40,7 +40,7 @@ struct TracedCall {
   double host_us = 0;            // when it was queued, from the start of the trace
 };
 
-// All that happened between Device::start_trace() and stop_trace().
+// Everything that happened between Device::start_trace() and stop_trace().
 struct MemoryTrace {
   std::string device;                 // its name
   uint64_t end = 0;                   // one past the last time

@@ -14,16 +14,16 @@ struct HostMemory {
   uint64_t current = 0, peak = 0;
 };
 
-// As it is now.
+// The current values.
 HostMemory host_memory();
 
-// The peak counts from now on. False where the system does not offer that (Linux does).
+// Restarts the peak from now on. False if the system does not offer that (Linux does).
 bool reset_host_peak();
 
-// Bytes that the driver holds in the heap of the blocks besides the `block_bytes` which this
-// process allocated there: compiled kernels, command buffers, transfer memory. Nothing where the
-// driver does not tell; CPU drivers tell what the whole machine uses, so for them there is nothing
-// either.
+// The bytes that the driver holds in the heap of the blocks besides the `block_bytes` that this
+// process allocated there: compiled kernels, command buffers, transfer memory. Nothing if the
+// driver does not say; CPU drivers report the use of the whole machine, so there is nothing for
+// them either.
 std::optional<uint64_t> driver_overhead(const Backend& backend, uint64_t block_bytes);
 
 }  // namespace rw

@@ -1,4 +1,4 @@
-// What a device hands out: bytes of its memory, and what is known of them.
+// A piece of a device's memory, and what is known about it.
 #pragma once
 
 #include <atomic>

@@ -8,7 +8,7 @@
 
 namespace rw {
 
-// Kernels that were queued.
+// The kernels that were queued.
 struct Work {
   double flops = 0;    // of matrix products, convolutions and attention
   uint64_t bytes = 0;  // read and written by kernels

@@ -1,11 +1,11 @@
-// What is done to tensors without a record: the bricks of ops, of backward and of optimizers.
+// Functions of tensors without a record: the building blocks of ops, of backward and of optimizers.
 #pragma once
 
 #include "tensor.h"
 
 namespace rw {
 
-// A new dense tensor, every element `value` (rounded to the dtype).
+// A new dense tensor whose every element is `value` (rounded to the dtype).
 Tensor full(const Shape& shape, float value, DType dtype = DType::f32,
             const std::shared_ptr<Device>& device = default_device());
 
@@ -15,7 +15,7 @@ void accumulate(const Tensor& x, const Tensor& target,
                 float scale = 1);  // target (f32) += scale * x
 
 Tensor copy_of(const Tensor& x, DType dtype);  // a new tensor, dense row-major
-// The same values, dense row-major; the same handle when nothing changes.
+// The same values, dense and row-major; the same handle if nothing changes.
 Tensor dense(const Tensor& x);
 // The same of another dtype.
 Tensor to_dtype(const Tensor& x, DType dtype);
@@ -23,7 +23,7 @@ Tensor to_dtype(const Tensor& x, DType dtype);
 // transpose of one that is.
 void multiply_into(const Tensor& a, const Tensor& b, const Tensor& c, float alpha = 1,
                    float beta = 0);
-// a + b of one shape, in f32 where the dtypes differ. Written over what is moved in, if that is its
+// a + b of one shape, in f32 if the dtypes differ. It overwrites what is moved in, if that is the
 // last handle.
 Tensor sum_of(Tensor a, Tensor b);
 

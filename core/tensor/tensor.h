@@ -31,13 +31,13 @@ using PostAccumulateGradHook = std::function<void(const Tensor& leaf)>;
 
 using GradHooks = std::map<int, GradHook>;  // by number, in the order of their registration
 
-// Removes a hook. One that is not asked to leaves the hook where it is.
+// Removes a hook on request. If nobody asks, the hook stays.
 class HookHandle {
  public:
   HookHandle() = default;
   HookHandle(const std::shared_ptr<GradHooks>& hooks, int number)
       : hooks_(hooks), number_(number) {}
-  // From now on it is not called. Does nothing where the tensor or the hook is gone.
+  // Stops calling the hook. Does nothing if the tensor or the hook is gone.
   void remove() {
     if (const auto hooks = hooks_.lock()) hooks->erase(number_);
   }
@@ -47,10 +47,10 @@ class HookHandle {
   int number_ = 0;
 };
 
-// What x[{...}] takes, one after another: a number picks one place of an axis, which goes away; a
-// Slice a range of places, as Python's begin:end:step, where what lies outside is left out;
-// new_axis is an axis of size 1; ellipsis stands for as many whole axes as are not named. Axes
-// after the last one that is named are whole.
+// The indices of x[{...}], one after another: a number picks one place of an axis and removes the
+// axis; a Slice takes a range of places, like Python's begin:end:step, and ignores places outside;
+// new_axis adds an axis of size 1; ellipsis stands for as many whole axes as are not named. Axes
+// after the last named one are whole.
 struct Slice {
   std::optional<int64_t> begin = {},
                          end = {};  // negative: from the end; none: from the first, to the last
@@ -62,8 +62,8 @@ inline constexpr NewAxis new_axis;   // x[{new_axis}]
 inline constexpr Ellipsis ellipsis;  // x[{ellipsis, 0}]
 using Index = std::variant<int64_t, Slice, NewAxis, Ellipsis>;
 
-// A handle on values: copies are cheap and share them. An undefined one stands for nothing; asking
-// it for more than defined() is a ValueError.
+// A handle on values: copies are cheap and share them. An undefined handle refers to nothing; any
+// call on it other than defined() is a ValueError.
 class Tensor {
  public:
   Tensor() = default;  // undefined
@@ -79,11 +79,11 @@ class Tensor {
   int rank() const { return shape().rank(); }  // number of axes
   int64_t size(int axis) const { return shape().at(axis); }  // negative: from the end; ShapeError
   int64_t numel() const { return shape().numel(); }          // elements
-  // select(x, 0, index): a view without the first axis, recorded. Negative: from the end. Like
-  // backward() it is defined in the room that records (ops, core/autograd).
+  // select(x, 0, index): a recorded view without the first axis. Negative indices count from the
+  // end. Like backward(), it is defined in the room that records (ops, core/autograd).
   Tensor operator[](int64_t index) const;
-  // The view of what the indices name: x[{0, Slice{1, 3}}], x[{ellipsis, new_axis}]. Recorded.
-  // ShapeError for more than it has.
+  // The recorded view of what the indices name: x[{0, Slice{1, 3}}], x[{ellipsis, new_axis}].
+  // ShapeError for more indices than axes.
   Tensor operator[](std::initializer_list<Index> indices) const;
 
   // The bytes of all elements; the storage of a view may have more or fewer.
@@ -92,40 +92,40 @@ class Tensor {
   bool is_contiguous() const;  // dense in row-major order
   Device& device() const;      // on which its storage lies
 
-  // Autograd. A leaf that requires a gradient collects it in grad(); results of ops on such leaves
-  // require gradients too.
+  // A leaf that requires a gradient collects it in grad(); the results of ops on such leaves
+  // require gradients, too.
   bool requires_grad() const;
   // Only for leaves (AutogradError) that are f32 or f16 (DTypeError). Returns *this.
   Tensor& set_requires_grad(bool value = true);
 
   bool is_leaf() const;  // made by the user, or by ops that no gradient goes through
   Tensor grad() const;   // undefined until a backward reached this leaf
-  // Replaces the gradient (undefined: none): f32, of this shape, on this device; throws otherwise.
-  // One that is strided is copied.
+  // Replaces the gradient (undefined removes it): f32, of this shape, on this device; throws
+  // otherwise. A strided gradient is copied.
   void set_grad(Tensor grad);
 
   Tensor detach() const;  // the same storage, outside the tape: a constant
 
   // Runs the tape backward from this scalar (or with the given gradient of its shape) and adds to
-  // the leaves' gradients. The records it passed are freed unless `retain`. AutogradError where the
-  // tensor depends on a gradient (rw::grad() says when it does).
+  // the leaves' gradients. The records on the way are freed unless `retain`. AutogradError if the
+  // tensor depends on a gradient (see rw::grad()).
   void backward(const Tensor& gradient = {}, bool retain = false) const;
 
   // Calls the hook with this tensor's gradient in every backward that reaches it, once, before
-  // anything else reads it: of a leaf the sum that is about to be added to grad() (f32), of another
-  // tensor the sum that goes on to what it was made of. A gradient that the hook returns takes its
-  // place: of the same shape, ShapeError otherwise. Hooks must not call backward(). As PyTorch's
-  // Tensor.register_hook. AutogradError where the tensor requires no gradient.
+  // anything else reads it: for a leaf, the sum that is about to be added to grad() (f32); for
+  // another tensor, the sum that backward passes on. A gradient that the hook returns replaces it:
+  // of the same shape, ShapeError otherwise. Hooks must not call backward(). As PyTorch's
+  // Tensor.register_hook. AutogradError if the tensor requires no gradient.
   HookHandle register_hook(GradHook hook) const;
   // Calls the hook with this leaf in every backward that reaches it, once: when its grad() is
-  // complete, while backward goes on. No record that backward has yet to pass or to replay reads
+  // complete, while backward continues. No record that backward has yet to pass or to replay reads
   // the leaf any more, so the hook may change it, and may drop the gradient (set_grad({})), which
-  // then was in memory for a moment only. As PyTorch's
-  // Tensor.register_post_accumulate_grad_hook. AutogradError for what is no leaf that requires a
-  // gradient. grad() with respect to the leaf calls no such hook.
+  // was then in memory only briefly. As PyTorch's Tensor.register_post_accumulate_grad_hook.
+  // AutogradError unless this is a leaf that requires a gradient. grad() with respect to the leaf
+  // does not call such hooks.
   HookHandle register_post_accumulate_grad_hook(PostAccumulateGradHook hook) const;
-  // From now on backward leaves this tensor's gradient in grad(), though it is no leaf: it is
-  // replaced, not added to. Nothing to do for leaves.
+  // Makes backward store this tensor's gradient in grad() from now on, although it is not a leaf;
+  // it is replaced, not added to. For leaves there is nothing to do.
   void retain_grad() const;
 
   // Copies to the host, converting to float (to_vector) or reading i32/u8 as integers. Waits.
@@ -140,17 +140,18 @@ class Tensor {
   void copy_from(std::span<const int32_t> values);
   void copy_from(std::span<const uint8_t> values);
   // Overwrites this tensor with `source` of its shape (ShapeError; dtypes are converted), which may
-  // overlap it. ValueError for an expand()ed one. Not recorded: records that saved its value throw.
+  // overlap it. ValueError for an expand()ed tensor. Not recorded: records that saved its value
+  // throw.
   void copy_(const Tensor& source);
 
   std::string str() const;  // "f16 (2, 3)"
 
-  // ValueError when undefined.
+  // ValueError if undefined.
   TensorImpl& impl() const {
     check(defined(), op_or("user"), "a defined tensor is needed, got an undefined one");
     return *impl_;
   }
-  // What it is a handle on; null: undefined.
+  // The tensor that this is a handle on, or null if it is undefined.
   const std::shared_ptr<TensorImpl>& pointer() const { return impl_; }
 
  private:
@@ -164,8 +165,8 @@ class Recorder {
   virtual void release_handle(int64_t index, int slot) = 0;  // a handle on that output is gone
 };
 
-// Where a tensor came from: output `slot` of record `index`, or -1 for a leaf. Tells the tape when
-// it dies.
+// The origin of a tensor: output `slot` of record `index`, or -1 for a leaf. It notifies the tape
+// when it dies.
 struct Producer {
   std::weak_ptr<Recorder> tape;
   int64_t index = -1;
@@ -187,8 +188,7 @@ struct Producer {
   }
 };
 
-// What tensors are handles on: a view of a storage (shape, strides, dtype) and its place in
-// autograd.
+// The object behind handles: a view of a storage (shape, strides, dtype) and its place in autograd.
 struct TensorImpl {
   std::shared_ptr<Storage> storage;  // shared by all views
   Shape shape;
@@ -198,8 +198,8 @@ struct TensorImpl {
 
   uint64_t id = 0;  // unique per value; kept by detached copies, so that replay can find it
   bool requires_grad = false;  // Tensor::requires_grad()
-  // It depends on a gradient that backward made, of which there is no derivative: a loss that does
-  // is refused. Goes on as requires_grad does; detach() leaves it behind.
+  // Whether it depends on a gradient that backward made, which has no derivative: such a loss is
+  // refused. It spreads as requires_grad does; detach() clears it.
   bool from_gradient = false;
   Producer producer;  // the record that made it
   Tensor grad;        // of a leaf, or after retain_grad()
@@ -234,22 +234,22 @@ inline bool Tensor::requires_grad() const {
 }
 
 // A tensor on the default device (or `device`) with undefined contents. Like everything that makes
-// a shape: ShapeError where a size is negative, or where 63 bits do not hold the bytes of the sizes
-// that are not 0.
+// a shape, it throws ShapeError if a size is negative, or if 63 bits do not hold the bytes of the
+// sizes that are not 0.
 Tensor empty(const Shape& shape, DType dtype = DType::f32,
              const std::shared_ptr<Device>& device = default_device());
-// A view of the storage of `base`: shape, strides and offset in elements; ShapeError where it would
-// leave the storage.
+// A view of the storage of `base`, with shape, strides and offset in elements; ShapeError if it
+// would leave the storage.
 Tensor make_view(const Tensor& base, const Shape& shape, const Strides& strides, int64_t offset);
 
-// Elements from the first to one past the last that the view touches.
+// The elements from the first one to one past the last one that the view touches.
 int64_t extent(const Tensor& t);
 
-// Host data to a new tensor. Sizes must agree; throws ShapeError.
+// Copies host data into a new tensor. Sizes must agree; throws ShapeError.
 Tensor tensor(std::span<const float> values, const Shape& shape, DType dtype = DType::f32);
 Tensor tensor(std::initializer_list<float> values, const Shape& shape, DType dtype = DType::f32);
 Tensor tensor(std::span<const int32_t> values, const Shape& shape);
-// As i32, which there is no i64 beside; ValueError for one that does not fit.
+// The same as i32, since there is no i64; ValueError for a value that does not fit.
 Tensor tensor(std::span<const int64_t> values, const Shape& shape);
 Tensor tensor(std::span<const uint8_t> values, const Shape& shape);
 
@@ -258,11 +258,11 @@ void write_elements(const Tensor& target, int64_t first, int64_t count, const vo
 void read_elements(const Tensor& source, int64_t first, int64_t count, void* target);  // waits
 // Queues a copy between dense tensors of one dtype and size (Device::copy).
 void copy_dense(const Tensor& source, const Tensor& target);
-// All bytes of a tensor in row-major order, with no memory of the device. Waits.
+// All bytes of a tensor in row-major order, without using device memory. Waits.
 std::vector<std::byte> read_bytes(const Tensor& t);
 
-// DeviceError unless all tensors are on one device, and in a dry run on that one; names both. The
-// first says which, where that does not hold.
+// DeviceError unless all tensors are on one device, and in a dry run on the dry one; names both.
+// The first function says which device is wrong.
 [[noreturn]] void refuse_devices(const char* op, const Tensor& first, const Tensor& other);
 inline void check_devices(const char* op, const Tensor& first, const Tensor& other) {
   const Device *device = &first.device(), *only = context().only;
@@ -273,21 +273,21 @@ inline void check_devices(const char* op, std::span<const Tensor> tensors) {
   for (const Tensor& t : tensors) check_devices(op, tensors[0], t);
 }
 
-// A tensor and what it is called.
+// A tensor and its name.
 struct NamedTensor {
   std::string name;  // dotted, as in PyTorch: "layer1.0.conv1.weight"
   Tensor tensor;     // a handle on the owner's
 };
 
-// Whether this handle is the last one of its tensor and covers a whole storage that no other
+// Whether this handle is the last one of its tensor and covers a whole storage that no other tensor
 // shares.
 bool is_sole_owner(const Tensor& t);
 
-// For ops' forwards: the storage of `candidate` when this call holds its last handle and shape and
+// For forwards of ops: the storage of `candidate` if this call holds its last handle and shape and
 // dtype agree, else a new tensor.
 Tensor reuse_or_empty(Tensor& candidate, const Shape& shape, DType dtype);
 
-// While alive, ops are not recorded on this thread. Scopes may end in any order.
+// While it lives, ops are not recorded on this thread. Scopes may end in any order.
 class NoGrad {
  public:
   NoGrad() { ++thread_state().no_grad; }

@@ -9,22 +9,22 @@
 
 namespace rw {
 
-// Where Autocast takes parameters of an optimizer from copies that outlive the forward pass.
+// When Autocast takes parameters of an optimizer from copies that outlive the forward pass.
 enum class WeightCopyUse : uint8_t {
   never,             // every use casts
   outside_segments,  // uses in checkpoint segments cast: their memory is the segment's to drop
   always,            // every use reads a copy
 };
 
-// The copies of what lies in one storage, a slab of an optimizer's. A part is copied when it is
-// first asked for; update() makes the copies of neighbours in one dispatch. A copy that is older
-// than the last write to the storage (a load, an average that is put in place) is made again when
-// it is asked for. Any thread may ask.
+// The copies of one storage, a slab of an optimizer. A part is copied when it is first asked for;
+// update() makes the copies of neighbours in one dispatch. A copy that is older than the last write
+// to the storage (a load, an average that is put in place) is made again when it is asked for. Any
+// thread may ask.
 class WeightCopies {
  public:
   explicit WeightCopies(WeightCopyUse use) : use_(use) {}
 
-  // Those of the storage that x lies in; null: there are none.
+  // The copies of the storage that x lies in, or null.
   static WeightCopies* of(const Tensor& x) { return x.impl().storage->copies().get(); }
 
   WeightCopyUse use() const { return use_; }  // as it was made with
@@ -33,8 +33,8 @@ class WeightCopies {
   // x, of the storage, as `dtype`: a view of a copy, with x's shape and strides. What cannot be
   // copied so is cast to a new tensor.
   Tensor view(const Tensor& x, DType dtype);
-  // To be called after every update of `slab`, all of the storage: copies that were used since the
-  // last one are made again, neighbours at once; the others give their memory back.
+  // Call it after every update of `slab`, the whole storage: copies that were used since the last
+  // update are made again, neighbours at once; the others free their memory.
   void update(const Tensor& slab);
   uint64_t bytes() const;  // of the copies that there are
 
