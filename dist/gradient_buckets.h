@@ -1,4 +1,4 @@
-// How gradients are cut for messages.
+// Cuts gradients into messages.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace rw {
 
-// Gradients that go in one message, one after the other; in elements.
+// Gradients that travel in one message, one after the other; in elements.
 struct GradientBucket {
   int64_t begin = 0, end = 0;        // on the line
   std::vector<size_t> slots = {};    // the parameters, or the one of which this is a part
@@ -25,11 +25,10 @@ struct GradientBucket {
   std::vector<size_t> bytes(size_t element) const;
 };
 
-// A line of all gradients in the order in which they are expected, cut into buckets: each has as
-// many whole gradients as fit it, or a part of one that is larger (Li et al. 2020, PyTorch
-// Distributed). Of each bucket every rank owns a part, one as long as the other, or with a Shard
-// what lies in it of the elements whose states it keeps. All is a function of the parameters,
-// their order and the number of ranks.
+// All gradients in the order in which they are expected, cut into buckets: each has as many whole
+// gradients as fit, or a part of a larger one (Li et al. 2020, PyTorch Distributed). Every rank
+// owns a part of each bucket, all of equal length, or with a Shard the elements in it whose states
+// the rank keeps. All of this is a function of the parameters, their order and the number of ranks.
 class GradientBuckets {
  public:
   // Takes the sizes of the gradients, all of which are in `order`. Makes buckets of at most
@@ -41,10 +40,10 @@ class GradientBuckets {
   const std::vector<GradientBucket>& all() const { return buckets_; }
   int64_t largest() const { return largest_; }  // elements of one
   int64_t owned() const { return owned_; }      // elements that this rank owns
-  // Where the sum of what this rank owns of a gradient begins among all that it owns, with a Shard.
+  // With a Shard: where the sum of this rank's part of a gradient begins among all that it owns.
   int64_t sum_of(size_t slot) const { return sums_[slot]; }
 
-  // Elements of a gradient that lie in a bucket, and with a Shard are one rank's.
+  // The elements of a gradient that lie in a bucket, and with a Shard belong to one rank.
   struct Part {
     size_t slot = 0;
     int64_t source = 0, target = 0, size = 0;  // where in the gradient, where in the bucket

@@ -1,4 +1,4 @@
-// Gradients of ranks, added up in one order.
+// Adds up the gradients of ranks in one order.
 #pragma once
 
 #include <vector>
@@ -56,7 +56,7 @@ class GradientSums : public GradientExchange {
   const Traffic& traffic() const { return traffic_; }  // so far, of this rank
 
  protected:
-  // For messages of the calling thread: the other one has none under way.
+  // For messages of the calling thread: the other thread has none under way.
   Communicator& ranks() {
     thread_.wait_for_all();
     return ranks_;
@@ -82,7 +82,7 @@ class GradientSums : public GradientExchange {
   Tensor workspace(Shape shape, DType dtype) const;
   void keep_own();
   bool is_dry() const;
-  // All ranks' parts of a bucket of f32, from the own one; undefined: this rank has none.
+  // All ranks' parts of a bucket of f32, given this rank's part, or undefined if it has none.
   Tensor gathered(const GradientBucket& bucket, Tensor part);
 
   Communicator& ranks_;
@@ -102,7 +102,7 @@ class GradientSums : public GradientExchange {
   std::vector<Staging> staging_;  // taken in turns
   std::vector<std::vector<std::byte>> received_;  // by bucket: the own part of all ranks
 
-  // What the thread writes: read when its jobs are done.
+  // The thread writes these; read them when its jobs are done.
   bool overflows_ = false;
   Traffic traffic_;
   MessageThread thread_;  // the last member: it ends first

@@ -1,4 +1,4 @@
-// What the device copies to the host for messages.
+// Copies from the device to the host for messages.
 #pragma once
 
 #include <functional>
@@ -16,7 +16,7 @@ struct HostCopy {
   std::function<void()> wait;        // until the bytes are there
   const std::byte* bytes = nullptr;
 
-  // Behind what was queued last.
+  // Marks the point after what was queued last.
   void mark() {
     Device& device = tensor.device();
     if (device.backend().is_dry()) return;  // there are no bytes, and nobody sends them
@@ -30,7 +30,7 @@ struct HostCopy {
   }
 };
 
-// Not initialised, in memory that does not count as the device's.
+// Uninitialised, in memory that does not count as the device's.
 inline Tensor empty_on_host(int64_t elements, DType dtype, Device& device) {
   const PurposeScope purpose(Purpose::workspace);
   const PlaceScope place(MemoryPlace::host);

@@ -32,7 +32,7 @@ struct ParameterPartsOptions {
 // message of the next slab is under way before it is asked for, in host memory.
 class ParameterParts : public StorageKeeper {
  public:
-  // From now on what others own is away. `ranks` and `thread`, which does the messages, must
+  // From now on, what other ranks own is away. `ranks` and `thread`, which sends the messages, must
   // outlive it.
   ParameterParts(Communicator& ranks, MessageThread& thread, const FlatParameters& parameters,
                  const ParameterPartsOptions& options);
@@ -41,7 +41,8 @@ class ParameterParts : public StorageKeeper {
   ParameterParts& operator=(const ParameterParts&) = delete;
 
   void need(std::span<Storage* const> storages) override;
-  // All of them, until release(), between passes; on all ranks together. They may be written to.
+  // Gathers all of them until release(), between passes; on all ranks together. They may be written
+  // to.
   void gather();
   void release();
   bool is_gathered() const { return is_gathered_; }
@@ -63,7 +64,7 @@ class ParameterParts : public StorageKeeper {
     uint64_t used = 0;           // when
     HostCopy sent;               // of the own ones, for messages
   };
-  // A part on its way, or there; shared with the thread.
+  // A part that is on its way, or has arrived; shared with the thread.
   struct Message {
     size_t part = 0;
     std::vector<std::byte> bytes;

@@ -1,4 +1,4 @@
-// Batch norms of ranks.
+// The batch norms of ranks.
 #pragma once
 
 #include <memory>
@@ -9,8 +9,8 @@
 
 namespace rw {
 
-// Batch norms normalise over the rows of all ranks, as Lockstep's over those of its parts, to the
-// bit. Every rank keeps running statistics of its own, which are the same.
+// Makes batch norms normalise over the rows of all ranks, as Lockstep's do over those of its parts,
+// to the bit. Every rank keeps running statistics of its own, which are the same.
 class JointStatistics : public StatisticsExchange {
  public:
   explicit JointStatistics(Communicator& ranks) : ranks_(ranks) {}
@@ -23,8 +23,8 @@ class JointStatistics : public StatisticsExchange {
   std::vector<int64_t> rows_;  // by rank, of the batch norm that runs
 };
 
-// Batch norms normalise over the rows of their own rank. What running statistics are to take is
-// kept until share(), which takes it of all ranks in their order, as one process would that has
+// Makes batch norms normalise over the rows of their own rank. What running statistics are to take
+// in is kept until share(), which takes in all ranks in their order, as one process would that has
 // their micro-batches one after the other.
 class OwnStatistics : public StatisticsExchange {
  public:
@@ -34,7 +34,7 @@ class OwnStatistics : public StatisticsExchange {
   Tensor sum(Tensor own) override { return own; }
   void update(const RunningStatistics& running, const BatchStatistics& batch) override;
 
-  // Once per micro-batch, also on ranks that have none. RankError where ranks ran other norms.
+  // Called once per micro-batch, also on ranks that have none. RankError if ranks ran other norms.
   void share();
 
  private:

@@ -1,4 +1,4 @@
-// What the op families share.
+// Shared by the op families.
 #pragma once
 
 #include <cmath>
@@ -28,7 +28,7 @@ inline void check_float(const Tensor& t, const char* op) {
   check<DTypeError>(is_float(t.dtype()), op, "needs a float tensor, got {}", t);
 }
 
-// What is added to a variance or a length, or bounds it.
+// Checks a number that is added to a variance or a length, or bounds it.
 inline void check_eps(float eps, const char* op) {
   check(eps >= 0 && std::isfinite(eps), op, "eps must be finite and not negative, got {}", eps);
 }

@@ -5,11 +5,11 @@
 
 namespace rw::detail {
 
-// a [..., m, k] @ b [..., k, n] of `dtype`, unrecorded, added to `added` [..., m, n] where that is
+// a [..., m, k] @ b [..., k, n] of `dtype`, unrecorded, added to `added` [..., m, n] if that is
 // given.
 Tensor gemm(const Tensor& a, const Tensor& b, DType dtype, const Tensor& added = {});
 
-// What the vjp of a product of two inputs reads: each factor, for the other's gradient.
+// What the vjp of a product of two inputs reads: each factor, for the other one's gradient.
 Saves product_saves(const std::any&, uint32_t needs);
 // DTypeError unless both are f32 or both f16.
 void check_same_float(const Tensor& a, const Tensor& b, const char* op);

@@ -1,4 +1,4 @@
-// The numbers that a code of 8 bits stands for in 8-bit optimizers.
+// The numbers that 8-bit codes stand for in 8-bit optimizers.
 #pragma once
 
 #include <array>
@@ -12,8 +12,8 @@ namespace rw {
 // one more bit of fraction. The values of all codes in rising order, 0 and 1 among them; -1 is not.
 std::array<float, 256> dynamic_map(bool is_signed);
 
-// Where a number is rounded: between code i and i + 1 at [i], their mean. The nearest code of x is
-// the number of bounds below x, so a tie goes to the lower one. The last bound is infinite.
+// The bounds of rounding: [i] is the mean of codes i and i + 1. The nearest code of x is the number
+// of bounds below x, so a tie goes to the lower code. The last bound is infinite.
 std::array<float, 256> dynamic_bounds(const std::array<float, 256>& map);
 
 }  // namespace rw

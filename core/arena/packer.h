@@ -66,25 +66,26 @@ class Packer {
     void erase(size_t i);
   };
 
-  // Always takes the item that can lie lowest, the largest area first among equals. Cheap: for sets
-  // of any size. Once the work is used up, addresses that others have raised are taken as they are.
+  // Always takes the item that can lie lowest, and the largest area first among equals. This is
+  // cheap for sets of any size. Once the work is used up, addresses that others have raised are
+  // taken as they are.
   void pack_upwards();
-  // Best fit in the order of time, as the arena does it. Cheap, too, and where many sizes are equal
-  // the least there is: what dies leaves a place that the next one fills.
+  // Best fit in the order of time, as the arena does it. This is cheap, too, and optimal if many
+  // sizes are equal: a freed place fits the next item.
   Packing pack_in_order() const;
   // Packs with three orders again and again, raising the priority of what got in the way.
   void pack_repeatedly();
-  // One packing below best_.reach: the item of highest priority among those that may come next and
-  // leave room for what is still to come. Where none does, the capacity grows by the least that
-  // helps. False if it grew too much; `priorities` are raised where it had to grow.
+  // Makes one packing below best_.reach: it takes the item of highest priority among those that may
+  // come next and leave room for the rest. If none does, the capacity grows by the least that
+  // helps. False if it grew too much; `priorities` rise where it had to grow.
   bool pack_below(uint64_t capacity, Priorities& priorities);
   size_t choose(const Queue& waiting, const RangeMax<std::plus<>>& load, int32_t limit,
                 uint64_t& capacity, bool& grew);
-  // Takes the chosen item out and lifts those above it. The lowest top that is left.
+  // Takes the chosen item out and lifts those above it. Returns the lowest top that is left.
   int32_t raise(Queue& waiting, size_t chosen);
   // Tries every packing in which no item could lie lower, from low addresses to high ones.
   void pack_exactly();
-  // A packing in the making. What waits goes above (last, last_item) in the order of addresses.
+  // A packing in progress. Waiting items go above (last, last_item) in the order of addresses.
   struct Branch {
     std::array<Waiting, most_exact> items;
     uint32_t waiting = 0;  // bit i: item i

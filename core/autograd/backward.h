@@ -1,4 +1,5 @@
-// One run backward over a tape: from tensors with their gradients to leaves, or to what is wanted.
+// One run backward over a tape: from tensors with their gradients to leaves, or to the tensors that
+// are wanted.
 #pragma once
 
 #include <algorithm>
@@ -56,15 +57,15 @@ class Backward {
     if (!retain_) retire(root);
   }
 
-  // The evicting segment that the record is in, or -1.
+  // The evicting segment that contains the record, or -1.
   int evicting(const Record& record) const {
     const int s = record.segment;
     return s >= 0 && segments_[s].evicts ? s : -1;
   }
 
-  // Finds out after which record the gradients of leaves with hooks, or that are wanted, are
-  // complete: the first one that reads the leaf, even where no gradient passes it, as its value may
-  // have to be made again until then.
+  // Finds out after which record the gradients of leaves that have hooks, or that are wanted, are
+  // complete: the first one that reads the leaf, even if no gradient passes it, since its value may
+  // have to be recomputed until then.
   void find_completions(int64_t last) {
     for (int64_t i = records_.begin(); i <= last; ++i) {
       if (!records_[i].op) continue;
@@ -81,8 +82,8 @@ class Backward {
     }
   }
 
-  // The records that a gradient from the roots reaches; of those only the ones that it must pass on
-  // its way to what is wanted.
+  // Marks the records that a gradient from the roots reaches, or only those that it must pass on
+  // its way to the wanted tensors.
   void mark(const std::vector<Tensor>& roots, int64_t last) {
     for (int64_t i = records_.begin(); i < records_.end(); ++i) records_[i].reached = false;
     for (const Tensor& root : roots)
@@ -124,7 +125,7 @@ class Backward {
     }
   }
 
-  // The gradient of an output is whole: hooks and who wants it have it first.
+  // The gradient of an output is complete: hooks and whoever wants it see it first.
   void hand_out(int64_t index, int slot, Tensor& gradient) {
     const auto hooks = tape_.hooks_.find({index, slot});
     const auto wanted = wanted_outputs_.find({index, slot});
@@ -204,7 +205,7 @@ class Backward {
     sum = sum.defined() ? sum_of(std::move(sum), std::move(gradient)) : std::move(gradient);
   }
 
-  // All that a leaf gets has come.
+  // All contributions to a leaf have arrived.
   void complete(LeafSum& leaf) {
     if (!std::exchange(leaf.is_reached, false)) return;
     const TensorImpl& impl = leaf.leaf.impl();
@@ -230,7 +231,8 @@ class Backward {
     if (!is_wanted_again(segment)) drop_externals(segment);
   }
 
-  // What the segment holds for its replay is not needed after it: records have what they save.
+  // What the segment holds for its replay is not needed after it, since records have what they
+  // save.
   void drop_kept(Segment& segment) {
     for (int p = segment.parent; p >= 0; p = segments_[p].parent)
       for (const auto& [id, value] : segment.kept) segments_[p].kept.erase(id);
@@ -308,7 +310,7 @@ class Backward {
     for (Edge& edge : record.outputs) edge.saved = {};
   }
 
-  // Frees the records that were passed.
+  // Frees the records that backward has passed.
   void retire(int64_t root) {
     for (int64_t i = root; i >= records_.begin(); --i) {
       if (!records_[i].reached) continue;

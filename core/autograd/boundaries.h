@@ -8,11 +8,11 @@ namespace rw {
 
 // While it lives, what segments hold for their replay goes to host memory that the device can copy
 // to and from (MemoryPlace::host) when the outermost segment around it ends, and comes back when
-// backward reaches that segment, one segment before it is needed, or when a kernel needs it earlier.
-// Device memory then holds what two segments hold, however many there are; each boundary crosses the
-// bus twice. So do the activations of a part of a Lockstep (ops/lockstep.h) while it waits. The bits
-// are the same. A view's whole storage goes; parameters, data and what policies keep stay. As
-// PyTorch's save_on_cpu around checkpoints, and DeepSpeed's "CPU checkpointing".
+// backward reaches that segment, one segment before it is needed, or when a kernel needs it
+// earlier. Device memory then holds what two segments hold, however many there are; each boundary
+// crosses the bus twice. So do the activations of a part of a Lockstep (ops/lockstep.h) while it
+// waits. The bits are the same. A view's whole storage goes; parameters, data and what policies
+// keep stay. As PyTorch's save_on_cpu around checkpoints, and DeepSpeed's "CPU checkpointing".
 class [[nodiscard]] HostBoundaries {
  public:
   explicit HostBoundaries(bool on = true);  // false: they stay on the device, whatever is around

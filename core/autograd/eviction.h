@@ -1,5 +1,5 @@
-// Segments that keep what vjps read until memory is wanted, and drop what is cheapest to make again
-// (Kirisame et al. 2021, "Dynamic tensor rematerialization").
+// Segments that keep what vjps read until memory is needed, and then drop what is cheapest to
+// recompute (Kirisame et al. 2021, "Dynamic tensor rematerialization").
 #pragma once
 
 #include <unordered_set>
@@ -9,12 +9,12 @@
 
 namespace rw {
 
-// The storages of a segment's kept values that nobody else's handle keeps alive: to drop all values
-// of one frees its memory.
+// The storages of a segment's kept values that no other handle keeps alive: dropping all values of
+// such a storage frees its memory.
 std::unordered_set<const Storage*> own_storages(const Segment& segment);
 
-// Drops kept values of the segment worth at least `wanted` bytes, or all it can; `now` is
-// Segments::now(). Returns how many storages went.
+// Drops kept values of the segment worth at least `wanted` bytes, or as many as it can; `now` is
+// Segments::now(). Returns the number of storages that were freed.
 uint64_t drop_values(const Records& records, Segment& segment, uint64_t now, uint64_t wanted);
 
 }  // namespace rw

@@ -1,4 +1,4 @@
-// Kernels are written for f16; where a call has bf16 instead, they run for that.
+// Kernels are written for f16; if a call has bf16 instead, they run for that.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@ inline bool has_dtype(std::span<const Binding> bindings, DType dtype) {
 }
 
 // The dtype that a kernel must be written for, given the bindings of the call: f16 for bf16, but
-// not beside f16, as a kernel sees 16-bit floats of one kind only.
+// not together with f16, since a kernel sees 16-bit floats of one kind only.
 inline DType written_for(std::span<const Binding> bindings, DType dtype) {
   return dtype == DType::bf16 && !has_dtype(bindings, DType::f16) ? DType::f16 : dtype;
 }

@@ -1,4 +1,4 @@
-// What a device has no kernel for, however it is used.
+// Calls that a device has no kernel for, however it is used.
 #pragma once
 
 #include "../base/error.h"

@@ -11,13 +11,13 @@
 
 namespace rw {
 
-// Empty where it is not set.
+// Empty if it is not set.
 inline std::string env_text(const char* name) {
   const char* value = std::getenv(name);
   return value ? value : "";
 }
 
-// Set, and not to 0.
+// Whether it is set to something other than 0.
 inline bool env_flag(const char* name) {
   const std::string value = env_text(name);
   return !value.empty() && value != "0";
@@ -26,15 +26,15 @@ inline bool env_flag(const char* name) {
 // The parts of "a,b,c" that are not empty.
 std::vector<std::string> comma_separated(const std::string& text);
 
-// Whether REWIND_WITHOUT names it: what devices and the library do without, mostly for tests
-// (docs/vulkan.md lists the words). ValueError where it has a word that is none of them.
+// Whether REWIND_WITHOUT names it: the features that devices and the library do without, mostly for
+// tests (docs/vulkan.md lists the words). ValueError for an unknown word.
 bool is_without(std::string_view what);
-// What REWIND_LIMITS=range:65536,... says of it: range, block and shared in bytes, dispatch-us in
-// microseconds. ValueError for what is no such list.
+// The number that REWIND_LIMITS=range:65536,... gives for it: range, block and shared in bytes,
+// dispatch-us in microseconds. ValueError for a malformed list.
 std::optional<uint64_t> env_limit(std::string_view what);
 
-// Whether variables that are about training (REWIND_MEMORY_BUDGET, REWIND_RECOMPUTE) are obeyed:
-// not in programs that read them themselves.
+// Whether variables about training (REWIND_MEMORY_BUDGET, REWIND_RECOMPUTE) are obeyed: not in
+// programs that read them themselves.
 inline bool obeys_environment = true;
 
 }  // namespace rw

@@ -1,4 +1,4 @@
-// Work of one kind on several threads.
+// Runs work of one kind on several threads.
 #pragma once
 
 #include <algorithm>
@@ -10,9 +10,9 @@
 
 namespace rw {
 
-// f(0), ..., f(count - 1), on `threads` threads at once, this one among them. Numbers are taken in
-// their order. What f throws is thrown here once all threads are done; then not all numbers were
-// taken.
+// Calls f(0), ..., f(count - 1) on `threads` threads at once, including this one, and takes the
+// numbers in order. If f throws, the exception is thrown here once all threads are done; then not
+// all numbers were taken.
 template <class F>
 void parallel_for(size_t count, unsigned threads, const F& f) {
   std::atomic<size_t> next = 0;

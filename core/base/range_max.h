@@ -8,8 +8,8 @@
 
 namespace rw {
 
-// Maximum over a range of numbers, and the change of a range by `Combine`: a segment tree whose
-// nodes keep what was done to all their leaves.
+// The maximum over a range of numbers, and a change of a range by `Combine`: a segment tree whose
+// nodes record what was done to all their leaves.
 template <class Combine>
 class RangeMax {
  public:

@@ -17,24 +17,25 @@
 
 namespace rw {
 
-// $REWIND_CACHE, else $XDG_CACHE_HOME/rewind, else $HOME/.cache/rewind; empty where none is set.
-// The latter two count only as absolute paths, as the XDG specification wants it: whoever calls a
+// $REWIND_CACHE, else $XDG_CACHE_HOME/rewind, else $HOME/.cache/rewind; empty if none is set. The
+// latter two count only as absolute paths, as the XDG specification demands: a user who calls a
 // program in some folder does not mean that folder's contents to be its cache.
 std::filesystem::path user_cache_directory();
-// The same, made where it is missing. FileError where there is none, or another one than above.
+// The same, created if it is missing. FileError if there is none, or if it is not as described
+// above.
 std::filesystem::path make_cache_directory();
 
-// What write_cache wrote, or empty where that is not to be had whole.
+// The bytes that write_cache() wrote, or empty if they are not available in full.
 std::vector<std::byte> read_cache(const std::string& file);
-// Replaces it atomically; does nothing where there is no folder or it cannot be written.
+// Replaces the file atomically; does nothing if there is no folder or it cannot be written.
 void write_cache(const std::string& file, std::span<const std::byte> contents);
 
-// The same for a text that people may read, of at most 1 MiB, without a checksum. Nothing: it is
-// not there. False: it was not written.
+// The same for a text that people may read, of at most 1 MiB, without a checksum. Nothing if it
+// does not exist, and false if it was not written.
 std::optional<std::string> read_cache_text(const std::string& file);
 bool write_cache_text(const std::string& file, std::string_view text);
 
-// False: there was none. FileError where it is there and stays.
+// False if there was none. FileError if it exists and stays.
 bool remove_cache(const std::string& file);
 
 }  // namespace rw

@@ -1,4 +1,4 @@
-// A part of the program in a process of its own, for what may crash or never end.
+// Runs a part of the program in a process of its own, because it may crash or never end.
 #pragma once
 
 #include <functional>

@@ -1,4 +1,4 @@
-// JSON files that people edit, or that come from elsewhere: nothing in them is believed.
+// JSON files that people edit, or that come from elsewhere: nothing in them is trusted.
 #pragma once
 
 #include <cmath>
@@ -12,11 +12,12 @@
 
 namespace rw {
 
-// The text of a configuration file: of a regular file of at most 1 MiB. Throws FileError.
+// The text of a configuration file, which must be a regular file of at most 1 MiB. Throws
+// FileError.
 std::string read_config_text(const std::filesystem::path& file);
 
-// What a value is, short enough for a message. `Json`, here and below, is any nlohmann::basic_json:
-// this folder does not know the library.
+// Describes a value, short enough for a message. `Json`, here and below, is any
+// nlohmann::basic_json: this folder does not know the library.
 template <class Json>
 std::string describe_json(const Json& value) {
   if (value.is_array()) return fmt::format("a list of {}", value.size());
@@ -26,8 +27,8 @@ std::string describe_json(const Json& value) {
   return text.size() <= most ? text : text.substr(0, most) + "...";
 }
 
-// A number within [low, high], whole where T is an integer; `what` names it and its file. Throws
-// FileError, which names the range and what was found.
+// A number within [low, high], an integer if T is one; `what` names it and its file. Throws a
+// FileError with the range and the value.
 template <class T, class Json>
 T bounded_number(const Json& value, std::type_identity_t<T> low, std::type_identity_t<T> high,
                  const std::string& what) {
@@ -51,7 +52,7 @@ T bounded_number(const Json& value, std::type_identity_t<T> low, std::type_ident
   return number;
 }
 
-// The member `key` of an object as a bounded_number. Throws FileError where it is missing.
+// The member `key` of an object as a bounded_number. Throws FileError if it is missing.
 template <class T, class Json>
 T json_number(const Json& object, const std::string& key, std::type_identity_t<T> low,
               std::type_identity_t<T> high, const std::string& file) {

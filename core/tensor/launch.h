@@ -1,5 +1,5 @@
 // From tensors to the device: kernel calls with their bindings, element offsets and workspace, and
-// host copies. What is declared as written here counts as written.
+// host copies. What a call declares as written counts as written.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 
 namespace rw {
 
-// Memory that several tensors lie in, for kernels that find them by themselves.
+// Memory that contains several tensors, for kernels that find them by themselves.
 struct MemoryRange {
   BufferRange range;  // its offset is a multiple of DeviceInfo::alignment
   DType dtype = DType::f32;

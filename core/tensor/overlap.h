@@ -6,7 +6,7 @@
 
 namespace rw {
 
-// Whether two elements of the view may be one in memory, as those of expand() and of unfold() are.
+// Whether two elements of the view may be the same memory, as in those of expand() and unfold().
 bool overlaps_itself(const Tensor& t);
 
 // Whether a and b may share an element without being the same view.

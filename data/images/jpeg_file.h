@@ -7,10 +7,10 @@
 
 namespace rw {
 
-// Baseline and progressive, grey, colour and CMYK, turned as EXIF says. It is decoded at a half, a
-// quarter or an eighth of its size where its shorter side keeps at least `least_side` pixels: much
-// faster, and no worse for what is made smaller anyway. 0: at its own size. Throws FileError naming
-// `name`, also where data are missing or damaged.
+// Decodes baseline and progressive, grey, colour and CMYK files, and turns them as EXIF says. The
+// picture has a half, a quarter or an eighth of its size if its shorter side keeps at least
+// `least_side` pixels: this is much faster, and no worse for pictures that are made smaller anyway.
+// 0 means its own size. Throws FileError with `name`, also if data are missing or damaged.
 Image decode_jpeg(std::span<const uint8_t> bytes, const std::string& name, int least_side = 0);
 
 }  // namespace rw

@@ -7,8 +7,8 @@
 
 namespace rw {
 
-// Grey, palettes and 16 bits become RGB of 8 bits; what is transparent lies on white. Throws
-// FileError naming `name`.
+// Turns grey, palettes and 16 bits into RGB of 8 bits; transparent pixels lie on white. Throws
+// FileError with `name`.
 Image decode_png(std::span<const uint8_t> bytes, const std::string& name);
 
 }  // namespace rw

@@ -1,4 +1,4 @@
-// Hugging Face's config.json: what is read alike for all models.
+// Hugging Face's config.json, as far as all models read it alike.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -25,7 +25,8 @@ inline nlohmann::json read_config(const char* op, const char* model,
   }
 }
 
-// FileError where the file names another value for a setting that the model has one for.
+// FileError if the file names another value for a setting that the model supports with only one
+// value.
 inline void check_settings(const char* op, const nlohmann::json& json,
                            const nlohmann::ordered_json& settings,
                            const std::filesystem::path& file) {

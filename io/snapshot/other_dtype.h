@@ -1,5 +1,5 @@
-// A snapshot that goes on with parameters of another dtype (io/snapshot/snapshot.h): f32 values go
-// to f32 values, from masters, or from parameters that had none, to what updates change.
+// Resumes a snapshot with parameters of another dtype (io/snapshot/snapshot.h): f32 values go to
+// f32 values, from masters, or from parameters that had none, to what updates change.
 #pragma once
 
 #include <set>
@@ -10,8 +10,8 @@
 
 namespace rw {
 
-// Whether the saved parameters are of another dtype than the model's: FileError naming the first
-// that is, unless it `may_change`.
+// Whether the saved parameters have another dtype than the model's: FileError with the first one
+// that has, unless it `may_change`.
 bool has_other_dtype(const SnapshotFiles& snapshot, const Module& model, bool may_change);
 
 // Adds what must be read of such a snapshot: under the names of the optimizer's parameters, tensors
@@ -19,7 +19,7 @@ bool has_other_dtype(const SnapshotFiles& snapshot, const Module& model, bool ma
 // ranks keep masters in parts.
 void read_masters(const SnapshotFiles& snapshot, const Module& model, const Optimizer& optimizer,
                   StateDict& tensors, std::set<std::string>& ignored);
-// When they are read: into 16-bit parameters.
+// Called when they are read: rounds them into 16-bit parameters.
 void round_masters(const Optimizer& optimizer);
 
 }  // namespace rw

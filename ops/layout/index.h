@@ -12,17 +12,17 @@ namespace rw::detail {
 void check_indices(const char* op, const char* what, const Tensor& index, int64_t most,
                    std::optional<int32_t> ignored = {});
 
-// Rows of a table [rows, width] that an index [n] (i32, dense) names.
+// The rows of a table [rows, width] that an index [n] (i32, dense) names.
 struct Rows {
   Tensor index;
   int64_t n, width, rows;
 };
-// How rows are put where an index says (the kernel scatter_add's modes).
+// How rows are written where an index says (the kernel scatter_add's modes).
 enum class PutMode : uint32_t { add, replace, unique };
 // y [n, width] = table[index].
 Tensor take_rows(const Tensor& table, const Rows& rows);
-// Adds dy's rows to y (f32 or i32, dense) or puts them there, in the order of the index; `unique`:
-// none occurs twice.
+// Adds dy's rows to y (f32 or i32, dense) or writes them there, in the order of the index; with
+// `unique` none occurs twice.
 void put_rows(const Tensor& dy, const Rows& rows, const Tensor& y, PutMode mode);
 // Marks the rows that are the last ones of their index: u8 [n].
 Tensor is_last_row(const Rows& rows);

@@ -1,11 +1,11 @@
-// What losses of classes share.
+// Shared by the losses of classes.
 #pragma once
 
 #include "../../core/tensor/tensor.h"
 
 namespace rw::detail {
 
-// How many targets are not ignored, at least 1: f32 scalar.
+// The number of targets that are not ignored, at least 1: f32 scalar.
 Tensor count_valid(const Tensor& target, int ignore_index);
 
 }  // namespace rw::detail

@@ -8,9 +8,9 @@
 
 namespace rw::detail {
 
-// Calls `run` with [begin, end) of p set to one part of [0, length) after the other: an invocation
-// may make 65535 loop iterations on some drivers, and has 4 lanes to share a row's `width` with at
-// the least.
+// Calls `run` with [begin, end) of p set to one part of [0, length) after the other: on some
+// drivers an invocation may make only 65535 loop iterations, and at least 4 lanes share a row's
+// `width`.
 template <class Params, class Run>
 void for_each_part(Params p, uint32_t length, bool backwards, const Run& run) {
   const uint32_t chunk = std::max(1u, 32768 / (p.width / 4 + 2));
@@ -22,7 +22,7 @@ void for_each_part(Params p, uint32_t length, bool backwards, const Run& run) {
   }
 }
 
-// Targets [N, S], and how many of `most_frames` and of S each sample has.
+// Checks targets [N, S], and how many of `most_frames` and of S each sample has.
 inline void check_sequences(const char* op, const Tensor& targets, const Tensor& frames,
                             const Tensor& labels, int64_t most_frames, int64_t classes,
                             int32_t blank) {

@@ -1,11 +1,11 @@
-// What convolutions of two and of three dimensions share.
+// Shared by convolutions of two and of three dimensions.
 #pragma once
 
 #include "../detail.h"
 
 namespace rw::detail {
 
-// A convolution of images from x to y by w; `padding` is that above and to the left, the rest
+// A convolution of images from x to y by w; `padding` is above and to the left, and the rest
 // follows from the shapes.
 struct ConvAttrs {
   Size2d stride, padding, dilation;
@@ -18,7 +18,7 @@ struct ConvAttrs {
 void conv_into(const char* kernel, const ConvAttrs& attrs, const Tensor& a, const Tensor& b,
                const Tensor& result);
 
-// A bias [outputs] of floats, or undefined; and its addition.
+// Checks a bias [outputs] of floats, or undefined; and adds it.
 void check_bias(const char* op, const Tensor& bias, const Tensor& weight, int64_t outputs);
 Tensor add_bias(Tensor y, Tensor bias);
 

@@ -19,8 +19,8 @@ void set_window(Params& p, const Options& o, const char* op) {
   p.dilation_w = u(o.dilation.w);
 }
 
-// Places of a window of `kernel` elements along one axis, with `pad_end` behind it where that is
-// not `pad`. ShapeError where there is none, or where 64 bits do not hold the padded size.
+// The places of a window of `kernel` elements along one axis, with `pad_end` after it if that
+// differs from `pad`. ShapeError if there is none, or if 64 bits do not hold the padded size.
 int64_t window_places(const char* op, const Tensor& x, int axis, int64_t kernel, int64_t stride,
                       int64_t pad, int64_t dilation, std::optional<int64_t> pad_end = {});
 

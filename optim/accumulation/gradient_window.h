@@ -1,4 +1,4 @@
-// What becomes of the gradients of the micro-batches that share an update.
+// How to treat the gradients of the micro-batches that share an update.
 #pragma once
 
 #include <string>
@@ -22,24 +22,25 @@ class GradientWindow {
   GradientWindow(const GradientWindow&) = delete;
   GradientWindow& operator=(const GradientWindow&) = delete;
 
-  // In a saved state: it says how the sums came about.
+  // The name in a saved state: it says how the sums were made.
   virtual std::string name() const = 0;
-  // Around the backward pass of a micro-batch; `is_alone`: no other optimizer shares it.
+  // Surrounds the backward pass of a micro-batch; `is_alone` says that no other optimizer shares
+  // it.
   virtual void begin_pass(bool is_alone) = 0;
   virtual void end_pass() {}
-  // What counts of the gradients joins the sums. The relative weight of the micro-batch, or of one
-  // of each rank, by rank; one of weight 0 has no gradients.
+  // Adds the gradients that count to the sums. `weights` has the relative weight of the
+  // micro-batch, or of one of each rank, by rank; one of weight 0 has no gradients.
   virtual void end_micro_batch(const std::vector<float>& weights) = 0;
-  // The sums become grad() of the parameters that the micro-batches reached.
+  // Makes the sums grad() of the parameters that the micro-batches reached.
   virtual void finish() = 0;
-  // Whether an overflow voids its micro-batch alone. The control buffer has the weight of those
-  // that count then.
+  // Whether an overflow voids its micro-batch alone. The control buffer then has the weight of
+  // those that count.
   virtual bool is_judged() const { return false; }
 
   // The sum of slot number `i`, and what rounding left out of it; undefined if there is none.
   Tensor sum(size_t i) const;
   Tensor rest(size_t i) const { return sum(i) && !kept_.empty() ? kept_[i].rest : Tensor(); }
-  // The sum of slot number `i`, of which there was none, for the caller to fill.
+  // The sum of slot number `i`, which did not exist, for the caller to fill.
   Tensor begin_sum(size_t i);
 
  protected:
@@ -47,8 +48,8 @@ class GradientWindow {
     Tensor sum, place, rest;
   };
   explicit GradientWindow(const FlatParameters& parameters) : parameters_(parameters) {}
-  // Takes the gradients, and the places of those that have not come yet, from the parameters; and
-  // gives them back. What came into grad() meanwhile is dropped.
+  // Takes the gradients, and the places of those that have not arrived yet, from the parameters,
+  // and gives them back. Gradients that arrive in grad() meanwhile are dropped.
   void take();
   void give_back();
   const std::vector<FlatParameters::Slot>& slots() const { return parameters_.slots(); }

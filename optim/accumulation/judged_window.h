@@ -1,4 +1,4 @@
-// Windows that leave out micro-batches which overflow.
+// Windows that leave out micro-batches that overflow.
 #pragma once
 
 #include "../../core/tensor/launch.h"
@@ -8,7 +8,7 @@
 
 namespace rw {
 
-// The gradients of a micro-batch are held beside the sums until all have come and the device has
+// Holds the gradients of a micro-batch beside the sums until all have arrived and the device has
 // judged them: they and their weight count, or neither does.
 class JudgedWindow : public GradientWindow {
  public:
@@ -33,7 +33,7 @@ class JudgedWindow : public GradientWindow {
   bool is_judged() const override { return true; }
 
  private:
-  // Adds what is in grad(), which the table has located, unless the micro-batch is voided.
+  // Adds the gradients in grad(), which the table has located, unless the micro-batch is void.
   void fold() {
     for (size_t i = 0; i < parameters_.runs().size(); ++i) {
       const FlatParameters::Run& run = parameters_.runs()[i];

@@ -10,8 +10,8 @@
 
 namespace rw {
 
-// Each gradient is added to its sum when backward has completed it, and dropped. Compensated sums
-// have what rounding leaves out beside them (Kahan 1965).
+// Adds each gradient to its sum when backward has completed it, and drops it. Compensated sums have
+// what rounding leaves out beside them (Kahan 1965).
 class NarrowWindow : public GradientWindow {
  public:
   NarrowWindow(const FlatParameters& parameters, DType dtype, bool is_compensated)

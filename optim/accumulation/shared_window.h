@@ -11,11 +11,11 @@
 
 namespace rw {
 
-// Gradients go to other ranks while backward makes them, where no other optimizer shares the pass,
-// or after it. What counts is added on every rank in the order of the ranks.
+// Sends gradients to other ranks while backward makes them, or after it if another optimizer shares
+// the pass. Every rank adds those that count in the order of the ranks.
 class SharedWindow : public GradientWindow {
  public:
-  // `stats`: room for those of the gradients. `judge`: what judges micro-batches one by one; null:
+  // `stats` has room for those of the gradients. `judge` judges micro-batches one by one; if null,
   // an overflow voids the window.
   SharedWindow(const FlatParameters& parameters, std::shared_ptr<GradientExchange> ranks,
                Tensor stats, const UpdateControl* judge)
@@ -42,7 +42,7 @@ class SharedWindow : public GradientWindow {
   bool is_judged() const override { return judge_ != nullptr; }
 
  private:
-  // All control buffers are told of all micro-batches, in one order.
+  // Tells all control buffers of all micro-batches, in one order.
   void judge(const std::vector<float>& weights, std::vector<bool>& counts) const {
     const std::vector<float> overflows = ranks_->overflows();
     for (size_t rank = 0; rank < counts.size(); ++rank) {

@@ -1,4 +1,4 @@
-// Where gradients lie: backward makes each one wherever there is room, and kernels find them
+// The places of gradients: backward makes each one wherever there is room, and kernels find them
 // through a table of chunks, so that one dispatch reads a whole run of parameters.
 #pragma once
 
@@ -13,7 +13,7 @@ namespace rw {
 
 class GradientTable {
  public:
-  // A parameter whose gradient is looked for, or a part of one; in elements.
+  // A parameter whose gradient is needed, or a part of one; in elements.
   struct Entry {
     Tensor parameter;
     size_t run = 0;                    // runs come in order
@@ -26,14 +26,14 @@ class GradientTable {
     uint32_t first = 0, rows = 0;
     std::vector<int32_t> begins = {0};  // by parameter of the run, and the end: its first row
   };
-  // Rows of one run whose gradients lie in one block of memory: what one dispatch reads.
+  // The rows of one run whose gradients lie in one block of memory: one dispatch reads them.
   struct Part {
     size_t run = 0;
     MemoryRange gradients;
     uint32_t first = 0, rows = 0;
   };
-  // Those of a run, and the device's lock: gradients stay there while it lives. To be looped over
-  // by dispatches that allocate nothing.
+  // The parts of a run, and the device's lock: gradients stay in place while it lives. Loop over it
+  // with dispatches that allocate nothing.
   class Parts {
    public:
     Parts(std::unique_lock<std::recursive_mutex> lock, std::vector<Part> parts)
@@ -49,10 +49,10 @@ class GradientTable {
   explicit GradientTable(std::vector<Entry> entries);
   static GradientTable of(const FlatParameters& parameters);
 
-  // Finds the gradients as they are now and brings the table up to date. False: there are none.
-  // Throws AutogradError for gradients of another device.
+  // Finds the current gradients and brings the table up to date. False if there are none. Throws
+  // AutogradError for gradients of another device.
   bool locate();
-  // The same for the one run, which has one parameter; what is known of the others stays.
+  // The same for one run, which has one parameter; the knowledge of the others stays.
   bool locate(size_t run);
 
   const std::vector<Run>& runs() const { return runs_; }
@@ -63,8 +63,8 @@ class GradientTable {
   // What update_prepare reads of the gradients: sums of squares, then overflow flags, rows() of
   // each, in a fixed order of summation. f32 [2, rows()].
   Tensor stats();
-  // The same where only one run's rows are made; those of the others stay. Returned are the run's
-  // overflow flags.
+  // The same if only one run's rows are made; those of the others stay. Returns the run's overflow
+  // flags.
   Tensor stats(size_t run);
   const Tensor& all_stats() const { return stats_; }  // as they were made last
   void clear_stats();                                 // as if no gradient had come

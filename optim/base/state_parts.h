@@ -14,17 +14,17 @@ namespace rw {
 // row-major order, of "exp_avg.w".
 std::string part_name(const std::string& whole, const ElementRange& elements);
 
-// What such a name means.
+// The meaning of such a name.
 struct StatePart {
   std::string whole;      // the name without the elements
   ElementRange elements;  // which ones
 };
-// Nothing: it is no name of a part.
+// Nothing if it is not the name of a part.
 std::optional<StatePart> parse_part_name(const std::string& name);
 std::string whole_name(const std::string& name);  // of the whole, whether it is a part or not
 
-// The tensors of a saved state, whole or in parts, whoever saved them: finds in which of them the
-// elements of another tensor lie, which is whole or a part itself.
+// The tensors of a saved state, whole or in parts, whoever saved them. It finds the elements of
+// another tensor in them, which is whole or a part itself.
 class SavedParts {
  public:
   // In their order.
@@ -37,7 +37,7 @@ class SavedParts {
     int64_t to = 0;    // where it belongs, in the tensor that is wanted
     int64_t size = 0;  // how many
   };
-  // Nothing: not all of its elements were saved, or it would have more of them.
+  // Nothing if not all of its elements were saved, or if it would have more of them.
   std::optional<std::vector<Piece>> pieces(const std::string& name, int64_t elements) const;
 
  private:

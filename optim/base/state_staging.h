@@ -1,4 +1,4 @@
-// Offloaded states come to the device for an update, run by run, and go back.
+// Brings offloaded states to the device for an update, run by run, and back.
 #pragma once
 
 #include <deque>

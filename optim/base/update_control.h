@@ -1,4 +1,4 @@
-// What is decided about updates on the device: loss scale, overflows, clipping, schedule, counts.
+// Decisions about updates that the device makes: loss scale, overflows, clipping, schedule, counts.
 #pragma once
 
 #include "../../core/tensor/tensor.h"
@@ -7,8 +7,8 @@
 
 namespace rw {
 
-// An optimizer's control buffer and what its kernel, update_prepare, is told each time. Reading it
-// waits for the device.
+// An optimizer's control buffer, and the arguments of its kernel, update_prepare. Reading it waits
+// for the device.
 class UpdateControl {
  public:
   explicit UpdateControl(Device& device);  // without updates so far, and LossScaler::none()
@@ -16,12 +16,12 @@ class UpdateControl {
   const Tensor& buffer() const { return buffer_; }  // f32 [STATE_SIZE]
   void set_scaler(const LossScaler& scaler);        // starts it afresh
   const LossScaler& scaler() const { return scaler_; }
-  // d(scale * weight * loss) / d loss, with the loss scale as it is on the device now.
+  // d(scale * weight * loss) / d loss, with the current loss scale on the device.
   Tensor seed(const Tensor& loss, float weight) const;
-  // A part of an update (PREPARE_*), with gradients that are divided by `weight`, from what
-  // GradientTable::stats() says of them.
+  // A part of an update (PREPARE_*), with gradients that are divided by `weight`, from the result
+  // of GradientTable::stats().
   void prepare(uint32_t part, float weight, const Tensor& stats) const;
-  // A window of micro-batches begins of which each is judged alone (PREPARE_MICRO_BATCH).
+  // Begins a window of micro-batches, each of which is judged alone (PREPARE_MICRO_BATCH).
   void begin_judging() const;
 
   float read(int slot) const;   // STATE_*

@@ -1,4 +1,4 @@
-// What differs between optimizers.
+// The differences between optimizers.
 #pragma once
 
 #include <span>
@@ -33,7 +33,7 @@ struct UpdateTarget {
 // How an optimizer changes parameters. A new optimizer is a new rule and its kernel.
 class UpdateRule : public StateRule {
  public:
-  // Called with the parameters that will be updated, and again if they come to lie in other runs.
+  // Called with the parameters that will be updated, and again if they move to other runs.
   virtual void prepare(const GradientTable&) {}
 
   using Target = UpdateTarget;

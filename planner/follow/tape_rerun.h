@@ -1,6 +1,6 @@
-// A recorded forward pass once more, with its backward, on a dry device: what it would need with
-// other segments. Exact for what is on the tape: ops run with the sizes that they had, values die
-// when they died, and what is alive now stays.
+// Runs a recorded forward pass again, with its backward, on a dry device: what it would need with
+// other segments. This is exact for what is on the tape: ops run with the sizes that they had,
+// values die when they died, and what is alive now stays.
 #pragma once
 
 #include <optional>
@@ -19,22 +19,21 @@ class TapeRerun {
     double flops = 0;  // of all
   };
 
-  // What becomes of the tape's segments.
+  // How to treat the tape's segments.
   enum class Marks { kept, ignored };
 
-  // `loss`: as for segment_reports. `holds_gradient`: whoever starts backward holds the gradient of
-  // the loss meanwhile, as optimizers do.
+  // `loss` is as in segment_reports(). `holds_gradient`: whoever starts backward holds the gradient
+  // of the loss meanwhile, as optimizers do.
   TapeRerun(const Tape& tape, const Tensor& loss, Marks marks = Marks::kept,
             bool holds_gradient = false);
 
   // Whether that is possible: the device can be predicted, there is something to start backward
   // from, and all segments are closed and, where they are kept, set by marks or a plan.
   bool is_possible() const { return possible_; }
-  // With the tape's segments but those that are left out, by number. Nothing: the device has not as
-  // much memory.
+  // Runs with the tape's segments except those that are left out, by number. Nothing if the device
+  // does not have as much memory.
   std::optional<Need> run(const std::vector<bool>& left_out) const;
-  // On the default device, which is dry, without the tape's segments: a program for
-  // Search.
+  // Runs on the default device, which is dry, without the tape's segments: a program for Search.
   void run() const;
   // The bytes of what it makes of values from outside the tape: leaves, their gradients, inputs.
   // `newest`: only of those in this storage or older ones.

@@ -8,8 +8,9 @@
 
 namespace rw {
 
-// The largest n >= 1 for which `fits(n)` holds, 0 if it does not hold for 1. Whoever fits, smaller
-// ones do too. Gallops away from `guess`, which is tried first, then halves the interval.
+// The largest n >= 1 for which `fits(n)` holds, or 0 if it does not hold for 1. If a number fits,
+// smaller ones must, too. It gallops away from `guess`, which it tries first, then halves the
+// interval.
 template <class Fits>
 int64_t largest(const Fits& fits, int64_t guess = 1) {
   guess = std::max<int64_t>(1, guess);
@@ -36,10 +37,10 @@ int64_t largest(const Fits& fits, int64_t guess = 1) {
 
 constexpr int64_t no_largest = int64_t{1} << 40;
 
-// The largest n >= 1 with needs(n) <= limit, 0 if there is none, no_largest if they all seem to;
-// needs(n) (nothing: more than any limit) does not fall with n. What grows about in proportion, as
-// memory with a batch, is found in a handful of calls: the next n is where the line through two
-// known ones meets the limit.
+// The largest n >= 1 with needs(n) <= limit, 0 if there is none, no_largest if they all seem to
+// fit; needs(n) (nothing means more than any limit) must not fall with n. A need that grows about
+// in proportion, like memory with a batch, takes a handful of calls: the next n is where the line
+// through two known points meets the limit.
 template <class Needs>
 int64_t largest_within(const Needs& needs, uint64_t limit, int64_t guess = 1) {
   struct Point {

@@ -1,4 +1,4 @@
-// The one model of what is alive while records run, run again, and have their gradients made:
+// The one model of what is alive while records run, run again, and have their gradients computed:
 // reference counts instead of tensors.
 #pragma once
 
@@ -30,26 +30,27 @@ class Liveness {
     if (makes(v) && --states_[v - base_].references == 0) live_ -= graph_.values[v].bytes;
   }
   void hold_gradient(uint32_t v);
-  // Gradients of leaves that the vjps of `record` and all after it made are alive from now on.
+  // From now on, the gradients of leaves that the vjps of `record` and all later ones made are
+  // alive.
   void arrive(uint32_t record) { leaf_gradients_ = graph_.gradients_from(record); }
   void touch(uint64_t transient = 0) {
     peak_ = std::max(peak_, live_ + leaf_gradients_ + transient);
   }
 
-  // The last record that reads a value in the run at hand; -1: none does.
+  // The last record that reads a value in the current run, or -1.
   int32_t& reader(uint32_t v) { return states_[v - base_].reader; }
 
   // Runs a record: its outputs live until their last reader has run, or as long as they are held.
   void run(uint32_t record);
 
-  // The records of [begin, end), last first, that have to run to make the values that are wanted,
-  // and not at hand, and what these read in turn. Sets the readers of what they make.
+  // The records of [begin, end), last first, that must run to make the wanted values that are not
+  // at hand, and what these read in turn. Sets the readers of what they make.
   template <class Wanted, class AtHand>
   std::vector<uint32_t> records_to_run(uint32_t begin, uint32_t end, Wanted&& wanted,
                                        AtHand&& at_hand);
 
   // Makes the gradients of what a record reads. A gradient lives from its first contribution to the
-  // vjp of the value's record; saved values that are taken go before they are made.
+  // vjp of the value's record; saved values that are taken go before the gradients are made.
   void vjp(uint32_t record);
 
  private:

@@ -1,5 +1,5 @@
-// A range of records as one unit of a recompute plan: what making its values again costs, and how
-// many bytes its backward holds.
+// A range of records as one unit of a recompute plan: the cost of recomputing its values, and the
+// bytes that its backward holds.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,8 @@ struct KeepOption {
   std::vector<uint32_t> kept;  // heavy values that stay
   uint64_t bytes = 0;          // of the kept values that do not cross the range's end
   uint64_t peak = 0;           // bytes alive in its replay and backward
-  // Cost of its replay. A segment that follows the range holds the values that cross into it; if
-  // plain records follow, nobody holds them, and the replay makes them again: unaided_cost.
+  // The cost of its replay. A segment that follows the range holds the values that cross into it;
+  // if plain records follow, nobody holds them, and the replay recomputes them: unaided_cost.
   double cost = 0;
   double unaided_cost = 0;
 };
@@ -39,11 +39,12 @@ class RecordRange {
     return cost_to_make(wanted, [](uint32_t) { return false; });
   }
 
-  // Bytes of its backward: saved values made inside, and gradients; `crossing` are those of values
-  // that cross its end.
+  // The bytes of its backward: saved values made inside, and gradients; `crossing` has those of
+  // values that cross its end.
   uint64_t backward_peak(const std::vector<uint32_t>& crossing) const;
 
-  // Keeping the heavy values that its backward needs: the dearest per byte, the two dearest, ...
+  // Ways to keep the heavy values that its backward needs: the most expensive one per byte, the two
+  // most expensive ones, ...
   std::vector<KeepOption> keep_options(const std::vector<uint32_t>& crossing) const;
 
   template <class F>

@@ -1,4 +1,4 @@
-// What the stages of a recorded chain cost and weigh.
+// The costs and sizes of the stages of a recorded chain.
 #pragma once
 
 #include <cstdint>
@@ -10,19 +10,19 @@
 
 namespace rw {
 
-// Bytes and costs of the stages between `positions`. A value crosses cut j if it is made before
-// positions[j] and read after. What crosses the first cut is at hand and costs nothing.
+// The bytes and costs of the stages between `positions`. A value crosses cut j if it is made before
+// positions[j] and read after it. What crosses the first cut exists already and costs nothing.
 struct Stages {
-  // `kept`, by value: those that are there from the forward pass to the backward of their stage,
-  // so that no replay makes them. Empty: none.
+  // `kept` marks, by value, those that exist from the forward pass to the backward of their stage,
+  // so that no replay makes them. Empty if there are none.
   Stages(const Graph& graph, const std::vector<ValueUse>& uses, std::vector<uint32_t> positions,
          std::vector<bool> kept = {});
 
   uint32_t count() const { return static_cast<uint32_t>(positions.size()) - 1; }
-  // Bytes of the values that cross cut j but not cut s < j, and of the kept ones made between: a
-  // child segment [s, j) has to hold them.
+  // The bytes of the values that cross cut j but not cut s < j, and of the kept ones made between:
+  // a child segment [s, j) must hold them.
   uint64_t crossing(uint32_t s, uint32_t j) const { return crossing_all[s * (count() + 1) + j]; }
-  // Bytes of those among them that plain records after cut j save for their vjps.
+  // The bytes of those among them that plain records after cut j save for their vjps.
   uint64_t crossing_held(uint32_t s, uint32_t j) const {
     return crossing_saved[s * (count() + 1) + j];
   }
@@ -34,26 +34,27 @@ struct Stages {
   }
   void add_keep_options(const Graph& graph, const std::vector<ValueUse>& uses);
 
-  // Most bytes alive while [s, j) runs for the first time and drops everything but the kept values.
+  // The most bytes alive while [s, j) runs for the first time and drops everything but the kept
+  // values.
   uint64_t sweep_peak(uint32_t s, uint32_t j) const { return sweep_peaks[s * (count() + 1) + j]; }
-  // The same while it runs again: all kept values are there, those of the range not counted here.
+  // The same while it runs again: all kept values exist, and those of the range do not count here.
   uint64_t replay_peak(uint32_t s, uint32_t j) const { return replay_peaks[s * (count() + 1) + j]; }
-  // Bytes of the kept values made in stages [s, j).
+  // The bytes of the kept values made in stages [s, j).
   uint64_t kept_bytes(uint32_t s, uint32_t j) const { return kept_before[j] - kept_before[s]; }
   bool is_kept(uint32_t v) const { return v < kept_values.size() && kept_values[v]; }
 
   struct Stage {
     uint64_t saved = 0;  // bytes that stay when it runs as plain records
-    // Bytes that cross into it and that no vjp reads from it on, but for what the stage before it
-    // made and saved: a child segment that begins with it holds them, and nobody else.
+    // The bytes that cross into it and that no vjp reads from there on, except for what the
+    // previous stage made and saved: only a child segment that begins with it holds them.
     uint64_t dropped = 0;
     uint64_t forward_peak = 0;   // bytes alive while it runs, over what was alive before
     uint64_t drop_peak = 0;      // the same if it drops everything
     uint64_t backward_peak = 0;  // bytes alive in its backward, its saved values and gradients
     uint64_t gradients = 0;      // bytes of gradients that cross its end, and of leaves behind it
     double replay = 0;           // cost of making what crosses its end and its saved values
-    // Cost of making its saved values only. A segment that follows holds the values that cross its
-    // end; if plain records follow, these have to be made as well: unaided_tail.
+    // The cost of making only its saved values. A segment that follows holds the values that cross
+    // its end; if plain records follow, these must be made as well: unaided_tail.
     double tail = 0;
     double unaided_tail = 0;
     std::vector<uint32_t> crossing_gradients;  // values whose gradients cross its end
@@ -69,17 +70,17 @@ struct Stages {
   std::vector<uint64_t> crossing_all, crossing_saved, sweep_peaks, replay_peaks;
 };
 
-// The same stages with more and more kept values, none at level 0.
+// The same stages with more and more kept values; level 0 has none.
 class StageLevels {
  public:
-  // `kept`: by level from 1 on, by value; each holds the one before.
+  // `kept` has one set for each level from 1 on, by value; each contains the previous one.
   StageLevels(const Graph& graph, const std::vector<ValueUse>& uses,
               const std::vector<uint32_t>& positions, std::vector<std::vector<bool>> kept = {});
 
   uint32_t size() const { return static_cast<uint32_t>(levels_.size()); }
   uint32_t count() const { return levels_[0].count(); }  // of stages
   const Stages& operator[](uint32_t level) const { return levels_[level]; }
-  // Cost of running stage i where `from` is kept already: of making what crosses its end, and what
+  // The cost of running stage i if `from` is kept already: of making what crosses its end, and what
   // `to` keeps.
   double sweep(uint32_t from, uint32_t to, uint32_t i) const {
     return sweeps_[(size_t{from} * size() + to) * levels_[0].count() + i];

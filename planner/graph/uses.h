@@ -8,7 +8,7 @@
 
 namespace rw {
 
-// What the planner knows of each value besides its bytes.
+// The planner's knowledge of each value besides its bytes.
 struct ValueUse {
   uint32_t rank = UINT32_MAX;  // in the order in which records make them; external: none
   int32_t last_reader = -1;

@@ -39,11 +39,11 @@ class ChainPlanner {
   ChainPlanner(const Graph& graph, const std::vector<ValueUse>& uses,
                std::shared_ptr<const StageLevels> stages, const Options& options);
 
-  // Extra cost in `slots` units of memory.
+  // The extra cost in `slots` units of memory.
   float cost(uint32_t slots) const { return store_.cost(best(levels_[0], 0, count()), slots); }
   bool is_feasible(uint32_t slots) const { return cost(slots) < infeasible_cost; }
   uint64_t unit() const { return options_.unit; }
-  // Numbers that were computed: the programme's time grows in proportion.
+  // The numbers that were computed: the programme's time grows in proportion.
   uint64_t work() const { return work_; }
   // Segments and kept values of the plan in `slots` units, appended below `parent`.
   void append_plan(uint32_t slots, int32_t parent, Plan& plan);
@@ -69,7 +69,7 @@ class ChainPlanner {
     CostRow child, plain;
   };
 
-  // The problems where the same values are kept: those of at most `longest` stages.
+  // The problems in which the same values are kept: those of at most `longest` stages.
   struct Level {
     uint32_t number = 0;
     const Stages* stages = nullptr;

@@ -1,4 +1,4 @@
-// Least costs by units of memory: what the tables of the dynamic programme (chain.h) are made of.
+// Least costs by units of memory: the tables of the dynamic programme (chain.h) consist of these.
 #pragma once
 
 #include <algorithm>
@@ -8,11 +8,11 @@
 
 namespace rw {
 
-// Costs may be added to it: what is not below it does not fit.
+// Costs may be added to it: a sum that is not below it does not fit.
 inline constexpr float infeasible_cost = 1e30f;
 
 // Costs in 0, 1, ... units, which never rise: none fits below `first`, and from `last` - 1 on all
-// are the same. Few problems change over the whole memory, so only those between are kept.
+// are the same. Few problems change over the whole memory, so only the costs between are stored.
 struct CostRow {
   uint32_t first = 0, last = 0;   // none: nothing fits
   size_t begin = 0;               // of those between in the store
@@ -23,7 +23,7 @@ struct CostRow {
 
 class CostStore;
 
-// A row that is being made, of the least costs of several ways.
+// A row in progress, with the least costs of several ways.
 class CostDraft {
  public:
   explicit CostDraft(uint32_t units) : costs_(units + size_t{1}) {}
@@ -32,11 +32,11 @@ class CostDraft {
     end_ = 0;
     least_ = infeasible_cost;
   }
-  // Another way: in m units, from `first` on, it costs `cost` and what `own` does in m and `rest`
-  // in m - `hold`. Returns how many numbers that took.
+  // Adds another way: in m units, from `first` on, it costs `cost`, what `own` costs in m, and what
+  // `rest` costs in m - `hold`. Returns how many numbers that took.
   uint32_t add(const CostStore& store, uint32_t first, float cost, const CostRow& own,
                const CostRow& rest, uint32_t hold);
-  // What another row costs.
+  // Adds another row.
   void add(const CostStore& store, const CostRow& row);
 
  private:
