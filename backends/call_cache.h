@@ -1,4 +1,5 @@
-// What backends work out for calls, kept by all that decides it: a training step repeats its calls.
+// Caches what backends prepare for calls, by everything that decides it: a training step repeats
+// its calls.
 #pragma once
 
 #include <array>
@@ -16,8 +17,8 @@ namespace rw {
 template <class T>
 class CallCache {
  public:
-  // What make(call) gave for this kernel, whose number is the caller's, with such dtypes, constants
-  // (two at most) and parameters. `more`: what else decides.
+  // The result of make(call) for this kernel, whose number the caller supplies, with these dtypes,
+  // constants (two at most) and parameters. `more` is what else decides.
   template <class Make>
   std::shared_ptr<T> get(const KernelCall& call, size_t kernel, const Make& make,
                          std::array<uint64_t, 2> more = {}) {

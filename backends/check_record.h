@@ -1,6 +1,6 @@
-// What self-checks found, kept: the verdict on a device, and until there is one what each check
-// said. So a process that is killed, or that a busy machine gives no time, has not worked in vain:
-// the next one goes on where it was.
+// The stored results of self-checks: the verdict on a device, and until there is one the result of
+// each check. So if a process is killed, or a busy machine gives it no time, its work is not lost:
+// the next one continues.
 #pragma once
 
 #include <map>
@@ -13,7 +13,7 @@
 
 namespace rw {
 
-// In files of the cache, which several processes may write at once. Any thread may use it.
+// It lies in files of the cache, which several processes may write at once. Any thread may use it.
 class CheckRecord {
  public:
   explicit CheckRecord(std::string file);  // empty: kept as long as this lives
@@ -21,8 +21,8 @@ class CheckRecord {
   std::optional<std::vector<RefusedFeature>> verdict() const;
   void conclude(const std::vector<RefusedFeature>& refused);
 
-  // What was wrong in a check of the device without some features, empty where all was right.
-  // Nothing: it has not ended yet.
+  // The fault that a check of the device without some features found, empty if there was none.
+  // Nothing if the check has not ended yet.
   std::optional<std::string> fault(const std::vector<RefusedFeature>& without,
                                    const std::string& check) const;
   void add(const std::vector<RefusedFeature>& without, const std::string& check,

@@ -1,4 +1,4 @@
-// What REWIND_PROFILE=1 prints when a backend is closed: the time of each kernel.
+// The output of REWIND_PROFILE=1 when a backend is closed: the time of each kernel.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What a program launches on a Vulkan device: whether its kernels fill it.
+// The launches of a program on a Vulkan device: whether its kernels fill it.
 #pragma once
 
 #include <functional>
@@ -10,7 +10,7 @@
 
 namespace rw {
 
-// One dispatch of a kernel, or of a part of one that is composed of several.
+// One dispatch of a kernel, or of a part of a composed one.
 struct KernelLaunch {
   std::string kernel, dtypes;  // as in KernelVariant
   uint64_t workgroups = 0;
@@ -19,13 +19,13 @@ struct KernelLaunch {
   double flops = 0;    // of matrix products and convolutions
 };
 
-// A prediction of the device, as open_backend("dry:...") gives, that tells `launched` what a
-// program launches. `device`: "vulkan...", or "dry:FILE.json" of a profile. DeviceError where it
+// A prediction of the device, as from open_backend("dry:..."), that reports to `launched` what a
+// program launches. `device` is "vulkan...", or "dry:FILE.json" with a profile. DeviceError if it
 // has no workgroups.
 std::unique_ptr<Backend> open_counting(const std::string& device,
                                        std::function<void(const KernelLaunch&)> launched);
 
-// Equal launches in one row, those with the fewest workgroups first.
+// A row for each kind of launch, those with the fewest workgroups first.
 std::string launch_table(std::span<const KernelLaunch> launches);
 
 }  // namespace rw

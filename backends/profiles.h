@@ -6,8 +6,8 @@
 
 namespace rw {
 
-// `name` where it is a file or says a folder; else the profile of that name beside the program,
-// where Rewind is installed, or in its source tree. Throws FileError that lists them where there is
+// `name` if it is a file or contains a folder; else the profile of that name beside the program,
+// where Rewind is installed, or in its source tree. Throws a FileError that lists them if there is
 // none.
 std::filesystem::path find_profile(const std::string& name);
 

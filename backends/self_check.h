@@ -1,5 +1,5 @@
-// Proves a device right before it is used. Drivers that nobody has tried get things wrong: what a
-// device answers decides, not a list of known drivers.
+// Proves a device right before it is used. Untried drivers get things wrong, so the answers of a
+// device decide, not a list of known drivers.
 #pragma once
 
 #include <functional>
@@ -14,13 +14,13 @@ namespace rw {
 
 // Runs kernels with known answers: each way to store f16 (to nearest even, ties, overflow,
 // denormals, NaN; one by one and in words), sums in subgroups, long loops, bytes, norms, products,
-// convolutions, attention, indices. The reference backend knows the answers. Returns what was
-// wrong, empty where all is right; errors of the device are faults, too, but for Unsupported. f32
-// and 16 bits are checked side by side, as most of the time goes to compiling: `open` is called in
-// two threads.
+// convolutions, attention, indices. The reference backend supplies the answers. Returns the faults,
+// empty if there are none; errors of the device are faults, too, except Unsupported. f32 and 16
+// bits are checked side by side, since most of the time goes to compiling: `open` is called in two
+// threads.
 std::vector<std::string> find_faults(const std::function<std::unique_ptr<Backend>()>& open);
 
-// Opens a device without the given features of those that it offers.
+// Opens a device without the given ones of its features.
 using OpenWithout =
     std::function<std::unique_ptr<Backend>(const std::vector<RefusedFeature>& without)>;
 

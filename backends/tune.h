@@ -1,5 +1,5 @@
 // `./rewind tune`: measures how a device runs the products and convolutions of programs fastest,
-// and keeps what was found, so that later runs take it.
+// and keeps the result for later runs.
 #pragma once
 
 #include <functional>
@@ -12,7 +12,7 @@
 
 namespace rw {
 
-// What is to be measured, and how.
+// The choice of what to measure, and how.
 struct TuneOptions {
   std::string device = "vulkan";  // as open_backend() takes it
   std::string only;               // classes whose names contain this
@@ -20,7 +20,7 @@ struct TuneOptions {
   bool measures = true;           // false: the classes are only listed
 };
 
-// One class of products: what are alike in layout, dtypes and, to the nearest power of two, sizes.
+// One class of products: alike in layout, dtypes and, to the nearest power of two, sizes.
 struct TunedClass {
   std::string name;
   size_t products = 0;             // that were measured together
@@ -35,22 +35,22 @@ struct TunedClass {
   std::string fault;               // why the class was not measured; empty: it was
 };
 
-// A prediction of the device, as open_backend("dry:...") gives, that adds the products which a
-// program asks for to `products`, as lines. Throws DeviceError where `device` has nothing to tune.
+// A prediction of the device, as from open_backend("dry:..."), that adds the products that a
+// program asks for to `products`, as lines. Throws DeviceError if `device` has nothing to tune.
 std::unique_ptr<Backend> open_listening(const std::string& device,
                                         const std::shared_ptr<std::vector<std::string>>& products);
 
-// The lines of a file that REWIND_TUNE_LOG=FILE made a program write. Throws FileError.
+// The lines of a file that a program wrote because of REWIND_TUNE_LOG=FILE. Throws FileError.
 std::vector<std::string> read_tune_log(const std::string& file);
 
-// Measures the classes of the products, those that take most operations first, tells `each` what it
-// found, and keeps the choices beside those of other classes that were kept before: at the end, or
-// when `each` throws. Returns the number of choices kept. ValueError for lines that are no
-// products, DeviceError where the device has nothing to tune.
+// Measures the classes of the products, those with most operations first, passes each result to
+// `each`, and keeps the choices beside those of other classes: at the end, or when `each` throws.
+// Returns the number of choices kept. ValueError for lines that are not products, DeviceError if
+// the device has nothing to tune.
 size_t tune(const TuneOptions& options, std::span<const std::string> products,
             const std::function<void(const TunedClass&)>& each);
 
-// Forgets all choices for the device. False: there were none.
+// Forgets all choices for the device. False if there were none.
 bool forget_tuning(const std::string& device);
 
 }  // namespace rw

@@ -10,8 +10,8 @@
 namespace rw {
 
 // Predicts a device of this description; each prediction asks `make_prepare` for a Backend::prepare
-// of its own (null where empty). Blocks are limited as on the device; reads give zeros. `listen`,
-// where there is one, is told the calls that would run, by predictions of this one, too.
+// of its own (null if empty). Blocks are limited as on the device; reads give zeros. `listen`, if
+// set, receives the calls that would run, also from predictions of this one.
 using Prepare = std::function<std::shared_ptr<const Preparation>(const KernelCall&)>;
 using MakePrepare = std::function<Prepare()>;
 using Listen = std::function<void(const KernelCall&)>;

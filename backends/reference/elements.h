@@ -1,4 +1,5 @@
-// What a kernel of the reference backend sees: typed, bounds-checked elements and its parameters.
+// A kernel call as the reference backend sees it: typed, bounds-checked elements and its
+// parameters.
 #pragma once
 
 #include <cmath>
@@ -129,8 +130,8 @@ class Elements {
   DType dtype_;
 };
 
-// A kernel call with its bindings resolved to host memory. A kernel asks for each binding by what
-// it does with it, so a caller's wrong access flag (a lost barrier on a GPU) is an error here.
+// A kernel call with its bindings resolved to host memory. A kernel asks for each binding by its
+// access, so a caller's wrong access flag (a lost barrier on a GPU) is an error here.
 class Call {
  public:
   Call(const KernelCall& call, std::span<std::byte* const> memory) : call_(call), memory_(memory) {}
@@ -142,7 +143,7 @@ class Call {
     return call_.params_as<Params>();  // its size was checked against the kernel table
   }
 
-  // Specialization constant i; 0 where the call gives none.
+  // Specialization constant i, or 0 if the call gives none.
   uint32_t variant(size_t i) const { return call_.constant(i); }
 
   Elements in(size_t i) const { return elements(i, true, false); }

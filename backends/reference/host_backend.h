@@ -1,5 +1,5 @@
 // A backend whose device is this process: its memory in blocks, copies between them, kernels that
-// run at once, times.
+// run at once, and times.
 #pragma once
 
 #include <chrono>
@@ -19,13 +19,13 @@ namespace rw {
 
 class HostBackend : public Backend {
  public:
-  // The fields of DeviceInfo that are named so.
+  // The arguments are the fields of DeviceInfo with these names.
   explicit HostBackend(const std::string& backend, std::vector<std::string> features = {});
-  // Prints the times of kernels where REWIND_PROFILE is set.
+  // Prints the times of kernels if REWIND_PROFILE is set.
   ~HostBackend() override;
 
   const DeviceInfo& info() const override { return info_; }
-  // New memory is filled with 0xFF bytes (NaN), so that reading what nobody wrote shows.
+  // New memory is filled with 0xFF bytes (NaN), so that reading unwritten memory shows.
   uint32_t allocate_block(uint64_t bytes) override;
   void free_block(uint32_t block) override;
   std::optional<uint32_t> repack(std::span<const BufferRange> values, uint64_t bytes) override;
@@ -40,7 +40,7 @@ class HostBackend : public Backend {
   std::vector<KernelTime> kernel_times() override { return std::exchange(times_, {}); }
 
  protected:
-  // `memory`: where the bytes of each binding lie; `workspace`: those of the call's, or null.
+  // `memory` has the addresses of each binding; `workspace` is the call's, or null.
   virtual void execute(const KernelCall& call, std::span<std::byte* const> memory,
                        std::byte* workspace) = 0;
 

@@ -1,5 +1,5 @@
-// What kernels of the reference backend compute elements of floating point in, and how they reach
-// them.
+// The type in which kernels of the reference backend compute floating-point elements, and how they
+// reach them.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@ namespace rw::reference {
 #ifdef REWIND_REFERENCE_F64
 
 // Tests compile the kernels a second time (tests/op_table/f64_backend.h): with a double behind
-// every element of floating point, however few bits its tensor has, and with a witness of every
+// every floating-point element, however few bits its tensor has, and with a witness of every
 // access.
 using Real = double;
 double real_at(const std::byte* at, DType dtype);

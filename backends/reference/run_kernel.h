@@ -14,15 +14,15 @@ namespace rw::reference {
 std::vector<KernelVariant> kernel_variants();
 std::vector<std::string_view> kernel_names();  // that outlive everything
 
-// The kernel of this name, for ever; throws where there is none.
+// The kernel of this name, valid forever; throws if there is none.
 struct Kernel;
 const Kernel& find_kernel(std::string_view name);
-// Throws where the call is none that the kernel takes: parameters, bindings, dtypes.
+// Throws unless the kernel takes the call: parameters, bindings, dtypes.
 void check_call(const Kernel& kernel, const KernelCall& call);
-// `memory`: where the bytes of each binding of the call, which is checked, lie.
+// `memory` has the addresses of each binding of the call, which must be checked.
 void run_loop(const Kernel& kernel, const KernelCall& call, std::span<std::byte* const> memory);
 
-// All of it.
+// All three steps.
 void run_kernel(const KernelCall& call, std::span<std::byte* const> memory);
 
 }  // namespace rw::reference

@@ -13,13 +13,13 @@
 
 namespace rw::vulkan {
 
-// Used by one thread at a time. Passes are kept: a training step repeats its calls.
+// Only one thread uses it at a time. Passes are cached: a training step repeats its calls.
 class Composer {
  public:
   explicit Composer(const Caps& caps) : caps_(caps) {}
 
-  // The passes of a kernel that there are several ways to run, or that takes several modules; null
-  // for kernels of one module.
+  // The passes of a kernel that has several ways to run, or that takes several modules; null for
+  // kernels of one module.
   std::shared_ptr<const Passes> passes(const KernelCall& call) const;
   // Runs the passes (those that the call brings as its preparation), or the one module.
   void run(const KernelCall& call, Dispatcher& dispatcher) const;
@@ -29,9 +29,9 @@ class Composer {
   mutable CallCache<const Passes> kept_;
 };
 
-// Predicts a device with these limits: its blocks, and the workspaces of its calls. `limits`:
-// to_info(caps), or with other limits of memory. `listen`, where there is one, is told the calls
-// that would run.
+// Predicts a device with these limits: its blocks, and the workspaces of its calls. `limits` are
+// to_info(caps), or have other limits of memory. `listen`, if set, receives the calls that would
+// run.
 std::unique_ptr<Backend> make_dry_backend(const Caps& caps, const DeviceInfo& limits,
                                           std::function<void(const KernelCall&)> listen = {});
 

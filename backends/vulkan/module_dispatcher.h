@@ -33,7 +33,8 @@ class ModuleDispatcher final : public Dispatcher {
 
  private:
   using Groups = std::array<uint32_t, 3>;
-  // Workgroups of a dispatch, the first of them among the call's, and the work that they do.
+  // The workgroups of a dispatch, the number of the first one in the call, and the work that they
+  // do.
   struct Part {
     Groups groups;
     uint32_t first;
@@ -46,7 +47,7 @@ class ModuleDispatcher final : public Dispatcher {
   Groups flat(uint32_t count, std::string_view kernel) const;
   Staging::Piece address_table(const KernelCall& call);
   void limit_texels(const KernelCall& call);
-  // `table`: of a module by address.
+  // `table` is that of a module by address.
   void bind(VkCommandBuffer commands, const Shader& shader, const KernelCall& call,
             const Staging::Piece& table);
 

@@ -1,4 +1,5 @@
-// The Vulkan backend. Everything it does is in the classes it holds; used by one thread at a time.
+// The Vulkan backend. Everything it does is in the classes it holds; only one thread uses it at a
+// time.
 #pragma once
 
 #include <memory>
@@ -16,14 +17,14 @@ namespace rw::vulkan {
 std::unique_ptr<Backend> make_backend(const std::string& choice,
                                       const std::vector<RefusedFeature>& without = {},
                                       bool for_checks = false);
-// For a device of make_backend that is to be used from now on: threads in the background create the
-// pipelines that this program used when it ran before, and save what is compiled while it runs.
+// For a device of make_backend that is used from now on: background threads create the pipelines
+// that this program used in its last run, and save what is compiled while it runs.
 void work_ahead(Backend& device);
 // A device's limits as JSON, and a prediction of a device from them (profile.h). `file` is for
 // messages.
 std::string profile(const std::string& choice, const std::vector<RefusedFeature>& without = {});
 std::unique_ptr<Backend> make_dry_backend(const std::string& profile, const std::string& file);
-// Without opening them; in the order of their indices.
+// Lists them without opening them, in the order of their indices.
 std::vector<DeviceListing> list_devices();
 
 // Messages of the validation layer in this process (REWIND_VALIDATE=1); 0 is the only good number.

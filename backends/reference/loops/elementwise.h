@@ -43,7 +43,7 @@ T gelu_tanh_grad(T x) {
   return T(0.5) * (T(1) + t) + T(0.5) * x * (T(1) - t * t) * scale * (T(1) + T(3) * cubic * x * x);
 }
 
-// To even halfway between two.
+// Rounds to even halfway between two.
 template <class T>
 T round_even(T x) {
   return std::nearbyint(x);
@@ -88,7 +88,7 @@ inline int64_t pow(int64_t x, int64_t y) {
   return static_cast<int32_t>(r);
 }
 
-// The remainder of x / y truncated toward zero; of integers by 0 it is 0.
+// The remainder of x / y truncated toward zero; for integers divided by 0 it is 0.
 template <class T>
 T modulo(T x, T y) {
   if constexpr (std::is_integral_v<T>)
@@ -96,7 +96,7 @@ T modulo(T x, T y) {
   else
     return std::fmod(x, y);
 }
-// The same of x / y rounded down: it has the sign of y.
+// The same for x / y rounded down: it has the sign of y.
 template <class T>
 T floor_modulo(T x, T y) {
   const T rest = modulo(x, y);

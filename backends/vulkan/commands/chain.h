@@ -20,7 +20,7 @@
 
 namespace rw::vulkan {
 
-// A call with all that it refers to.
+// A call with everything that it refers to.
 class OwnedCall {
  public:
   explicit OwnedCall(const KernelCall& call);
@@ -59,18 +59,18 @@ class Chain {
  public:
   // Whether a call of this kernel may begin a chain, or be a step of one.
   static bool may_start(std::string_view kernel);
-  // A chain that begins with this call; nothing where no chain may.
+  // A chain that begins with this call, or nothing if no chain may.
   static std::optional<Chain> start(const KernelCall& call);
 
-  // Whether the call overwrites what the chain has written, elementwise: then it is its last step
-  // now.
+  // Whether the call overwrites, elementwise, what the chain has written: then it becomes its last
+  // step.
   bool join(const KernelCall& call);
 
-  // Whether the call may run before the chain does: it is far smaller, and neither writes what the
-  // other uses. What updates running statistics comes between a batch norm and its activation.
+  // Whether the call may run before the chain: it is far smaller, and neither writes what the other
+  // uses. Updates of running statistics come between a batch norm and its activation.
   bool lets_by(const KernelCall& call) const;
 
-  // The one kernel that does it all; the call itself where nothing has joined.
+  // The one kernel that does all of it, or the call itself if nothing has joined.
   OwnedCall joined() const;
 
  private:

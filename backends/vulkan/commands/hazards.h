@@ -1,4 +1,4 @@
-// Decides where barriers go. Knows byte ranges of blocks, nothing of Vulkan.
+// Decides where barriers go. It knows byte ranges of blocks and nothing of Vulkan.
 #pragma once
 
 #include <cstdint>
@@ -9,21 +9,21 @@
 
 namespace rw::vulkan {
 
-// Bytes [begin, end) of a block as one step uses them.
+// The bytes [begin, end) of a block that one step uses.
 struct Use {
   uint32_t block;
   uint64_t begin, end;
   bool writes;  // writes, or reads and writes; else only reads
 };
 
-// What a kernel uses by a binding, in whole words of 16 bytes.
+// The bytes that a kernel uses through a binding, in whole words of 16 bytes.
 Use use_of(const Binding& binding);
-// What a copy uses: no more than the range.
+// The bytes that a copy uses: exactly the range.
 inline Use use_of(const BufferRange& range, bool writes) {
   return {range.block, range.offset, range.offset + range.size, writes};
 }
 
-// What was read and written since the last barrier, as sorted lists of disjoint ranges.
+// The bytes that were read and written since the last barrier, as sorted lists of disjoint ranges.
 class HazardTracker {
  public:
   // Whether a step with these uses must wait for a step added before (read after write, write after
@@ -44,8 +44,8 @@ class HazardTracker {
   Ranges reads_, writes_;
 };
 
-// The same question answered by looking at every pair: what the tracker is checked against, in
-// tests and with REWIND_CHECK_HAZARDS=1.
+// Answers the same question by looking at every pair: the tracker is checked against it, in tests
+// and with REWIND_CHECK_HAZARDS=1.
 class HazardModel {
  public:
   bool conflicts(std::span<const Use> step) const;

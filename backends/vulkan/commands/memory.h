@@ -1,5 +1,5 @@
-// Device memory in blocks of one buffer each. Who puts what where inside a block is the arena's
-// business (core/arena/arena.h).
+// Device memory in blocks of one buffer each. The arena (core/arena/arena.h) decides what lies
+// where inside a block.
 #pragma once
 
 #include <cstddef>
@@ -26,11 +26,11 @@ struct Buffer {
   std::map<std::pair<uint64_t, uint64_t>, VkBufferView> texels;  // of uvec4, by offset and bytes
 };
 
-// All heaps of a device, with budgets where it has VK_EXT_memory_budget.
+// All heaps of a device, with budgets if it has VK_EXT_memory_budget.
 std::vector<HeapUsage> query_heaps(VkPhysicalDevice device, const Caps& caps);
 
-// In the best memory that has room, by the driver's budget too. Throws OutOfMemory with what was
-// asked and what the device has.
+// Allocates in the best memory that has room, also by the driver's budget. Throws OutOfMemory with
+// what was asked for and what the device has.
 Buffer create_buffer(const Device& device, uint64_t bytes, MemoryUse use, const std::string& name);
 void destroy_buffer(const Device& device, Buffer& buffer);
 // The texels of a range of a buffer. They live until they are forgotten, with the buffer or before.
@@ -46,7 +46,7 @@ class Blocks {
 
   uint32_t allocate(uint64_t bytes, MemoryUse use);  // device or host
   void free(uint32_t block);
-  // The buffer that holds `range`; throws ValueError when there is no such block or bytes.
+  // The buffer that holds `range`; throws ValueError if there is no such block or bytes.
   Buffer& at(const BufferRange& range);
   Buffer& at(uint32_t block) { return at({block, 0, 0}); }
 

@@ -1,5 +1,5 @@
-// How long steps take on this device: a guess at first, by what kind of device it is, then what
-// submits of them took, in this process and, as a text says, in earlier ones. No Vulkan in it.
+// How long steps take on this device: a guess at first, by the kind of device, then the times of
+// submits, in this process and, as a text says, in earlier ones. Contains no Vulkan.
 #pragma once
 
 #include <map>
@@ -14,23 +14,23 @@ namespace rw::vulkan {
 
 class Pacing {
  public:
-  // `speed`: how much faster than guess() the device is taken to be.
+  // `speed` is how much faster than guess() the device is assumed to be.
   explicit Pacing(double speed = 1) : typical_(1 / speed) {}
 
-  // Seconds by operations or by bytes, whichever takes longer, on a slow device: long enough that
-  // no first submit is too long.
+  // The seconds by operations or by bytes, whichever takes longer, on a slow device: long enough
+  // that no first submit is too long.
   static double guess(double flops, double bytes);
 
-  // Seconds that a step of this name is expected to take.
+  // The seconds that a step of this name is expected to take.
   double expect(const char* label, double guess) const { return guess * factor(label); }
   bool is_measured(const char* label) const { return known(label) != nullptr; }
 
-  // A submit of these steps took so long. Those that were expected to take most of it are taken to
-  // be what was expected wrongly.
+  // Learns that a submit of these steps took so long. The steps that were expected to take most of
+  // it are assumed to be those with a wrong expectation.
   void learn(std::span<const TimedStep> steps, double seconds);
 
-  // What was learned, a line for each name; and what an earlier process did. Other lines are passed
-  // over.
+  // What was learned, a line for each name; and what an earlier process learned. Other lines are
+  // skipped.
   std::string text() const;
   void remember(std::string_view text);
 
@@ -44,10 +44,10 @@ class Pacing {
   std::map<std::string, double, std::less<>> earlier_;
 };
 
-// How many workgroups of a kernel with `all`, which takes about `seconds`, go to the device next:
-// all that are `left`, or where it takes more than `most`, what takes half of that. A grid has rows
-// of at most `row`, and only the last part may leave one unfilled, as workgroups must not run
-// twice.
+// The number of workgroups that go to the device next, of a kernel with `all`, which takes about
+// `seconds`: all that are `left`, or, if that takes more than `most`, what takes half of it. A grid
+// has rows of at most `row`, and only the last part may leave a row unfilled, since workgroups must
+// not run twice.
 uint32_t groups_at_once(uint32_t all, uint32_t left, double seconds, double most, uint32_t row);
 
 }  // namespace rw::vulkan

@@ -24,7 +24,7 @@ class Recorder {
   Recorder(const Recorder&) = delete;
   Recorder& operator=(const Recorder&) = delete;
 
-  // Starts a step: the command buffer to record it in, a barrier before it where `uses` overlap
+  // Starts a step: the command buffer to record it in, with a barrier before it if `uses` overlap
   // with earlier steps. `label` outlives the recorder; kernels belong to the call of set_call().
   VkCommandBuffer begin_kernel(std::span<const Use> uses, const char* label) {
     return begin(uses, {label, call_});
@@ -32,10 +32,10 @@ class Recorder {
   VkCommandBuffer begin_copy(std::span<const Use> uses, const char* label) {
     return begin(uses, {label, TimedStep::kCopy});
   }
-  // Ends it. Submits are bounded by what their steps' operations and bytes are expected to take.
+  // Ends the step. Submits are bounded by the expected time of their steps' operations and bytes.
   void end(double flops, double bytes);
 
-  // Seconds that a kernel is expected to take; measured is what has run at least once.
+  // The seconds that a kernel is expected to take; it is measured once it has run.
   double expect(const char* label, double flops, double bytes) const {
     return pacing_.expect(label, Pacing::guess(flops, bytes));
   }
@@ -47,28 +47,27 @@ class Recorder {
   uint64_t current() const { return submitted_ + 1; }  // timeline value of what is being recorded
   uint64_t completed();
   void flush();
-  // Flushes first where needed. DeviceError where kernels do not end.
+  // Flushes first if necessary. DeviceError if kernels do not end.
   void wait(uint64_t value);
   void wait_all() { wait(current()); }
-  // Waits, on any thread, for the last submit before this call: the timeline is all that it
-  // touches.
+  // Waits, on any thread, for the last submit before this call: it touches only the timeline.
   std::function<void()> waiter() const;
   void finish_all();  // waits, then reads all timestamps
   // For destructors: after a loss nothing runs any more, and what waits to be told of it has been.
   void wait_or_lose(uint64_t value) noexcept;
   bool hangs() const { return hangs_; }  // its last submit may never end
 
-  // As Backend's. Both wait for all work.
+  // As in Backend. Both wait for all work.
   void time_kernels(bool on);
   std::vector<KernelTime> kernel_times();
-  // The number of a call that comes now; steps belong to the one that set_call() was given last.
+  // The number of a new call; steps belong to the one that set_call() was last given.
   uint64_t next_call() { return times_.next_call(); }
   void set_call(uint64_t number) { call_ = number; }
 
   uint64_t dispatches = 0, submits = 0, barriers = 0;
 
  private:
-  // A command buffer and what is recycled with it.
+  // A command buffer, and what is recycled with it.
   struct Slot {
     VkCommandPool pool = nullptr;
     VkCommandBuffer commands = nullptr;

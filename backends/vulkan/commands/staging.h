@@ -22,7 +22,7 @@ class Staging {
     uint64_t offset;
     std::byte* data;
   };
-  // Room to be read by the step recorded next. May flush and wait, so take it before begin().
+  // Room that the next recorded step reads. It may flush and wait, so take it before begin().
   Piece take(uint64_t bytes);
   // kChunk bytes to read back through.
   const Buffer& download();

@@ -1,4 +1,4 @@
-// When the recorder's steps ran: timestamps of the device turned into times. No Vulkan in it.
+// The times of the recorder's steps, from timestamps of the device. Contains no Vulkan.
 #pragma once
 
 #include <cstdint>
@@ -23,18 +23,18 @@ struct TimedStep {
 
 class StepTimes {
  public:
-  // `tick_ns`: nanoseconds of one tick, 0 where the device has no timestamps; `mask`: the bits of a
-  // timestamp that count; `profile`: sums up the times of each label.
+  // `tick_ns` is the nanoseconds of one tick, 0 if the device has no timestamps; `mask` the bits of
+  // a timestamp that count; `profile` sums up the times of each label.
   StepTimes(double tick_ns, uint64_t mask, bool profile)
       : tick_us_(tick_ns * 1e-3), mask_(mask), profile_(profile) {}
 
-  // Begins anew, or stops; what was measured stays to be taken.
+  // Starts anew, or stops; earlier measurements can still be taken.
   void time_kernels(bool on);
   uint64_t next_call() { return calls_++; }
 
   // Whether steps need timestamps of their own.
   bool wanted() const { return tick_us_ > 0 && (kernels_ || profile_); }
-  // Seconds between two timestamps.
+  // The seconds between two timestamps.
   double seconds(uint64_t begin, uint64_t end) const;
   // Steps in order, with two timestamps of each.
   void add(std::span<const TimedStep> steps, std::span<const uint64_t> ticks);

@@ -1,5 +1,5 @@
-// What a device can do, asked once when it is opened. Quirks and environment overrides are already
-// applied: code looks here and nowhere else.
+// The capabilities of a device, asked once when it is opened. Quirks and environment overrides are
+// already applied: code looks only here.
 #pragma once
 
 #include <array>
@@ -30,7 +30,7 @@ struct Caps {
   uint32_t features = 0;  // feature:: bits of shader_table.h
   uint32_t subgroup_size = 1;
   uint32_t workgroup_size = 1;  // of kernels with `local: subgroup`
-  // Streaming multiprocessors, compute units or cores, as the driver tells them, else a guess.
+  // Streaming multiprocessors, compute units or cores, as the driver reports them, else a guess.
   uint32_t multiprocessors = middling_multiprocessors;
   bool subgroup_size_control = false;  // subgroup_size may be required of a pipeline
 
@@ -58,7 +58,7 @@ struct Caps {
   Tuning tuning;  // of an opened device
 };
 
-// Bytes of a workgroup that some kernels need; Vulkan guarantees half.
+// The bytes that some kernels need in a workgroup; Vulkan guarantees half.
 inline constexpr uint32_t large_shared = 1 << 15;
 inline bool has_large_shared(const Caps& caps) {
   return caps.shared_bytes >= large_shared;
@@ -66,7 +66,8 @@ inline bool has_large_shared(const Caps& caps) {
 
 Caps query_caps(VkInstance instance, VkPhysicalDevice device);
 
-// The features in use that the device could do without, by name, least loss first.
+// The features in use that the device could do without, by name, those whose loss costs least
+// first.
 std::vector<std::string> optional_features(const Caps& caps);
 void refuse(Caps& caps, const std::string& feature);  // one of them
 

@@ -1,5 +1,5 @@
-// What to take of what a device reports. Pure functions: tests hold them against the reports of
-// real devices (tests/backends/test_device_choices.cpp).
+// Choices from what a device reports. Pure functions: tests compare them with the reports of real
+// devices (tests/backends/test_device_choices.cpp).
 #pragma once
 
 #include <span>
@@ -20,22 +20,23 @@ enum class MemoryUse {
 inline constexpr VkMemoryPropertyFlags kHostMemory =
     VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT;
 
-// Types of memory that will do, best first: the next is for when the one before is full. `allowed`:
-// a bit for each type; `unified`: the device computes in host memory. Never empty: DeviceError.
+// The types of memory that will do, best first: the next one is for when the previous one is full.
+// `allowed` has a bit for each type; `unified` says that the device computes in host memory. Never
+// empty: DeviceError.
 std::vector<uint32_t> memory_types(const VkPhysicalDeviceMemoryProperties& memory, uint32_t allowed,
                                    MemoryUse use, bool unified);
 
 // Whether a device of this type computes in host memory.
 bool is_unified(VkPhysicalDeviceType type);
 
-// A family of queues that computes; one without graphics where there is one, as desktops share the
-// other. DeviceError where there is none.
+// A family of queues that computes; one without graphics if there is one, since desktops share the
+// other. DeviceError if there is none.
 uint32_t compute_family(std::span<const VkQueueFamilyProperties> families);
 
-// What a device can keep, of both widths that kernels have. Where it cannot have one mode for one
-// width only, that mode is left out unless it has it for both; 64 bits are not used. Denormals of
-// f32 are left out where they can be: kernels do not promise to keep them (docs/kernels.md), and
-// AMD's compiler makes every division longer that has to.
+// The float modes that a device can keep, for both widths of kernels. If it cannot have a mode for
+// one width only, that mode is left out unless it has it for both; 64 bits are not used. Denormals
+// of f32 are left out where possible: kernels do not promise to keep them (docs/kernels.md), and
+// AMD's compiler would make every division longer.
 std::vector<FloatMode> float_modes(const VkPhysicalDeviceVulkan12Properties& properties);
 
 }  // namespace rw::vulkan

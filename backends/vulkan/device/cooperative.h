@@ -1,4 +1,4 @@
-// Cooperative matrices: what a device offers of them, and what of that kernels use.
+// Cooperative matrices: what a device offers, and what kernels use of that.
 #pragma once
 
 #include <array>
@@ -9,10 +9,10 @@
 
 namespace rw::vulkan {
 
-// Subgroups in a workgroup of the kernels, at most.
+// The most subgroups in a workgroup of the kernels.
 inline constexpr uint32_t matrix_subgroups = 8;
 
-// {M, N, K}: factors of M x K and K x N, sums of M x N. All zero: none.
+// {M, N, K}: factors of M x K and K x N, sums of M x N. All zero if there is none.
 using MatrixShape = std::array<uint32_t, 3>;
 
 struct CooperativeMatrices {
@@ -23,19 +23,19 @@ struct CooperativeMatrices {
   const MatrixShape& shape(bool brain) const { return brain ? bf16 : f16; }
 };
 
-// The shape in which a subgroup multiplies factors of that type with sums of f32: of those in
-// `offered` that the kernels are made for (cooperative.glsl), the largest.
+// The shape in which a subgroup multiplies factors of that type with sums of f32: the largest one
+// in `offered` that the kernels support (cooperative.glsl).
 MatrixShape matrix_shape(std::span<const VkCooperativeMatrixPropertiesKHR> offered,
                          VkComponentTypeKHR factor);
 
-// The size of the subgroups that kernels with cooperative matrices are compiled for, as a driver
-// need not find out by itself: 32 on AMD, where both sizes do; Intel's matrix units are as wide as
-// its smallest subgroup; others have one size. 0: none that the kernels are made for.
+// The size of the subgroups that kernels with cooperative matrices are compiled for, so that a
+// driver need not find out by itself: 32 on AMD, where both sizes work; Intel's matrix units are as
+// wide as its smallest subgroup; others have one size. 0 if the kernels support none.
 uint32_t matrix_subgroup(VkDriverId driver, uint32_t reported, uint32_t least, uint32_t most);
 
-// How many subgroups make a tile of a product: 4 where a subgroup's registers hold 64 x 64 sums and
-// the factors of a step, which reads a third less from shared memory (NVIDIA: 255 a thread),
-// else 8.
+// The number of subgroups that make a tile of a product: 4 if a subgroup's registers hold 64 x 64
+// sums and the factors of a step, which reads a third less from shared memory (NVIDIA: 255 per
+// thread), else 8.
 uint32_t tile_subgroups(VkDriverId driver);
 
 CooperativeMatrices query_cooperative(VkInstance instance, VkPhysicalDevice device);

@@ -30,7 +30,7 @@ class Device {
   const Caps& caps() const { return caps_; }
   const VkPhysicalDeviceMemoryProperties& memory() const { return memory_; }
 
-  // Name shown by validation messages and debuggers.
+  // The name that validation messages and debuggers show.
   void set_name(VkObjectType type, uint64_t object, const std::string& name) const;
 
   PFN_vkCmdPushDescriptorSetKHR push_descriptor_set = nullptr;  // null: not supported

@@ -1,4 +1,4 @@
-// SPIR-V modules with their specialization constants fixed.
+// Fixes the specialization constants of SPIR-V modules.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,9 @@
 
 namespace rw::vulkan {
 
-// What a device keeps of floats of a width (DenormPreserve, RoundingModeRTE, ...): capability and
-// execution mode, by their numbers in the specification. Without, it may do as it likes.
+// A property of floats of one width that a device keeps (DenormPreserve, RoundingModeRTE, ...):
+// capability and execution mode, by their numbers in the specification. Without it, the device may
+// do as it likes.
 struct FloatMode {
   uint32_t capability, mode, width;
   bool operator==(const FloatMode&) const = default;

@@ -19,7 +19,7 @@ class Instance {
   VkInstance handle() const { return handle_; }
   bool debug_names() const { return debug_utils_; }
 
-  // Devices with Vulkan 1.2, timeline semaphores and a compute queue; best first.
+  // The devices with Vulkan 1.2, timeline semaphores and a compute queue, best first.
   std::vector<VkPhysicalDevice> devices() const;
 
  private:

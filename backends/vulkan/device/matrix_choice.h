@@ -1,4 +1,4 @@
-// How a product or a convolution runs, by name: what REWIND_MATMUL and the tables of `tune` say.
+// How a product or a convolution runs, by name, as in REWIND_MATMUL and the tables of `tune`.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@
 
 namespace rw::vulkan {
 
-// One of the ways to run a call. What is left open, or cannot be had for the call, the cost model
-// of matrix_gemm.cpp and matrix_tiled.cpp decides: with any choice the result is right.
+// One of the ways to run a call. The cost model of matrix_gemm.cpp and matrix_tiled.cpp decides
+// what is left open, or cannot be had for the call; the result is right with any choice.
 struct Choice {
   enum class Family : uint8_t { any, naive, subgroup, tiled, cooperative };
   enum class Panels : uint8_t { any, none, left, right, both };
@@ -26,19 +26,19 @@ struct Choice {
 };
 
 // FAMILY[SIZE][-plain|-left|-right|-packed][-splitPARTS]: "naive", "subgroup4-left",
-// "tiled64-split8"; empty where all is open. Nothing for a text that is no name.
+// "tiled64-split8"; empty if everything is open. Nothing for a text that is not a name.
 std::string name(const Choice& choice);
 std::optional<Choice> parse_choice(std::string_view text);
 
-// All plain choices of some use on a CPU driver or a GPU, and what one may be refined to: first
-// the panels, then the parts.
+// All plain choices that are useful on a CPU driver or a GPU, and the refinements of one: first the
+// panels, then the parts.
 std::vector<Choice> plain_choices(bool is_cpu);
 std::vector<Choice> with_panels(const Choice& choice);
 std::vector<Choice> with_parts(const Choice& choice);
 
-// What all products of the process are to run as: REWIND_MATMUL as it was when this was first
-// asked, or what force_choice() has named since. All open where nothing is asked for; ValueError
-// where a name is none.
+// The choice for all products of the process: REWIND_MATMUL as it was when this was first called,
+// or what force_choice() has named since. Everything is open if neither asks for anything;
+// ValueError for a wrong name.
 Choice forced_choice();
 void force_choice(std::string_view name);
 

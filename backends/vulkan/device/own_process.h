@@ -1,5 +1,5 @@
 // A device belongs to the process that opened it: drivers have threads, which a copy of the process
-// (fork) has not, and memory that both would share.
+// (fork) does not have, and memory that both would share.
 #pragma once
 
 #include <memory>
@@ -8,8 +8,9 @@
 
 namespace rw::vulkan {
 
-// Passes everything on in the process that made it. In a copy of that process what reaches the
-// device is a DeviceError, and its memory is let go of without a word: it is the other's.
+// Passes everything on in the process that made it. In a copy of that process, a call that reaches
+// the device is a DeviceError, and its memory is dropped silently, since it belongs to the other
+// process.
 class OwnProcess final : public Backend {
  public:
   explicit OwnProcess(std::unique_ptr<Backend> inner);

@@ -1,4 +1,4 @@
-// What shaders/compile.py generates: every variant of every kernel, with its SPIR-V.
+// The table that shaders/compile.py generates: every variant of every kernel, with its SPIR-V.
 #pragma once
 
 #include <array>
@@ -9,15 +9,15 @@
 
 namespace rw::vulkan {
 
-// Device features that a module needs, besides what the backend requires anyway.
+// Device features that a module needs, besides what the backend always requires.
 namespace feature {
 inline constexpr uint32_t subgroup = 1, vote = 2, arithmetic = 4, ballot = 8, shuffle = 16;
 inline constexpr uint32_t float16 = 64, storage16 = 128, address = 256;  // 32 was another
 inline constexpr uint32_t cooperative = 512, cooperative_bf16 = 1024;
-// Bindings that are read are bound as texel buffers, too: CPU drivers gather those, others lane by
-// lane.
+// Bindings that are read are bound as texel buffers, too: CPU drivers gather those, but load others
+// lane by lane.
 inline constexpr uint32_t texels = 2048;
-// Values of 16 bits at all: what a device is refused that converts them wrongly.
+// 16-bit values at all: refused on a device that converts them wrongly.
 inline constexpr uint32_t halves = 4096;
 }  // namespace feature
 
@@ -26,7 +26,7 @@ struct ShaderBinding {
   Access access;
 };
 
-// Specialization constant 0, 1, ... of a module: what a call may give it, and what it has without.
+// Specialization constant 0, 1, ... of a module: its possible values, and its default.
 struct ShaderConstant {
   const char* name;
   uint32_t otherwise;
@@ -34,7 +34,7 @@ struct ShaderConstant {
   bool is_open;  // the values are examples: a call may give it others
 };
 
-// What threads.x counts. threads and groups are 1-D and may be folded into two dimensions.
+// The meaning of threads.x. threads and groups are 1-D and may be folded into two dimensions.
 // words: not counted by the call, one thread per four elements of the first output.
 enum class Grid : uint8_t { threads, groups, cube, words };
 

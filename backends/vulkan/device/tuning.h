@@ -1,4 +1,4 @@
-// What `./rewind tune` chose for a device.
+// The choices of `./rewind tune` for a device.
 #pragma once
 
 #include <map>
@@ -8,8 +8,8 @@
 
 namespace rw::vulkan {
 
-// The ways to run calls where another one than the cost model's was measured to be faster. A part
-// of a device's Caps, so that dry runs have the same passes and workspaces.
+// The ways to run calls for which another way than the cost model's was measured to be faster. It
+// is part of a device's Caps, so dry runs have the same passes and workspaces.
 struct Tuning {
   std::string made;                                    // "2026-11-24 07:30 UTC"
   std::map<std::string, Choice, std::less<>> choices;  // by class_of()

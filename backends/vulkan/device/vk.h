@@ -1,4 +1,4 @@
-// vulkan.h and what every file here needs with it.
+// vulkan.h, and what every file here needs with it.
 #pragma once
 
 #include <vulkan/vulkan.h>
@@ -10,20 +10,20 @@
 #include "../../../core/base/environment.h"
 #include "../../../core/base/error.h"
 
-// Structs are begun as {sType} or {sType, pNext}; the rest is zero, and that is meant.
+// Structs start as {sType} or {sType, pNext}; the rest is zero, which is intended.
 #pragma GCC diagnostic ignored "-Wmissing-field-initializers"
 
 namespace rw::vulkan {
 
 std::string result_name(VkResult result);  // "VK_ERROR_DEVICE_LOST"
 
-// Throws DeviceError naming the call unless it succeeded.
+// Throws a DeviceError with the call unless it succeeded.
 inline void vk_check(VkResult result, const char* call) {
   check<DeviceError>(result == VK_SUCCESS, "vulkan", "{} failed: {}", call, result_name(result));
 }
 
-// What a function of Vulkan lists: `ask(&count, nullptr)` tells how many, `ask(&count, data)` gives
-// them. `blank`: what each is before.
+// The list that a function of Vulkan returns: `ask(&count, nullptr)` gives its length, and
+// `ask(&count, data)` its elements. `blank` is their initial value.
 template <class T, class F>
 std::vector<T> list(F&& ask, const T& blank = {}) {
   uint32_t count = 0;

@@ -1,5 +1,5 @@
-// What newer drivers offer and Debian 12's vulkan.h (1.3.239) does not know: names and numbers of
-// the Vulkan registry.
+// Names and numbers of the Vulkan registry that newer drivers offer and Debian 12's vulkan.h
+// (1.3.239) does not know.
 #pragma once
 
 #include <vulkan/vulkan.h>

@@ -9,7 +9,7 @@
 
 namespace rw::vulkan {
 
-// One axis of a convolution as it is issued: row i meets the image at i * stride + origin + tap *
+// One axis of a convolution as it is run: row i meets the image at i * stride + origin + tap *
 // step, with kernel element k0 + tap * k_step, and is pixel first + i * every of the result.
 struct Axis {
   uint32_t rows, taps, stride;

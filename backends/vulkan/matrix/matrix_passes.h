@@ -1,4 +1,4 @@
-// What the ways of making a product or a convolution share.
+// Shared by the ways of computing a product or a convolution.
 #pragma once
 
 #include <algorithm>
@@ -24,21 +24,21 @@ Params params_of(const KernelCall& call) {
   return call.params_as<Params>();
 }
 
-// No invocation makes more loop iterations: stock lavapipe silently leaves all loops after 65535 of
-// them, counted over the whole kernel.
+// The most loop iterations of an invocation: stock lavapipe silently leaves all loops after 65535
+// of them, counted over the whole kernel.
 inline constexpr uint32_t kMaxLoop = 32768;
 
-// Elements of 16 bytes.
+// The number of elements in 16 bytes.
 constexpr uint32_t word_of(DType t) {
   return 16 / static_cast<uint32_t>(size_of(t));
 }
 
-// Elements of a result that the tiles of CPU drivers store at a time, at most.
+// The most elements of a result that the tiles of CPU drivers store at a time.
 constexpr uint32_t most_stores(DType factors, DType result) {
   return std::min(word_of(factors), word_of(result));
 }
 
-// The kernels that make tiles of a matrix product: their names and measures.
+// The kernels that make tiles of a matrix product: their names and sizes.
 struct TileFamily {
   std::string suffix;             // "subgroup", "tiled.TILE64": of the module's name
   uint32_t tile_rows, tile_cols;  // of one workgroup
@@ -47,8 +47,8 @@ struct TileFamily {
   bool cooperative = false;       // matrix_cooperative.cpp
 
   std::string kernel(std::string_view base) const { return std::string(base) + "_" + suffix; }
-  // The constants of a convolution: what lies in whole words, and where these tiles are told, the
-  // elements of a result that may be stored at a time (1, 2, 4 or 8).
+  // The constants of a convolution: which factors lie in whole words, and, if these tiles take it,
+  // the number of elements of a result that may be stored at a time (1, 2, 4 or 8).
   std::vector<uint32_t> variant(uint32_t stores, std::vector<uint32_t> words) const {
     if (lanes) words.insert(words.begin(), {lanes, stores});
     return words;
@@ -78,7 +78,7 @@ TileFamily tile_family(const Caps& caps, const TileProblem& problem);
 bool fits_tiled(const Caps& caps);  // any size of them
 TileFamily tiled_family(const Caps& caps, const TileProblem& problem);
 double tiled_cost(const Caps& caps, const TileProblem& problem);  // seconds, roughly
-// The constants of gemm_tiled; `is_split`: c is in parts of its own.
+// The constants of gemm_tiled; `is_split` says that c is in parts of its own.
 std::vector<uint32_t> tiled_variant(const kernels::MatmulParams& p, DType t, bool is_split);
 bool may_run_tiled(std::string_view module, const Caps& caps);  // one of *_tiled.TILE*
 
@@ -86,11 +86,11 @@ bool may_run_tiled(std::string_view module, const Caps& caps);  // one of *_tile
 bool fits_cooperative(const Caps& caps, DType t, uint32_t tile);
 TileFamily cooperative_family(DType t, uint32_t tile);
 bool may_run_cooperative(std::string_view module, const Caps& caps);
-// Whether a module that takes 16-bit floats takes such of bf16 (`brain`) or f16: most take both.
+// Whether a module for 16-bit floats takes bf16 (`brain`) or f16: most take both.
 bool is_for_halves(std::string_view module, bool brain);
 
-// Parts that sums over k should have so that there are enough workgroups, or as chosen; a part has
-// a multiple of the family's step and at most kMaxLoop values.
+// The parts that sums over k should have so that there are enough workgroups, or as chosen; a part
+// has a multiple of the family's step and at most kMaxLoop values.
 struct Split {
   uint32_t parts, chunk;
 };
@@ -109,8 +109,8 @@ void add_matmul(Passes& passes, const Caps& caps, const Choice& choice,
 void add_conv(Passes& passes, const Caps& caps, const Choice& choice, std::string_view kernel,
               const kernels::Conv2dParams& p, Operand a, Operand b, Operand c);
 
-// Whether a convolution, or a gradient of one, is a product of matrices; and which: of the two
-// bindings that are read, the other one first where it `swaps`.
+// Whether a convolution, or a gradient of one, is a product of matrices; and which one: if it
+// `swaps`, the second of the two bindings that are read comes first.
 bool is_pointwise(const kernels::Conv2dParams& p);
 struct PointwiseProduct {
   kernels::MatmulParams params;

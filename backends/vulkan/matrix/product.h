@@ -1,5 +1,5 @@
-// Matrix products and convolutions without their tensors, as lines of text: what a run asks for is
-// written down, to be measured by `tune`.
+// Matrix products and convolutions without their tensors, as lines of text: a run logs what it asks
+// for, and `tune` measures it.
 #pragma once
 
 #include <array>
@@ -18,7 +18,7 @@ struct Product {
   std::array<Binding, 3> bindings;  // of no block, and as large as the call needs
   std::vector<std::byte> params;
 
-  // Views this one.
+  // A call with views of this one.
   KernelCall call() const { return {.kernel = kernel, .bindings = bindings, .params = params}; }
 };
 
@@ -27,7 +27,7 @@ std::string line_of(const KernelCall& call);
 // Throws ValueError for a line that line_of() does not write, and for parameters that no op has.
 Product parse_product(std::string_view line);
 
-// Appends its line to the file that REWIND_TUNE_LOG names; nothing where it is not set.
+// Appends the call's line to the file that REWIND_TUNE_LOG names; does nothing if it is not set.
 void log_product(const KernelCall& call);
 
 }  // namespace rw::vulkan

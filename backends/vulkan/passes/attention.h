@@ -10,21 +10,21 @@
 
 namespace rw::vulkan {
 
-// The modules that make tiles of `attention`, `attention_dq` and `attention_dkv`, by a workgroup
-// each.
+// The modules that make tiles of `attention`, `attention_dq` and `attention_dkv`, with a workgroup
+// for each.
 struct AttentionTile {
   std::string module;
   uint32_t rows;
   uint32_t results;  // constant RESULTS: 64 columns of the result each
 };
 AttentionTile attention_tile(const Caps& caps, uint32_t dim, std::string_view kernel);
-// The same by cooperative matrices, whose tiles have the whole width of the head, and whether they
-// make attention of this dtype.
+// The same with cooperative matrices, whose tiles have the whole width of the head, and whether
+// they support attention of this dtype.
 AttentionTile attention_matrix_tile(DType dtype, uint32_t dim, std::string_view kernel);
 bool attends_by_matrices(const Caps& caps, DType dtype);
 
-// attention, attention_dq, attention_dkv, attention_dmask. ShapeError where a thread of this device
-// has no time for as many keys.
+// attention, attention_dq, attention_dkv, attention_dmask. ShapeError if a thread of this device
+// does not have the time for this many keys.
 void add_attention(Passes& passes, const Caps& caps, const KernelCall& call);
 
 }  // namespace rw::vulkan

@@ -7,8 +7,9 @@
 
 namespace rw::vulkan {
 
-// y[...] = cast(x[...]): of dense tensors eight elements at a time; by words of eight where the
-// last dimension is dense in both; by tiles where a GPU turns a matrix; else by single elements.
+// y[...] = cast(x[...]): dense tensors go eight elements at a time; tensors whose last dimension is
+// dense in both, by words of eight; a matrix that a GPU transposes, by tiles; and others by single
+// elements.
 void add_copy(Passes& passes, const Caps& caps, kernels::CopyParams p, const Operand& x,
               const Operand& y);
 

@@ -1,4 +1,4 @@
-// How a call made of passes runs its single shader modules.
+// How a call that consists of passes runs its single shader modules.
 #pragma once
 
 #include "../../../core/backend/backend.h"

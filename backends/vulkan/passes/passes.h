@@ -1,4 +1,4 @@
-// A call as the shader modules that make it, in order, and the scratch that they share.
+// A call as the shader modules that make it up, in order, and the scratch memory that they share.
 #pragma once
 
 #include <algorithm>
@@ -22,7 +22,7 @@ constexpr uint64_t multiple_of(uint64_t b, uint64_t a) {
   return divide_up(a, b) * b;
 }
 
-// What a pass binds: one of the call's bindings, or a range of the workspace.
+// A binding of a pass: one of the call's bindings, or a range of the workspace.
 struct Operand {
   static constexpr int workspace = -1;
   int binding = workspace;
@@ -36,7 +36,7 @@ struct Operand {
     return same;
   }
 };
-// The call's binding, which is read.
+// The call's binding, for reading.
 inline Operand operand(const KernelCall& call, int binding) {
   return {binding, call.bindings[static_cast<size_t>(binding)].dtype};
 }
@@ -57,7 +57,7 @@ struct Pass {
 
 class Passes : public Preparation {
  public:
-  // Scratch for `count` elements, alive until the last pass.
+  // Scratch memory for `count` elements, alive until the last pass.
   Operand scratch(uint64_t count, DType dtype) {
     const Operand o{Operand::workspace, dtype, workspace_bytes, count * size_of(dtype)};
     workspace_bytes = multiple_of(256, workspace_bytes + o.size);
@@ -76,7 +76,7 @@ class Passes : public Preparation {
     add(std::move(kernel), operands, params, {static_cast<uint32_t>(threads), 1, 1},
         std::move(variant), flops);
   }
-  // A module that binds what the call does, and takes its parameters.
+  // Adds a module with the call's bindings and parameters.
   void add_whole(std::string kernel, const KernelCall& call, uint64_t threads,
                  std::vector<uint32_t> variant) {
     std::array<Operand, 8> operands;

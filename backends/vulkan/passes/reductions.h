@@ -1,5 +1,5 @@
-// Sums and other reductions on a device, in as many levels as they need: chunks are reduced by a
-// thread, a team or a workgroup each, and their results, in scratch, again.
+// Sums and other reductions on a device, in as many levels as they need: a thread, a team or a
+// workgroup reduces each chunk, and their results, in scratch memory, are reduced again.
 #pragma once
 
 #include "../device/caps.h"

@@ -14,14 +14,14 @@
 
 namespace rw::vulkan {
 
-// One kernel for given dtypes, where bf16 is f16; null where there is no such module.
+// One kernel for given dtypes, where bf16 counts as f16; null if there is no such module.
 struct Kernel {
   const Shader* descriptors = nullptr;
   const Shader* address = nullptr;
 };
 
-// A module or a call: its name, which outlives this, and the dtypes of its bindings, a byte for
-// each. A call's bf16 is what its kernel is written for (written_for).
+// The signature of a module or a call: its name, which outlives this, and the dtypes of its
+// bindings, a byte for each. A call's bf16 is what its kernel is written for (written_for).
 struct Signature {
   std::string_view kernel;
   uint64_t dtypes = 0;
@@ -35,15 +35,15 @@ struct SignatureHash {
 template <class T>
 using BySignature = std::unordered_map<Signature, T, SignatureHash>;
 
-// The workgroups of a call of this module: in one dimension, but for Grid::cube.
+// The workgroups of a call of this module: in one dimension, except for Grid::cube.
 std::array<uint32_t, 3> workgroups(const Shader& shader, const KernelCall& call, const Caps& caps);
 
 class Kernels {
  public:
   explicit Kernels(const Caps& caps);
-  // Null when there is none that the device can run.
+  // Null if there is none that the device can run.
   const Kernel* find(std::string_view name, std::span<const Binding> bindings) const;
-  // The same, but throws saying what is missing.
+  // The same, but throws an error that says what is missing.
   const Kernel& get(std::string_view name, std::span<const Binding> bindings) const;
   std::vector<KernelVariant> variants() const;
   std::vector<const Shader*> modules() const;  // all that the device can run, in a fixed order

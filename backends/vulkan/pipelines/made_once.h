@@ -1,5 +1,5 @@
-// What takes long to make, made once: by the first who asks for it, or by threads that work ahead
-// of the calls. No Vulkan in it.
+// Objects that take long to make and are made once: by the first who asks for one, or by threads
+// that work ahead of the calls. Contains no Vulkan.
 #pragma once
 
 #include <algorithm>
@@ -18,14 +18,15 @@ namespace rw::vulkan {
 template <class Key, class Value>
 class MadeOnce {
  public:
-  // `make` is called from several threads at once.
+  // Several threads call `make` at once.
   explicit MadeOnce(std::function<Value(const Key&)> make) : make_(std::move(make)) {}
   ~MadeOnce() { stop(); }
   MadeOnce(const MadeOnce&) = delete;
   MadeOnce& operator=(const MadeOnce&) = delete;
 
-  // Made where it is not there. While another thread is about it, this one helps with what is to be
-  // made ahead, and then waits. What `make` throws comes out, and who asks next makes it again.
+  // Makes the value if it does not exist. While another thread makes it, this one helps with what
+  // is to be made ahead, and then waits. Exceptions of `make` are passed on, and the next one who
+  // asks makes the value again.
   Value get(const Key& key) {
     std::unique_lock lock(mutex_);
     for (bool helps = true;;) {
@@ -42,8 +43,8 @@ class MadeOnce {
     }
   }
 
-  // So many threads make what nobody has asked for yet, in order. What cannot be made is left to
-  // who asks for it. Once.
+  // Starts this many threads, which make what nobody has asked for yet, in order. A value that
+  // cannot be made is left to whoever asks for it. Call it once.
   void make_ahead(std::vector<Key> keys, size_t threads) {
     ahead_ = std::move(keys);
     for (size_t i = 0; i < std::min(threads, ahead_.size()); ++i)
@@ -52,7 +53,7 @@ class MadeOnce {
         }
       });
   }
-  // Waits for the threads, which end with what they are about.
+  // Waits for the threads, which finish what they are making.
   void stop() {
     stops_ = true;
     threads_.clear();
@@ -67,7 +68,7 @@ class MadeOnce {
   }
 
  private:
-  // False where the list is at its end.
+  // False at the end of the list.
   bool make_next() {
     const size_t next = next_++;
     if (next >= ahead_.size()) return false;
@@ -79,7 +80,7 @@ class MadeOnce {
     return true;
   }
 
-  // The entry is there, and empty until it is done.
+  // The entry exists, and is empty until it is done.
   Value make(const Key& key, std::unique_lock<std::mutex>& lock) {
     lock.unlock();
     try {

@@ -16,7 +16,7 @@ namespace rw::vulkan {
 
 inline constexpr uint32_t kMaxVariant = 8;
 
-// What a pipeline is made of: a module, the values of a call's variant, whether its 16-bit floats
+// The parts of a pipeline: a module, the values of a call's variant, and whether its 16-bit floats
 // are bf16.
 struct PipelineKey {
   const Shader* shader;
@@ -34,9 +34,9 @@ struct PipelineKeyHash {
   }
 };
 
-// A line each. Modules have names that other builds and drivers know, too.
+// One line each. Modules have names that other builds and drivers know, too.
 std::string write_pipelines(std::span<const PipelineKey> all);
-// Lines of modules that this build does not have, or the device cannot run, are left out.
+// Leaves out lines of modules that this build does not have, or the device cannot run.
 std::vector<PipelineKey> parse_pipelines(std::string_view text, const Caps& caps);
 
 // One for each device and program, in the cache's folder.

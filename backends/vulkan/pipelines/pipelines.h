@@ -1,6 +1,6 @@
 // Compute pipelines, created on first use and kept; the driver's compiled code is cached on disk.
-// In the background, those that the program used when it ran before are created ahead of their
-// first use, and what is new is saved while it runs.
+// Background threads create those that the program used in its last run ahead of their first use,
+// and new ones are saved while it runs.
 #pragma once
 
 #include <array>
@@ -28,7 +28,8 @@ inline constexpr uint32_t kTexels = kMaxBindings;
 
 class Pipelines {
  public:
-  // `flags`: of every pipeline. With some, compiled code is neither read from disk nor kept there.
+  // `flags` are those of every pipeline. If there are any, compiled code is neither read from disk
+  // nor kept there.
   explicit Pipelines(const Device& device, VkPipelineCreateFlags flags = 0);
   ~Pipelines();
   Pipelines(const Pipelines&) = delete;
@@ -37,10 +38,10 @@ class Pipelines {
   // `variant`: specialization constants 0, 1, ..., as specialization() takes them.
   // `brain`: its 16-bit floats are bf16.
   VkPipeline get(const Shader& shader, std::span<const uint32_t> variant, bool brain);
-  // Makes these in threads of all cores, until get() has asked for the last.
+  // Makes these in threads on all cores, until get() has asked for the last one.
   void make_ahead(std::vector<PipelineKey> keys);
-  // With the first pipeline that is asked for, starts the threads in the background, which live as
-  // long as this object. Nothing with REWIND_WITHOUT=background-pipelines.
+  // Starts the background threads with the first pipeline that is asked for; they live as long as
+  // this object. Does nothing with REWIND_WITHOUT=background-pipelines.
   void work_ahead() { works_ahead_ = !is_without("background-pipelines"); }
   // One per number of storage buffers, and for modules with texels; all have room for 128 bytes of
   // push constants.

@@ -1,4 +1,4 @@
-// A device's limits as text: dry runs can predict a machine that is not present.
+// A device's limits as text, from which dry runs can predict a machine that is not present.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 namespace rw::vulkan {
 
 std::string to_json(const Caps& caps);
-// Throws FileError naming `file` and what is missing, of the wrong type, or out of its range.
+// Throws a FileError with `file` and what is missing, of the wrong type, or out of range.
 Caps parse_caps(const std::string& json, const std::string& file);
 
 DeviceInfo to_info(const Caps& caps);

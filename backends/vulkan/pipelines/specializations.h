@@ -12,8 +12,8 @@
 
 namespace rw::vulkan {
 
-// All combinations, in order; one of no values where there are no constants. Empty: no call on this
-// device runs the module.
+// All combinations, in order; one without values if there are no constants. Empty if no call on
+// this device runs the module.
 std::vector<std::vector<uint32_t>> specializations(const Shader& shader, const Caps& caps);
 
 // A call's variant as the module has it: constants that the call leaves out have their defaults,
@@ -22,7 +22,7 @@ std::vector<std::vector<uint32_t>> specializations(const Shader& shader, const C
 std::vector<uint32_t> specialization(const Shader& shader, const Caps& caps,
                                      std::span<const uint32_t> variant);
 
-// "OP=3 FLAT=1", empty where there are no constants.
+// "OP=3 FLAT=1", or empty if there are no constants.
 std::string describe(const Shader& shader, std::span<const uint32_t> values);
 
 }  // namespace rw::vulkan

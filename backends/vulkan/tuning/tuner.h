@@ -10,13 +10,13 @@
 
 namespace rw::vulkan {
 
-// How much is measured.
+// How much to measure.
 struct Effort {
   double round = 0.02;  // seconds of a way in a round; it runs once at least
   int rounds = 9;
 };
 
-// What was found of one class.
+// The result for one class.
 struct Verdict {
   Choice standard;                 // the cost model's
   Choice choice;                   // the same, unless another one is faster by a clear margin
@@ -28,11 +28,12 @@ struct Verdict {
 };
 
 // A challenger must be faster by this factor in the median of rounds, in which both run in turn,
-// and faster at all in three of four; and again in rounds that were not looked at to find it.
+// and faster in three of four; and again in rounds that were not used to find it.
 inline constexpr double least_gain = 1.05;
 
-// Runs all products, which are of one class, in each of the ways that may be the fastest: plain
-// ones first, then the best of them with other panels, then split otherwise. `caps`: the device's.
+// Runs all products, which belong to one class, in each of the ways that may be the fastest: plain
+// ones first, then the best of them with other panels, then with other splits. `caps` are the
+// device's.
 Verdict measure(Backend& device, const Caps& caps, std::span<const Product> products,
                 const Effort& effort);
 

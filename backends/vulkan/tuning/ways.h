@@ -1,4 +1,4 @@
-// The ways to run calls of one class, that do differ from each other.
+// The ways to run calls of one class that differ from each other.
 #pragma once
 
 #include <set>
@@ -11,16 +11,16 @@
 
 namespace rw::vulkan {
 
-// Pure: of the calls, the device's limits and nothing else. Choices that make the same passes for
-// all of the calls are one way, so what a device cannot do is no way of its own.
+// A pure function of the calls and the device's limits. Choices that make the same passes for all
+// calls are one way, so what a device cannot do is not a way of its own.
 class Ways {
  public:
   Ways(std::span<const KernelCall> calls, const Caps& caps);
 
-  // What the cost model does.
+  // The choice of the cost model.
   const Choice& standard() const { return standard_; }
-  // Those of the choices that make passes which were not made before, by the cost model or by
-  // choices that were given here earlier.
+  // Those of the choices that make new passes, which neither the cost model nor earlier choices
+  // made.
   std::vector<Choice> fresh(std::span<const Choice> choices);
 
  private:
@@ -32,7 +32,7 @@ class Ways {
   std::set<std::string> made_;
 };
 
-// All of them, the cost model's first: never empty.
+// All ways, the cost model's first; never empty.
 std::vector<Choice> admitted(std::span<const KernelCall> calls, const Caps& caps);
 
 }  // namespace rw::vulkan
