@@ -1,5 +1,5 @@
-// A batch of 256 samples in the memory of 32: Accumulate makes one update of 8 micro-batches, and
-// gives the weights that the whole batch gives. Usage: accumulation [DEVICE]
+// A batch of 256 samples in the memory of 32: Accumulate makes one update from 8 micro-batches, and
+// gets the weights that the whole batch gets. Usage: accumulation [DEVICE]
 #include <rewind/rewind.h>
 
 #include <cmath>
@@ -9,7 +9,7 @@ namespace {
 
 constexpr int64_t samples = 256, features = 64;
 
-// Trains with `parts` micro-batches per update; the weights and the most bytes alive.
+// Trains with `parts` micro-batches per update; returns the weights and the most bytes alive.
 std::pair<std::vector<float>, uint64_t> train(const rw::Tensor& x, const rw::Tensor& y,
                                               uint32_t parts) {
   rw::manual_seed(2);  // the same initial weights

@@ -34,7 +34,7 @@ class Autoencoder : public rw::Module {
   rw::Sequential encoder_, decoder_;
 };
 
-// A picture of an image [28, 28] in letters.
+// Draws an image [28, 28] with letters.
 void show(const rw::Tensor& image) {
   const std::vector<float> pixels = image.to_vector();
   for (size_t row = 0; row < 28; row += 2) {

@@ -1,5 +1,5 @@
-// Pre-trains a tiny BERT: makes a vocabulary from text, masks tokens, and predicts them.
-// The whole program: `./rewind bert`, apps/bert.cpp. Usage: bert [DEVICE] [TEXT FILE...]
+// Pre-trains a tiny BERT: makes a vocabulary from text, masks tokens, and predicts them. The whole
+// program is `./rewind bert`, apps/bert.cpp. Usage: bert [DEVICE] [TEXT FILE...]
 #include <rewind/rewind.h>
 
 #include <cstdio>
@@ -11,7 +11,7 @@ rw::BertInput input_of(const rw::TextBatch& batch) {
           .lengths = rw::tensor(batch.lengths, {batch.rows})};
 }
 
-// The places of masked tokens among the batch's, and what stood there.
+// The places of masked tokens in the batch, and the tokens that stood there.
 struct Masked {
   std::vector<int32_t> positions, tokens;
 
@@ -52,7 +52,7 @@ int main(int argc, char** argv) {
     const Masked masked(batch);
     const rw::Tensor positions = rw::tensor(masked.positions, {masked.count()});
     const rw::Tensor targets = rw::tensor(masked.tokens, {masked.count()});
-    // The loss makes its [masked, vocabulary] scores in chunks: they are never in memory at once.
+    // The loss computes its [masked, vocabulary] scores in chunks: they are never all in memory.
     const rw::Tensor loss = model.token_loss(model.forward(input_of(batch)), positions, targets);
     optimizer.backward(loss);
     optimizer.step();

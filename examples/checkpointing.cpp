@@ -1,5 +1,5 @@
 // One deep model, trained with its activations kept and recomputed in several ways: the gradients
-// are the same to the bit, the memory is not. Usage: checkpointing [DEVICE]
+// are the same to the bit, and the memory differs. Usage: checkpointing [DEVICE]
 #include <rewind/rewind.h>
 
 #include <cstdio>
@@ -28,7 +28,7 @@ struct Result {
   double mebibytes = 0;
 };
 
-// One step with the model as it is; `policy`: what a segment around each block keeps.
+// One step with the model as it is; `policy` says what a segment around each block keeps.
 Result run(rw::Sequential& model, const rw::Tensor& x, const rw::SavePolicy* policy = nullptr) {
   rw::Device& device = *rw::default_device();
   device.reset_peak();

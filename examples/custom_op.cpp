@@ -1,4 +1,4 @@
-// An op of your own: forward, gradient, and what the gradient reads. It then is replayed, dropped,
+// An op of your own: forward, gradient, and what the gradient reads. It is then replayed, dropped,
 // planned and predicted like those of the library. Usage: custom_op [DEVICE]
 #include <rewind/rewind.h>
 
@@ -14,7 +14,7 @@ std::vector<rw::Tensor> forward(const std::any&, std::span<rw::Tensor> inputs) {
   return {x + rw::square(rw::sin(x))};
 }
 
-// dy/dx = 1 + 2 sin(x) cos(x). Run without a tape.
+// dy/dx = 1 + 2 sin(x) cos(x). It runs without a tape.
 std::vector<rw::Tensor> gradient(rw::Record& record, std::span<rw::Tensor> dy) {
   const rw::Tensor& x = record.input(0);
   return {dy[0] * (1 + rw::sin(2 * x))};

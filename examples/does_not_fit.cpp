@@ -35,7 +35,7 @@ void take_step(Net& net, rw::Optimizer& optimizer, const rw::Tensor& x, rw::DTyp
   optimizer.zero_grad();
 }
 
-// Two updates of `batch` samples; prints what they took, or why they could not be done.
+// Takes two updates of `batch` samples; prints their memory, or why they failed.
 bool train(const char* how, rw::DType dtype, uint32_t parts) {
   rw::default_device()->reset_peak();
   try {

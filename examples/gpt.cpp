@@ -14,7 +14,7 @@ std::vector<int32_t> bytes_of(const std::string& text) {
   return ids;
 }
 
-// All documents as one row of bytes, a line for a sentence.
+// All documents as one row of bytes, with a line for each sentence.
 std::vector<int32_t> read_bytes_of(std::vector<std::filesystem::path> files) {
   if (files.empty()) files = rw::default_text_files();  // licences, which every Debian has
   std::string text;
@@ -23,7 +23,7 @@ std::vector<int32_t> read_bytes_of(std::vector<std::filesystem::path> files) {
   return bytes_of(text);
 }
 
-// A run of bytes from each of the places, moved on by `shift`.
+// A sequence of bytes from each of the places, shifted by `shift`.
 rw::Tensor runs(const std::vector<int32_t>& bytes, const std::vector<size_t>& places, int shift) {
   std::vector<int32_t> ids;
   for (const size_t place : places) {

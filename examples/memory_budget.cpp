@@ -1,5 +1,5 @@
-// A model that does not fit: what it needs, the largest batch that fits, and training within a
-// budget, with your own model. Usage: memory_budget [DEVICE]
+// Your own model, if it does not fit: what it needs, the largest batch that fits, and training
+// within a budget. Usage: memory_budget [DEVICE]
 #include <rewind/rewind.h>
 
 #include <cstdio>
@@ -33,8 +33,8 @@ void train_on(Net& net, rw::Optimizer& optimizer, const rw::StepSettings& settin
 
 int main(int argc, char** argv) {
   rw::set_default_device(rw::open_backend(argc > 1 ? argv[1] : "auto"));
-  // What planning needs of a program: how to build it for some settings, and how it takes a step.
-  // Nothing of it runs on the device: tensors made here have shapes, no memory.
+  // The planner needs to know how to build the program for given settings, and how it takes a step.
+  // Nothing of this runs on the device: tensors made here have shapes, and no memory.
   const rw::MakeSteps make = rw::training_steps([](const rw::StepSettings& settings) {
     auto net = std::make_shared<Net>();
     auto adam = std::make_shared<rw::Adam>(net->parameters());
@@ -46,7 +46,7 @@ int main(int argc, char** argv) {
   std::printf("%s\n", rw::savings_table(rw::attribute_savings(planner)).c_str());
   std::printf("%s\n", rw::fit_table(rw::fit(planner, budget), budget).c_str());
 
-  // Training within half of what it needs: the cheapest recomputation for that is found first.
+  // Trains within half of what it needs; first it finds the cheapest recomputation for that.
   rw::PlannedRun run({.make = make, .settings = {.batch = 4096}},
                      rw::AutoRecomputeOptions{.budget = budget});
   run.guard([&] {  // an OutOfMemory would end with what to do, each remedy tried in a dry run

@@ -1,4 +1,4 @@
-// Trains a small convolutional network on MNIST, and measures it on images that it has not seen.
+// Trains a small convolutional network on MNIST, and evaluates it on images that it has not seen.
 // Usage: mnist [DEVICE] [FOLDER with MNIST's files; without it synthetic digits]
 #include <rewind/rewind.h>
 

@@ -1,5 +1,5 @@
-// Trains a residual network in f16, with a learning-rate schedule, and keeps it in a file that
-// PyTorch can read. The whole program with options and snapshots: `./rewind resnet`,
+// Trains a residual network in f16, with a learning-rate schedule, and saves it in a file that
+// PyTorch can read. The whole program with options and snapshots is `./rewind resnet`,
 // apps/resnet.cpp. Usage: resnet [DEVICE] [FOLDER with CIFAR-10's binary files; without it the
 // images are synthetic]
 #include <rewind/rewind.h>

@@ -1,6 +1,6 @@
-// A training program of one's own, with all that ours have: f16 with loss scaling, accumulation,
-// --memory-budget and --plan, --resume after any kill, ranks of mpirun, --ema, reports. It says
-// what its model, its loss and its data are; ./trainer --help shows the rest.
+// Your own training program, with everything that ours have: f16 with loss scaling, accumulation,
+// --memory-budget and --plan, --resume after any kill, ranks of mpirun, --ema, reports. It supplies
+// its model, its loss and its data; ./trainer --help shows the rest.
 #include <CLI/CLI.hpp>
 #include <rewind/rewind.h>
 #include <rewind/trainer/trainer.h>
