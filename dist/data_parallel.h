@@ -36,8 +36,8 @@ struct DataParallelOptions {
 // While it lives, the windows of `optimizer` are those of all ranks: with n micro-batches each, N
 // ranks do what one process does that accumulates n * N of them, the first of each rank by rank,
 // then their second. Parameters, states, running statistics and loss scales are the same on all
-// ranks, and those of the one process, to the bit (docs/parallel.md says where that takes
-// set_overflow()). What is random draws from a stream of its own per micro-batch
+// ranks, and equal those of the one process bit for bit (docs/parallel.md says when that takes
+// set_overflow()). Random ops draw from a stream of their own per micro-batch
 // (Generator::begin_stream).
 //
 //   rw::Communicator& ranks = rw::world();
@@ -49,16 +49,16 @@ struct DataParallelOptions {
 // undefined until step() has ended the window. Between the beginning and the end of backward() the
 // ranks must not be used otherwise.
 //
-// With shard_parameters() each rank keeps the values of its own elements, and kernels of forward,
-// replay and backward that read others have their owners send them. All ranks must run the same
-// passes then, in every step, and what reads parameters otherwise (files, evaluation by some of the
-// ranks, initial values) does so while they are gathered. The ranks must not be used otherwise from
-// the beginning of a forward pass on, and not by another DataParallel.
+// With shard_parameters() each rank keeps the values of its own elements, and when kernels of
+// forward, replay and backward read others, their owners send them. All ranks must then run the
+// same passes in every step, and code that reads parameters in other ways (files, evaluation by
+// some of the ranks, initial values) must do so while they are gathered. The ranks must not be
+// used in other ways from the beginning of a forward pass on, and not by another DataParallel.
 //
-// Of the thread that makes it. With one rank it does nothing: where that is to draw what ranks
-// draw, begin_stream(i) comes before micro-batch i. Ranks must begin alike: with the same
-// parameters and options, windows and loss scales, on devices of one kind with one driver, as
-// others round differently. RankError names the first difference.
+// It belongs to the thread that makes it. With one rank it does nothing; for the same random
+// numbers as with ranks, call begin_stream(i) before micro-batch i. Ranks must start alike: with
+// the same parameters and options, windows and loss scales, on devices of one kind with one
+// driver, since others round differently. RankError names the first difference.
 class DataParallel {
  public:
   // Gathers sharded parameters and keeps them whole while it lives. No training meanwhile.

@@ -1,25 +1,36 @@
 """A page of the API reference from a header: what headers.py reads as the comment of a declaration, above its code."""
 
+import itertools
 import re
+import textwrap
 
 import headers
 
 SPECIAL = re.compile(r"([\\*_\[\]<>#])")
 
 
+def title(text):
+    """A heading: Markdown's table of contents shows escapes as they are, so entities stand for special characters."""
+    return re.sub(r"[*\[\]<>#]", lambda match: f"&#{ord(match[0])};", text)
+
+
 def prose(block):
-    """A comment's lines as Markdown: code in backquotes and indented examples stay as they are."""
-    lines = []
+    """A comment as Markdown: code in backquotes and indented examples stay as they are."""
+    lines, in_item = [], False
     for comment in block:
         text = re.sub(r"^// ?", "", comment)
-        is_code, is_item = text.startswith("  "), re.match(r"- |\d+\. ", text)
-        parts = [text] if is_code else re.split(r"(`[^`]*`)", text)
-        line = "".join(p if is_code or p.startswith("`") else SPECIAL.sub(r"\\\1", p) for p in parts)
-        was_code, was_item = (lines[-1].startswith(" "), lines[-1][:2] == "- ") if lines else (False, False)
-        if lines and is_code != was_code or is_item and not was_item:
-            lines.append("")
-        lines.append("    " + line[2:] if is_code else line)
-    return "\n".join(lines)
+        in_item = bool(re.match(r"- |\d+\. ", text)) or in_item and text.startswith("  ")
+        lines.append((text.startswith("  ") and not in_item, text))
+    parts = []
+    for is_code, group in itertools.groupby(lines, key=lambda line: line[0]):
+        text = "\n".join(text for _, text in group)
+        if is_code:
+            parts.append(textwrap.indent(textwrap.dedent(text), "    "))
+        else:
+            pieces = re.split(r"(`[^`]*`)", text)
+            text = "".join(p if p.startswith("`") else SPECIAL.sub(r"\\\1", p) for p in pieces)
+            parts.append(re.sub(r"\n(?=- |\d+\. )", "\n\n", text))
+    return "\n\n".join(parts)
 
 
 def public(lines):
@@ -53,13 +64,13 @@ def runs(reader):
 def page(path, text):
     reader = headers.read(text)
     parts = [f"# rewind/{path}", prose(reader.file_block)]
-    sections = [(line, title, block) for line, title, block in reader.sections]
+    sections = list(reader.sections)
     for run in runs(reader):
         while sections and sections[0][0] < run[0].line:
-            _, title, block = sections.pop(0)
-            parts += ["## " + SPECIAL.sub(r"\\\1", title), prose(block)]
+            _, name, block = sections.pop(0)
+            parts += ["## " + title(name), prose(block)]
         names = dict.fromkeys(name for d in run for name in d.names)
-        parts.append("### " + ", ".join(SPECIAL.sub(r"\\\1", name) for name in names))
+        parts.append("### " + title(", ".join(names)))
         if run[0].is_first_of_run():
             parts.append(prose(run[0].block))
         code = public(reader.lines[run[0].line:run[-1].end + 1])
@@ -73,8 +84,12 @@ def self_test():
 
 namespace rw {
 
-// About a < b in `c < d`:
+// About a < b in `c
+// < d`:
 //   e = f(*g);
+// - one,
+//   or
+// - two
 int one();  // and [N, *C]
 int two();
 // ---- part ----
@@ -92,9 +107,15 @@ A file.
 
 ### one, two
 
-About a \\< b in `c < d`:
+About a \\< b in `c
+< d`:
 
     e = f(*g);
+
+- one,
+  or
+
+- two
 
 ```cpp
 int one();  // and [N, *C]

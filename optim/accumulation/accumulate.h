@@ -82,21 +82,21 @@ class Accumulate : public Optimizer {
   // How the sums are kept, from the next window on; AutogradError inside a window.
   // - f32, the default: 4 bytes per parameter; backward itself adds to them.
   // - f16 or bf16: 2 bytes. Each gradient is added when backward has completed it, and dropped, so
-  //   of f32 gradients there is the largest one only; grad() is undefined after backward(). The
-  //   update reads f32: while it runs, with no activations there, 4 bytes more. What sums lose by
+  //   only the largest f32 gradient exists at a time; grad() is undefined after backward(). The
+  //   update reads f32, which takes 4 bytes more while it runs, without activations. The loss by
   //   rounding grows with n (docs/accumulation.md).
-  // - compensated (Kahan 1965): 4 bytes again, as what rounding leaves out is kept beside the sums,
-  //   and next to no loss.
-  // Windows of one micro-batch are those of the plain optimizer all the same. DTypeError for what
-  // is no float, ValueError for f32 that is compensated, and with overflows that void a
-  // micro-batch.
+  // - compensated (Kahan 1965): 4 bytes again, since what rounding leaves out is kept beside the
+  //   sums, and almost no loss.
+  // Windows of one micro-batch are those of the plain optimizer all the same. DTypeError for a
+  // dtype that is not a float, ValueError for f32 with compensation, and with overflows that void
+  // a micro-batch.
   void set_buffer(DType dtype, bool compensated = false);
 
-  // Windows that ranks share, from the next one on; null: there are no others. Each rank has n
-  // micro-batches of a window, and what they give is, to the bit, what one process would have that
-  // runs them all: the first of each rank, by rank, then their second. A rank without one calls
-  // backward({}, 0); after backward() grad() is undefined. Overflows as above. AutogradError inside
-  // of a window; with a buffer of 16 bits ValueError, and run_together() has no place here:
+  // Makes ranks share windows, from the next one on; null if there are no other ranks. Each rank
+  // has n micro-batches of a window, and the result has the bits of one process that runs them
+  // all: the first of each rank, by rank, then their second. A rank without a micro-batch calls
+  // backward({}, 0); after backward() grad() is undefined. Overflows are as above. AutogradError
+  // inside a window, ValueError with a buffer of 16 bits. run_together() cannot be used then:
   // DataParallel joins BatchNorms.
   void set_exchange(std::shared_ptr<GradientExchange> exchange);
 

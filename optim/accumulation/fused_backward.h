@@ -12,11 +12,11 @@ namespace rw {
 // are runs of their own; nothing else of the loop changes, and zero_grad() has nothing to do.
 //
 // A backward() that throws, because memory ran out or for another reason, has used the gradients
-// that were complete by then, and what they did stays done. It ends as step() would end it, as if
-// no other gradient had come: half-made gradients are dropped, and the next backward() begins
+// that were complete by then, and their updates stay. It ends as step() would end it, as if no
+// other gradient had arrived: incomplete gradients are dropped, and the next backward() starts
 // anew. taken() names the parameters, and so does the text of OutOfMemory; the last one may be
-// changed in part, where it was its own update that found no memory. Who wants all or nothing goes
-// on from a snapshot.
+// changed in part, if its own update ran out of memory. For all or nothing, resume from a
+// snapshot.
 class InBackward : public Optimizer {
  public:
   InBackward(InBackward&&) = delete;
@@ -61,18 +61,18 @@ enum class FusedPasses : uint8_t {
   two,
 };
 
-// FusedBackward(AdamW(parameters)) is AdamW whose parameters are updated inside backward(), each as
-// its gradient is complete: in memory is the largest gradient instead of all of them. Without
+// FusedBackward(AdamW(parameters)) is an AdamW that updates each parameter inside backward(), when
+// its gradient is complete: only the largest gradient is in memory instead of all of them. Without
 // clipping and overflows the result is that of the plain optimizer to the bit. (Lv et al. 2023,
-// LOMO; PyTorch's optimizer step in backward.) For every rule; LAMB's and Adafactor's norms are of
-// one parameter, so they are exact too.
+// LOMO; PyTorch's optimizer step in backward.) It works for every rule; the norms of LAMB and
+// Adafactor are of one parameter, so they are exact, too.
 //
 //   optimizer.backward(loss);  // updates
 //   optimizer.step();          // loss scale, schedule, averages; no gradients are left
 //
-// Make it of a new optimizer: parameters move, and averages follow this one. For each update one
-// backward(); for micro-batches see Accumulate and AdamA. Kernels are queued per parameter instead
-// of per group, so many small parameters cost more time.
+// Make it from a new optimizer: parameters move, and averages follow this one. Each update takes
+// one backward(); for micro-batches see Accumulate and AdamA. Kernels are queued per parameter
+// instead of per group, so many small parameters cost more time.
 class FusedBackward : public InBackward {
  public:
   explicit FusedBackward(Optimizer&& optimizer, FusedPasses passes = FusedPasses::one);

@@ -123,6 +123,8 @@ def main():
         site = work / "docs/site"
         (site / "planted.html").write_text(PLANTED)
         wrong = broken_links(site)
+        wrong += [f"{file.relative_to(site)}: an escape of Markdown's is left over" for file in site.rglob("*.html")
+                  if "\x02" in file.read_text()]
         notes = what_pages_say(browser, work, site)
         assert notes["index.html?q=budget"]["found"] > 3, "the search finds nothing"
         notes["index.html?q=budget"]["wide"] = 0  # what lies over a page does not scroll it
