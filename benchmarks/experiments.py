@@ -210,7 +210,7 @@ def main():
     parser.add_argument("--data", type=pathlib.Path, default="data", help="folder of the data sets' folders")
     parser.add_argument("--build", default="build", help="where the programs were built")
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--seeds", type=int, default=0, help="how many (accumulation 5, the others 3)")
+    parser.add_argument("--seeds", type=int, default=0, help="number of seeds (accumulation 5, others 3)")
     parser.add_argument("--python", help="a command that runs a Python with PyTorch")
     parser.add_argument("--reports", type=pathlib.Path, default="build/experiments", help="folder of the runs' reports")
     parser.add_argument("--results", type=pathlib.Path, default=HERE / "results")

@@ -43,21 +43,21 @@ struct Options {
 void Options::add_to(CLI::App& app) {
   std::string list;
   for (const Row& row : memory::rows()) list += fmt::format("\n  {}: {}", row.name, row.what);
-  app.add_option("--row", rows, "what to measure, several may be given:" + list);
-  app.add_flag("--all", all, "every row in every configuration; minutes");
-  app.add_option("--device", device, "of real runs: auto, vulkan, vulkan:NAME, vulkan:INDEX or cpu")
+  app.add_option("--row", rows, "what to measure; may be given several times:" + list);
+  app.add_flag("--all", all, "measure every row in every configuration (minutes)");
+  app.add_option("--device", device,
+                 "device of real runs: auto, vulkan, vulkan:NAME, vulkan:INDEX or cpu")
       ->capture_default_str();
-  app.add_option("--profile", profile,
-                 "what dry runs predict: a profile's file or name, or a device")
+  app.add_option("--profile", profile, "device of dry runs: a profile's file or name, or a device")
       ->capture_default_str();
   auto* dry = app.add_flag("--dry-only", dry_only, "no real runs");
   app.add_flag("--measured", measured,
-               "every row really runs on the device, whose profile is taken, and steps are timed; "
+               "run every row on the device, take its profile, and time the steps; "
                "tens of minutes on a CPU")
       ->excludes(dry);
   app.add_option(
       "--rounds", rounds,
-      "time the steps of the chosen rows so often, all ways of a model in turn; 0: never "
+      "time the steps of the chosen rows this often, all ways of a model in turn; 0: never "
       "(default: 5 times, on a CPU only those of the small networks)");
   app.add_option("--output", output, "folder for NAME.json, .csv, .md and .html");
   app.add_option("--name", name, "of the files")->capture_default_str();

@@ -27,7 +27,7 @@ class Server:
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("build", help="the build folder")
-    parser.add_argument("--only", default="step/", help="cases whose names contain this")
+    parser.add_argument("--only", default="step/", help="only cases whose names contain this")
     parser.add_argument("--dtype", default="f32")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--round", type=float, default=0.2, help="seconds measured at a time")

@@ -194,10 +194,10 @@ int main(int argc, char** argv) {
   app.add_option(
       "--device", choice,
       "only cpu, only vulkan, or one of Vulkan's: an index, a part of the name, uuid=...");
-  app.add_flag("--kernels", kernels, "how every kernel runs, too");
+  app.add_flag("--kernels", kernels, "also show how every kernel runs");
   app.add_flag("--pipelines", pipelines,
                "compile every pipeline that may be asked for (minutes): registers, spills, shared "
-               "memory and instructions, as the driver tells them");
+               "memory and instructions, as the driver reports them");
   app.add_option("--count", text, "count this text in the pipelines' machine code, for --json");
   app.add_flag("--json", json, "one JSON document, kernels included");
   return run_program(

@@ -144,7 +144,7 @@ int main(int argc, char** argv) {
   bool json = false;
   app.add_option("--device", choice, "only this one: an index, a part of the name, or uuid=...");
   app.add_flag("--json", json, "one JSON document; with --watch one per line");
-  CLI::Option* watching = app.add_option("--watch", seconds, "again every SECONDS, until Ctrl-C")
+  CLI::Option* watching = app.add_option("--watch", seconds, "refresh every SECONDS, until Ctrl-C")
                               ->type_name("[SECONDS=2]")
                               ->expected(0, 1);
   return run_program(

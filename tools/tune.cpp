@@ -106,17 +106,19 @@ int main(int argc, char** argv) {
   Settings settings;
   app.add_option("--device", settings.tune.device, "vulkan, vulkan:NAME or vulkan:INDEX")
       ->capture_default_str();
-  app.add_option("--for", settings.log,
-                 "a file that REWIND_TUNE_LOG=FILE made a program write: tune for its products, "
-                 "not for those of ResNet, BERT and an MLP");
+  app.add_option(
+      "--for", settings.log,
+      "tune for the products in this file, which a program wrote with REWIND_TUNE_LOG=FILE, "
+      "instead of those of ResNet, BERT and an MLP");
   app.add_option(
       "--model", settings.model,
-      "of those models the ones whose names contain this: resnet20, resnet50, bert, mlp");
-  app.add_option("--dtype", settings.dtype, "of those models: f32, f16 or bf16; else f32 and f16");
-  app.add_option("--only", settings.tune.only, "classes whose names contain this");
+      "only those of these models whose names contain this: resnet20, resnet50, bert, mlp");
+  app.add_option("--dtype", settings.dtype,
+                 "dtype of these models: f32, f16 or bf16 (default: f32 and f16)");
+  app.add_option("--only", settings.tune.only, "only classes whose names contain this");
   app.add_flag("--quick", settings.tune.quick, "fewer and shorter rounds");
-  app.add_flag("--dry", settings.dry, "list the classes, and measure nothing");
-  app.add_flag("--reset", settings.reset, "forget what was tuned");
+  app.add_flag("--dry", settings.dry, "list the classes without measuring");
+  app.add_flag("--reset", settings.reset, "forget the choices");
   return run_program(app, argc, argv, [&] {
     settings.tune.measures = !settings.dry;
     run(settings);

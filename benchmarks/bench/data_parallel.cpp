@@ -145,12 +145,12 @@ Run data_parallel(CLI::App& app) {
   app.add_option("--device", o->device)->capture_default_str();
   app.add_option("--model", o->model, "resnetN (CIFAR), or a preset of BERT: tiny, mini, ...");
   app.add_option("--transport", o->transport, "dtype of gradients in messages");
-  app.add_option("--batch", o->batch, "images or sequences of 64 tokens of a rank");
+  app.add_option("--batch", o->batch, "images, or sequences of 64 tokens, of each rank");
   app.add_option("--steps", o->steps, "that are timed");
   app.add_option("--bucket", o->bucket_kib, "KiB of gradients in a message");
   app.add_option("--in-parts", o->in_parts, "none, states (ZeRO 1) or parameters (ZeRO 3)");
-  app.add_option("--gathered", o->gathered_kib, "KiB of parameters in parts that stay");
-  app.add_option("--link", o->link, "MB/s of a network that messages are slowed down to; 0: none");
+  app.add_option("--gathered", o->gathered_kib, "KiB of sharded parameters that stay gathered");
+  app.add_option("--link", o->link, "slow messages down to a network of this many MB/s; 0: do not");
   return [o] { run(*o); };
 }
 

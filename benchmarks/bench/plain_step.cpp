@@ -196,7 +196,7 @@ Run plain_step(CLI::App& app) {
   const auto o = std::make_shared<Options>();
   app.add_option("models", o->names, "unet, resnet50, bert-base, decoder; default: all");
   app.add_option("--device", o->device, "whose memory is predicted")->capture_default_str();
-  app.add_flag("--run", o->runs, "take the steps, too");
+  app.add_flag("--run", o->runs, "also take the steps");
   return [o] {
     set_default_device(open_backend(o->device));
     for (const Row& row : rows) {

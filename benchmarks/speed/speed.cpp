@@ -120,14 +120,15 @@ int main(int argc, char** argv) {
   Settings settings;
   settings.device.dtype = "f32";
   settings.device.add_to(app);
-  app.add_option("--only", settings.only, "cases whose names contain this");
-  app.add_option("--round", settings.round, "seconds that are measured at a time")
+  app.add_option("--only", settings.only, "only cases whose names contain this");
+  app.add_option("--round", settings.round, "seconds to measure at a time")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
-  app.add_flag("--large", settings.large, "what a CPU takes minutes for, in place of the others");
-  app.add_flag("--list", settings.list, "names, operations and bytes of the cases");
+  app.add_flag("--large", settings.large,
+               "measure the cases that take a CPU minutes, instead of the others");
+  app.add_flag("--list", settings.list, "list names, operations and bytes of the cases");
   app.add_flag("--serve", settings.serve, "measure the cases named on standard input");
   app.add_flag("--reference", settings.reference,
-               "OpenBLAS and memcpy in place of a device, where they do the same");
+               "measure OpenBLAS and memcpy instead of a device, where they do the same");
   return run_program(app, argc, argv, [&] { run(settings); });
 }
