@@ -34,27 +34,26 @@ struct Saves {
 // A user's own op is the same struct as the built-in ones.
 struct Op {
   const char* name;  // in messages, reports and policies; lives as long as the op
-  // Outputs from inputs. Pure: nothing but attrs and inputs decides the result, no input is changed
-  // unless this call holds its last handle (reuse_or_empty). The handles stay where they are: what
-  // made the inputs lives on the tape as long as they do.
+  // Computes outputs from inputs. It is pure: only attrs and inputs decide the result, and no input
+  // is changed unless this call holds its last handle (reuse_or_empty). The handles stay where they
+  // are: what made the inputs lives on the tape as long as they do.
   std::vector<Tensor> (*forward)(const std::any& attrs, std::span<Tensor> inputs);
   // One gradient per input from one per output (undefined = zero); undefined results mean none.
   // May move from dy. Null: not differentiable.
   std::vector<Tensor> (*vjp)(Record& record, std::span<Tensor> dy) = nullptr;
-  // `needs`: bit i is set when input i wants a gradient (of the first 32).
+  // `needs` has bit i set if input i needs a gradient (for the first 32).
   Saves (*saves)(const std::any& attrs, uint32_t needs) = [](const std::any&, uint32_t) {
     return Saves{};
   };
   // The vjp takes dy of any float dtype (casts, views): weight gradients stay f32 on their way.
   bool any_grad_dtype = false;
-  // A matrix product, a convolution or the like: dear to run again (save_matmuls).
+  // A matrix product, a convolution or the like, which is expensive to run again (save_matmuls).
   bool is_heavy = false;
   // The output is a view of its first input: the planner counts them as one value.
   bool is_view = false;
-  // Its derivative is 0 wherever it has one (sign, round): what it makes of a gradient is a
-  // constant.
+  // Its derivative is 0 wherever it has one (sign, round): its result on a gradient is a constant.
   bool is_flat = false;
-  // What policies know it by, where that is not the op's name.
+  // The name by which policies know it, if that is not the op's name.
   const char* (*label)(const std::any& attrs) = nullptr;
 };
 
@@ -63,11 +62,11 @@ struct Saved {
   Tensor tensor;         // detached
   uint32_t version = 0;  // of its storage then (Storage::version)
 
-  // The value of t as it is now.
+  // The current value of t.
   static Saved of(const Tensor& t) { return {t.detach(), t.impl().storage->version()}; }
 };
 
-// A value as a record sees it: its shape and dtype always, its contents where they are saved.
+// A value as a record sees it: always its shape and dtype, and its contents if they are saved.
 struct Edge {
   uint64_t id = 0;      // of the value (TensorImpl::id)
   int64_t record = -1;  // that made it; -1: made outside the tape
@@ -84,7 +83,7 @@ struct Edge {
   Tensor gradient;  // outputs, in backward: what has come so far
 };
 
-// An op that ran: what it was given, and what its gradient will read.
+// An op that ran: its arguments, and what its gradient will read.
 struct Record {
   const Op* op = nullptr;             // null: freed
   std::any attrs;                     // the op's attributes, as attributes<T>() reads them
@@ -107,19 +106,19 @@ struct Record {
   // Saved values; AutogradError if not declared in `saves`, freed, or changed since the forward.
   const Tensor& input(int i) const;
   const Tensor& output(int i) const;
-  // input(i), read for the last time: the record lets go of it where no later backward may want it,
-  // so that its memory can hold the gradient that is made next.
+  // input(i), read for the last time: the record releases it if no later backward may need it, so
+  // that its memory can hold the next gradient.
   Tensor take_input(int i);
   // The gradient that leaf input i has already, or the zeros in its place (f32, dense), for the vjp
-  // to add to and to return: no second one is in memory then. Undefined where there is none.
+  // to add to and to return: no second one is in memory then. Undefined if there is none.
   Tensor gradient_so_far(int i) const;
-  // Whether the vjp is to make the gradient of this input.
+  // Whether the vjp must make the gradient of this input.
   bool needs_grad(int input) const { return inputs[input].requires_grad; }
-  // What policies know the record by: Op::label, else the op's name.
+  // The name by which policies know the record: Op::label, else the op's name.
   const char* label() const { return op->label ? op->label(attrs) : op->name; }
 };
 
-// The values that the record's vjp reads: body(Edge&).
+// Calls body(Edge&) for the values that the record's vjp reads.
 template <class R, class F>
 void each_saved(R& record, F&& body) {
   for (size_t k = 0; k < record.inputs.size(); ++k)

@@ -23,7 +23,7 @@ class Records {
   const Record& operator[](int64_t index) const {
     return list_[static_cast<size_t>(index - begin_)];
   }
-  // Null: freed or not recorded yet.
+  // Null if it was freed or not recorded yet.
   Record* find(int64_t index) {
     return contains(index) && (*this)[index].op ? &(*this)[index] : nullptr;
   }
@@ -31,7 +31,7 @@ class Records {
 
   // Appends the record `end()`.
   void push_back(Record&& record) { list_.push_back(std::move(record)); }
-  // Drops all records; the next one has the index that it would have had.
+  // Drops all records; the next one gets the index that it would have had.
   void clear() {
     begin_ = end();
     const auto dead = std::exchange(list_, {});  // handles die after the records left

@@ -1,4 +1,4 @@
-// The checkpoint segments of a tape: which records they span, and the values that they hold and
+// The checkpoint segments of a tape: the records that they span, and the values that they hold and
 // keep.
 #pragma once
 
@@ -20,7 +20,7 @@ struct External {
   int64_t readers = 0;  // inputs of records that are not freed
 };
 
-// Whether a segment keeps the outputs of a record, instead of making them again.
+// Asks whether a segment keeps the outputs of a record instead of recomputing them.
 struct SaveQuery {
   const char* op;  // its name, or the name that the user gave the value (checkpoint_name)
   OpCost cost;     // of running it once
@@ -29,7 +29,7 @@ struct SaveQuery {
 };
 using SavePolicy = std::function<bool(const SaveQuery&)>;
 
-// An inner value of a segment that is at hand.
+// An inner value of a segment that exists.
 struct Kept {
   Saved value;
   int64_t record = -1;  // that made it
@@ -48,50 +48,51 @@ struct Segment {
   int64_t alive = 0;  // records of this segment and those inside it that are not freed
   std::unordered_map<uint64_t, External> externals;  // by value id
   std::unordered_map<uint64_t, Kept> kept;           // inner values that are at hand anyway
-  // Inner values of child segments that its replay keeps for them: value id -> record.
+  // The inner values of child segments that its replay keeps for them: value id -> record.
   std::unordered_map<uint64_t, int64_t> replay_keeps;
   bool evicts = false;  // keeps what vjps read, until memory is wanted, and replays value by value
 
   void release();                     // its records are gone
   void forget(const Record& record);  // nobody wants its outputs any more
 
-  // Whether the value with this id is at hand: kept, or held from outside.
+  // Whether the value with this id exists here: kept, or held from outside.
   bool has(uint64_t id) const { return kept.contains(id) || externals.contains(id); }
   Saved value(uint64_t id) const;  // that value; undefined where it is not at hand
-  // Whether it spans the record of this index.
+  // Whether it spans the record with this index.
   bool contains(int64_t record) const { return record >= first && (last < 0 || record < last); }
 };
 
 // Segments by number, in the order in which they were opened: parents before children.
 class Segments {
  public:
-  // A segment, by its number and by its serial, which stays true when the tape is cleared and
-  // numbers are used again.
+  // A segment, by its number and by its serial, which stays valid when the tape is cleared and
+  // numbers are reused.
   struct Handle {
     int number = -1;
     uint64_t serial = 0;
   };
-  // Opens one inside the innermost open one, from record `first` on.
+  // Opens a segment inside the innermost open one, from record `first` on.
   Handle open(int64_t first, SavePolicy policy, bool evicts);
-  // Closes it before record `last`, with what is still open inside it. False where it is closed.
+  // Closes it before record `last`, with everything inside it that is still open. False if it was
+  // closed.
   bool close(const Handle& segment, int64_t last);
 
   int innermost() const { return open_; }  // open one; -1: none
-  // Whether that one evicts.
+  // Whether the innermost open segment evicts.
   bool is_evicting() const { return open_ >= 0 && list_[static_cast<size_t>(open_)].evicts; }
   // Whether the value was made inside the innermost open segment.
   bool is_inner(const Edge& edge) const;
 
-  // The input of a record in the innermost segment: is kept there, or held from outside.
+  // Takes the input of a record in the innermost segment: keeps it there, or holds it from outside.
   void take(const Edge& edge, Saved value);
-  // Keeps outputs of record `index` in all open segments, where one of them wants them: all of
-  // them where a policy says so, else those that `wanted` has (bit i: output i).
+  // Keeps outputs of record `index` in all open segments, if one of them needs them: all of them if
+  // a policy says so, else those in `wanted` (bit i: output i).
   void keep(const Record& record, int64_t index, std::span<const Tensor> outputs, uint32_t wanted);
-  // Lets go of what segments hold for a record that nobody will replay.
+  // Releases what segments hold for a record that nobody will replay.
   void let_go(const Record& dead);
-  // One record more or less, in `segment` and those around it.
+  // Counts one record more or less, in `segment` and those around it.
   void count_record(int segment, int64_t change);
-  // Forgets all segments; their numbers are used again.
+  // Forgets all segments; their numbers are reused.
   void clear();
 
   uint64_t tick() { return ++clock_; }     // for Kept::used

@@ -26,12 +26,12 @@ struct TapeStats {
   uint64_t records = 0, saved_tensors = 0, saved_bytes = 0, segments = 0;
 };
 
-// The records of one thread, with their segments and hooks. Programs meet it through checkpoint(),
-// backward() and the scopes of planner/follow; ops through apply().
+// The records of one thread, with their segments and hooks. Programs use it through checkpoint(),
+// backward() and the scopes of planner/follow, and ops through apply().
 class Tape : public Recorder, public std::enable_shared_from_this<Tape> {
  public:
-  // This thread's tape. Only its thread may use a tape; handles on its values may go anywhere, and
-  // what dies with one that another thread drops goes when the tape's own thread uses it next.
+  // This thread's tape. Only its thread may use a tape. Handles on its values may go anywhere; what
+  // another thread's last handle would free is freed when the tape's own thread next uses it.
   static const std::shared_ptr<Tape>& current() {
     std::shared_ptr<Tape>& tape = thread_state().tape;
     if (!tape) tape = std::make_shared<Tape>();
@@ -40,14 +40,14 @@ class Tape : public Recorder, public std::enable_shared_from_this<Tape> {
 
   // Whether a checkpoint segment is open.
   bool in_segment() const { return segments_.innermost() >= 0; }
-  // Ops are recorded even where no gradient is wanted: a replay may need them.
+  // Whether ops are recorded even if no gradient is needed, because a replay may need them.
   bool records_all() const {
     const auto wants = [](const Observer* observer) { return observer->records_all(); };
     return in_segment() || (follower_ && follower_->records_all()) ||
            std::any_of(observers_.begin(), observers_.end(), wants);
   }
-  // Appends a record and makes the outputs its products, which want gradients or not. Where a
-  // segment is open, what the inputs have saved goes to it. Called by apply only.
+  // Appends a record and makes the outputs, which may need gradients or not, its products. If a
+  // segment is open, it gets what the inputs have saved. Called only by apply.
   void append(Record&& record, bool requires_grad, std::span<Tensor> outputs);
 
   void release_handle(int64_t index, int slot) override;
@@ -55,10 +55,10 @@ class Tape : public Recorder, public std::enable_shared_from_this<Tape> {
 
   // Opens a segment at the next record, inside the one that is open. Use checkpoint().
   Segments::Handle open_segment(SavePolicy policy = {}, bool evicts = false);
-  // Closes it and what is still open inside it; nothing where it is closed already.
+  // Closes it and everything inside it that is still open; does nothing if it is closed already.
   void close_segment(const Segments::Handle& segment);
-  // The replay of an open segment keeps a value of the record that is appended next, for segments
-  // inside that make it. Called by observers.
+  // Makes the replay of an open segment keep a value of the record that is appended next, for inner
+  // segments that make it. Called by observers.
   void keep_in_replay(const Segments::Handle& segment, uint64_t value);
 
   // Sees each value that an op makes, once: a replay shows nothing. An observer may queue reads. It
@@ -66,7 +66,7 @@ class Tape : public Recorder, public std::enable_shared_from_this<Tape> {
   class Observer {
    public:
     virtual ~Observer() = default;
-    // Whether ops that want no gradient are recorded, too.
+    // Whether ops that need no gradient are recorded, too.
     virtual bool records_all() const { return false; }
     // `op` is about to run on these, to be recorded, and may overwrite them.
     virtual void before_forward(const Op& /*op*/, std::span<const Tensor> /*inputs*/) {}
@@ -75,53 +75,54 @@ class Tape : public Recorder, public std::enable_shared_from_this<Tape> {
                                std::span<const Tensor> /*outputs*/) {}
     // Backward starts from a tensor of this tape.
     virtual void before_backward(const Tensor& /*root*/) {}
-    // The gradients of a record's outputs, whole, as its vjp is about to read them; undefined: none
-    // came.
+    // Sees the complete gradients of a record's outputs just before its vjp reads them; undefined
+    // if there are none.
     virtual void before_vjp(int64_t /*index*/, const Record&, std::span<const Tensor> /*dy*/) {}
-    // What its vjp gives to the gradients of its inputs, or has added to them (gradient_so_far).
+    // Sees what its vjp returns as the gradients of its inputs, or has added to them
+    // (gradient_so_far).
     virtual void after_vjp(int64_t /*index*/, const Record&, std::span<const Tensor> /*dx*/) {}
   };
-  // All observers are told, in the order in which they were added. An observer must live until it
+  // Notifies all observers, in the order in which they were added. An observer must live until it
   // is removed.
   void add_observer(Observer& observer) { observers_.push_back(&observer); }
   void remove_observer(const Observer& observer) { std::erase(observers_, &observer); }
   std::span<Observer* const> observers() const { return observers_; }  // added, and not removed
 
-  // Sets segments, as ops come: there is one at most. Null: nobody.
+  // Sets segments, as ops arrive: there is at most one. Null if there is none.
   class Follower {
    public:
     virtual ~Follower() = default;
-    // Whether ops that want no gradient are recorded, too.
+    // Whether ops that need no gradient are recorded, too.
     virtual bool records_all() const { return true; }
     // `op` is about to run and to be recorded.
     virtual void before_record(Tape& tape, const Op& op) = 0;
     // The record is complete, and about to be appended.
     virtual void after_record(const Record& record) = 0;
-    // Outputs of the next record that open segments keep, whatever their policies say: bit i is
+    // The outputs of the next record that open segments keep, whatever their policies say: bit i is
     // output i.
     virtual uint32_t kept_outputs() const = 0;
-    // Told before backward starts from a tensor of this tape, with a gradient that the caller
-    // holds; segments may still be open. `retains`: the records stay for another backward.
+    // Called before backward starts from a tensor of this tape, with a gradient that the caller
+    // holds; segments may still be open. `retains` says that the records stay for another backward.
     virtual void before_backward(Tape&, const Tensor& /*root*/, const Tensor& /*gradient*/,
                                  bool /*retains*/) {}
-    // Another is to take its place for a scope: false where it does not end what it does here.
+    // Asks it to give way to another follower for a scope: false if it does not end its work here.
     virtual bool give_way() { return false; }
   };
   Follower* follower() const { return follower_; }  // null: nobody
-  // Sets the follower (null: none) and returns the one before.
+  // Sets the follower (or none, if null) and returns the previous one.
   Follower* exchange_follower(Follower* follower) { return std::exchange(follower_, follower); }
 
   bool is_empty() const { return alive_ == 0; }       // nothing recorded is alive
   int64_t begin() const { return records_.begin(); }  // the oldest record's index
   int64_t end() const { return records_.end(); }      // the next record's index
-  // The index of the record that comes into segments next: end(), but in enter_again().
+  // The index of the record that enters segments next: end(), except in enter_again().
   int64_t next() const { return again_ < 0 ? end() : again_; }
 
-  // Reads every value made in segments, in forward and again in replay, and throws AutogradError
-  // naming the first op that did not give the same bits. Slow: for finding impure ops.
+  // Reads every value made in segments, in forward and again in replay, and throws an AutogradError
+  // with the first op that did not give the same bits. It is slow, for finding impure ops.
   void verify_replay(bool on) { verify_ = on; }
 
-  // The record of this index; null: freed or not recorded yet.
+  // The record with this index; null if it was freed or not recorded yet.
   const Record* find(int64_t index) const { return records_.find(index); }
 
   const Segments& segments() const { return segments_; }  // closed ones, too
@@ -140,11 +141,11 @@ class Tape : public Recorder, public std::enable_shared_from_this<Tape> {
   uint64_t evictions() const { return evictions_; }  // values dropped since the thread began
   uint64_t replayed_records() const { return replayed_records_; }  // run again since then
 
-  // Called with what the next backward starts from, before it begins, once.
+  // Calls `body` once, with what the next backward starts from, before it begins.
   void before_next_backward(std::function<void(const Tensor& root)> body) {
     before_next_backward_.push_back(std::move(body));
   }
-  // Hooks on output `slot` of a record, to be called by backward.
+  // The hooks on output `slot` of a record, which backward calls.
   const std::shared_ptr<GradHooks>& hooks(int64_t index, int slot);
 
   void clear();  // forgets everything; handles stay valid as constants
@@ -176,10 +177,10 @@ class Tape : public Recorder, public std::enable_shared_from_this<Tape> {
   std::atomic<bool> has_foreign_ = false;
 };
 
-// Runs an op: checks, computes, records if a gradient may be wanted. The one door to the tape.
-// Inputs that are moved in may be overwritten when nobody else needs them.
+// Runs an op: checks, computes, and records it if a gradient may be needed. This is the one door to
+// the tape. Inputs that are moved in may be overwritten if nobody else needs them.
 std::vector<Tensor> apply(const Op& op, std::any attrs, std::vector<Tensor> inputs);
-// The same for an op with one output. Inlined, as it stands between every op and what it does.
+// The same for an op with one output. Inlined, since it stands between every op and its work.
 [[gnu::always_inline]] inline Tensor apply1(const Op& op, std::any attrs,
                                             std::vector<Tensor> inputs) {
   return std::move(apply(op, std::move(attrs), std::move(inputs))[0]);

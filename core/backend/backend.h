@@ -27,11 +27,11 @@ struct BufferRange {
   uint64_t size = 0;
 };
 
-// What a kernel does with a binding: read, write (its contents before do not matter), read_write.
+// How a kernel uses a binding: read, write (its previous contents do not matter), read_write.
 enum class Access : uint8_t { read, write, read_write };
 
-// `dtype` is how the kernel sees the elements; the kernel variant is chosen by the dtypes of all
-// bindings. `range.offset` is a multiple of DeviceInfo::alignment and the range may be read (never
+// `dtype` is how the kernel sees the elements; the dtypes of all bindings choose the kernel
+// variant. `range.offset` is a multiple of DeviceInfo::alignment, and the range may be read (never
 // written) up to the next multiple of 16 bytes.
 struct Binding {
   BufferRange range;
@@ -39,13 +39,13 @@ struct Binding {
   Access access = Access::read;  // orders the call after others that touch the same bytes
 };
 
-// What a backend works out for a call before it runs.
+// What a backend prepares for a call before it runs.
 struct Preparation {
   virtual ~Preparation() = default;
   uint64_t workspace_bytes = 0;  // scratch that run() is to be given
 };
 
-// One kernel to run: which, on what, with which parameters.
+// One kernel to run: its name, its bindings and its parameters.
 struct KernelCall {
   std::string_view kernel;                      // the same name in every backend
   std::span<const Binding> bindings;            // at most 8
@@ -63,24 +63,24 @@ struct KernelCall {
     std::memcpy(&p, params.data(), sizeof p);
     return p;
   }
-  // Specialization constant i; 0 where the call gives none.
+  // Specialization constant i, or 0 if the call gives none.
   uint32_t constant(size_t i) const { return i < variant.size() ? variant[i] : 0; }
 };
 
-// Bytes that the call reads and writes.
+// The bytes that the call reads and writes.
 inline uint64_t bytes_moved(const KernelCall& call) {
   uint64_t bytes = 0;
   for (const Binding& b : call.bindings) bytes += b.range.size << (b.access == Access::read_write);
   return bytes;
 }
 
-// A feature, by its name, that a device offers and that is not used, because it gave wrong results.
+// A feature, by its name, that a device offers and that is not used because it gave wrong results.
 struct RefusedFeature {
   std::string name;
   std::string fault;  // what was wrong
 };
 
-// What a device is, and what of it is in use.
+// A device, and its features that are in use.
 struct DeviceInfo {
   std::string backend;                // "vulkan", "cpu"
   std::string name;                   // as the driver names it
@@ -102,15 +102,15 @@ struct DeviceInfo {
 };
 
 // One memory heap of the device, in bytes: its size, its budget (what this process may use) and its
-// usage (what it uses, the driver's own needs included). The last two are 0 where the driver does
-// not tell.
+// usage (what it uses, including the driver's own needs). The last two are 0 if the driver does not
+// report them.
 struct HeapUsage {
   uint64_t size = 0, budget = 0, usage = 0;
   bool device_local =
       false;  // the device's own memory, or shared with the host where there is no other
 };
 
-// When one shader module, or one kernel where a call is not composed of several, ran on the device.
+// When one shader module, or one kernel if a call is not composed of several, ran on the device.
 struct KernelTime {
   uint64_t call = 0;  // the run() that it belongs to, counted from time_kernels(true)
   std::string kernel;
@@ -125,8 +125,8 @@ struct KernelVariant {
   std::string lacks;    // the features that it would need
 };
 
-// What a driver's compiler made of one pipeline: a kernel for one combination of dtypes, bound and
-// specialized in one way. A number that the driver does not tell is missing.
+// The compiler's result for one pipeline: a kernel for one combination of dtypes, bound and
+// specialized in one way. A number that the driver does not report is missing.
 struct PipelineStatistics {
   std::string kernel, dtypes;  // as in KernelVariant
   std::string storage;   // of f16: "16-bit storage", "packed" where words are packed first, "words"
@@ -152,13 +152,13 @@ struct BackendStats {
 class Backend {
  public:
   virtual ~Backend() = default;
-  // The device, and what of it is in use.
+  // The device, and its features that are in use.
   virtual const DeviceInfo& info() const = 0;
 
-  // Throws OutOfMemory when the device has no such memory. Block numbers are reused after free.
+  // Throws OutOfMemory if the device has no such memory. Block numbers are reused after free.
   virtual uint32_t allocate_block(uint64_t bytes) = 0;
-  // The same in memory of the host that kernels reach, where the device has other memory than that;
-  // numbered among the others.
+  // The same in host memory that kernels can reach, if the device has other memory; numbered among
+  // the others.
   virtual uint32_t allocate_host_block(uint64_t bytes) { return allocate_block(bytes); }
 
   virtual void free_block(uint32_t block) = 0;  // waits for work that uses it
@@ -185,53 +185,53 @@ class Backend {
 
   // Queues one kernel. Calls behave as if executed in order.
   virtual void run(const KernelCall& call) = 0;
-  // What run(call) needs to know, worked out once for calls that repeat; bindings' ranges are
-  // looked at by size only. Null: nothing, and no workspace.
+  // Prepares what run(call) needs, once for calls that repeat; it looks only at the sizes of
+  // bindings' ranges. Null: nothing, and no workspace.
   virtual std::shared_ptr<const Preparation> prepare(const KernelCall&) const { return nullptr; }
-  // Scratch bytes that run(call) needs.
+  // The scratch bytes that run(call) needs.
   uint64_t workspace_bytes(const KernelCall& call) const {
     const auto preparation = prepare(call);
     return preparation ? preparation->workspace_bytes : 0;
   }
 
-  // A point of the queue, behind all that was queued so far, which is handed to the device. What is
-  // returned waits until the device has come there. It may be called from any thread, without the
-  // device's lock, so that others queue more work meanwhile; the backend must be alive.
+  // Marks the point of the queue after everything queued so far, which is handed to the device, and
+  // returns a function that waits for it. It may be called from any thread, without the device's
+  // lock, so that others queue more work meanwhile; the backend must be alive.
   virtual std::function<void()> mark() {
     synchronize();
     return [] {};
   }
-  // The bytes of a host block where the host has them, too: behind a mark() they are what was
-  // written before it. Null: they have to be read().
+  // The bytes of a host block, if the host has them, too: after a mark() they are what was written
+  // before it. Null: use read().
   virtual const std::byte* host_bytes(BufferRange /*range*/) { return nullptr; }
 
   virtual void flush() {}  // hand queued work to the device
-  // Waits for all work. DeviceError where the device is lost or does not come to an end of it.
+  // Waits for all work. DeviceError if the device is lost or does not finish it.
   virtual void synchronize() = 0;
-  // It did not come to an end: what the backend has, the device may use for ever, so nobody
-  // destroys it.
+  // Whether the device never finished: it may use what the backend has forever, so nobody destroys
+  // it.
   virtual bool hangs() const { return false; }
   virtual BackendStats stats() const { return {}; }  // zeros where nothing is counted
 
-  // A backend that predicts this one: same workspaces, no memory, no compute, and its own limits or
-  // those of `limits`. Null where there is none.
+  // A backend that predicts this one: the same workspaces, no memory, no compute, and its own
+  // limits or those of `limits`. Null if there is none.
   std::unique_ptr<Backend> dry() const { return dry(info()); }
   virtual std::unique_ptr<Backend> dry(const DeviceInfo& /*limits*/) const { return nullptr; }
 
   virtual bool is_dry() const { return false; }  // such a one: reads give zeros
 
-  // The device's heaps as they are now; empty where the backend has none.
+  // The current state of the device's heaps; empty if the backend has none.
   virtual std::vector<HeapUsage> heaps() const { return {}; }
-  // What was chosen for every kernel where there are several ways; empty where there is one.
+  // The choice for every kernel that can run in several ways; empty if there is only one.
   virtual std::vector<KernelVariant> kernel_variants() const { return {}; }
-  // Compiles every pipeline that the device may be asked for, which may take minutes. `text`:
-  // counted in their machine code. Empty where nothing is compiled.
+  // Compiles every pipeline that the device may be asked for, which may take minutes. `text` is
+  // counted in their machine code. Empty if nothing is compiled.
   virtual std::vector<PipelineStatistics> pipeline_statistics(const std::string& /*text*/) const {
     return {};
   }
-  // Measures when every kernel runs, from now on or no longer.
+  // Starts or stops measuring when every kernel runs.
   virtual void time_kernels(bool) {}
-  // What was measured since the last call, in order. Waits for all work.
+  // The measurements since the last call, in order. Waits for all work.
   virtual std::vector<KernelTime> kernel_times() { return {}; }
 };
 

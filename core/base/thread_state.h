@@ -1,4 +1,4 @@
-// All that a thread has of its own, in one place: dry runs swap it whole.
+// The whole state of a thread in one place, so that dry runs can swap it.
 #pragma once
 
 #include <memory>
@@ -32,13 +32,13 @@ struct ThreadState {
   std::shared_ptr<Tape> tape;                     // made when it is first asked for
 };
 namespace detail {
-// The calling thread's state; null until somebody asks. It is found without a call in a shared
-// library, too: ops ask for it dozens of times.
+// The calling thread's state, or null until somebody asks. It is found without a call, even in a
+// shared library: ops ask for it dozens of times.
 [[gnu::tls_model("initial-exec")]] extern constinit thread_local ThreadState* own_state;
 ThreadState& make_own_state();
 }  // namespace detail
 
-// The calling thread's.
+// The calling thread's state.
 inline ThreadState& thread_state() {
   return detail::own_state ? *detail::own_state : detail::make_own_state();
 }
@@ -47,8 +47,8 @@ inline Context& context() {
   return thread_state().context;
 }
 
-// While it lives, this thread has another state; what scopes that are open outside have set is back
-// when it ends.
+// While it lives, this thread has another state; its end restores what open scopes outside have
+// set.
 class ThreadStateScope {
  public:
   explicit ThreadStateScope(ThreadState state)
@@ -61,8 +61,8 @@ class ThreadStateScope {
   ThreadState previous_;
 };
 
-// While it lives, nothing is autocast on this thread: what ops, replays and gradients are made of
-// has the types that were recorded. Scopes may end in any order.
+// While it lives, nothing is autocast on this thread: ops inside ops, replays and gradients have
+// the dtypes that were recorded. Scopes may end in any order.
 class NoAutocast {
  public:
   NoAutocast() : is_open_(!thread_state().autocasts.empty()) {
@@ -90,13 +90,13 @@ class ContextScope {
   ~ContextScope() { context().*Member = previous_; }
   ContextScope(const ContextScope&) = delete;
   ContextScope& operator=(const ContextScope&) = delete;
-  // The member as it is now.
+  // The current value of the member.
   static Value current() { return context().*Member; }
 
  private:
   Value previous_;
 };
-// Scopes of each member.
+// A scope type for each member.
 using PurposeScope = ContextScope<&Context::purpose>;
 using OpScope = ContextScope<&Context::op>;
 using PhaseScope = ContextScope<&Context::phase>;

@@ -22,31 +22,29 @@ namespace rw {
 class Tracer;
 
 // Any thread may use it: every call holds the device's one lock, and work runs in the order in
-// which it was queued. Kernels, host copies, allocations and the account of memory are all behind
-// it.
+// which it was queued. Kernels, host copies, allocations and memory accounting all go through it.
 class Device : public StorageOwner, public std::enable_shared_from_this<Device> {
  public:
-  // `memory_limit`: most bytes of blocks to hold, 0 for what REWIND_MEMORY_BUDGET says, or else no
-  // limit but the device's.
+  // `memory_limit` is the most bytes of blocks to hold; 0 means what REWIND_MEMORY_BUDGET says, or
+  // else only the device's limit.
   static std::shared_ptr<Device> create(std::unique_ptr<Backend> backend,
                                         uint64_t memory_limit = 0);
   ~Device() override;
 
-  // To ask only: what works on memory goes through the device, which counts writes.
+  // For questions only: work on memory goes through the device, which counts writes.
   const Backend& backend() const { return *backend_; }
   const DeviceInfo& info() const { return backend_->info(); }
 
   std::string str() const;  // "cpu 'AMD EPYC' (device 1)": no two are alike
 
-  // Memory for a dense tensor, contents undefined, under the thread's purpose and op, where its
-  // PlaceScope says. OutOfMemory, naming the op, what was wanted and free, the limit that was hit
-  // and the largest tensors.
+  // Memory for a dense tensor with undefined contents, under the thread's purpose and op, in the
+  // place that its PlaceScope chooses. OutOfMemory, with the op, the bytes wanted and free, the
+  // limit and the largest tensors.
   std::shared_ptr<Storage> allocate(const Shape& shape, DType dtype);
 
   void release(Storage& storage) noexcept override;  // called by the storage as it dies
-  // Gives the memory of a storage back that a keeper can fill again, and takes memory for it once
-  // more, its contents undefined until restore(). None of this is a write that saved values know
-  // of.
+  // Gives back the memory of a storage that a keeper can fill again, and takes memory for it again,
+  // with undefined contents until restore(). To saved values, none of this is a write.
   void send_away(Storage& storage);
   void bring_back(Storage& storage);
   void restore(Storage& target, const void* source);  // all its bytes, from the host
@@ -59,7 +57,7 @@ class Device : public StorageOwner, public std::enable_shared_from_this<Device> 
   void activations_to_host(uint64_t age, uint64_t least_bytes);
 
   void set_purpose(Storage& storage, Purpose purpose);  // an activation that becomes a gradient
-  // The one door for writes: whoever passes it names the storages that are written, and they count.
+  // The one door for writes: the caller names the storages that are written, and they count.
   void run(const KernelCall& call, std::span<Storage* const> written);
   void write(Storage& target, uint64_t offset, uint64_t bytes,
              const void* source);  // from the host
@@ -77,28 +75,28 @@ class Device : public StorageOwner, public std::enable_shared_from_this<Device> 
 
   MemoryReport memory_report() const;  // where memory went, and the peaks since reset_peak()
   void reset_peak();                   // peaks and work start again, from what is live
-  // A training step is over: its allocations are learnt, so that the next one like it is packed
-  // tightly. Optimizers say so by themselves; loops without one call it between steps, where only
-  // what outlives them is alive.
+  // Ends a training step: its allocations are learnt, so that the next similar step is packed
+  // tightly. Optimizers do so by themselves; loops without an optimizer call it between steps, when
+  // only what outlives them is alive.
   void end_step();
-  // The step is over when something is allocated next, if end_step() was not called before: what a
-  // loop still drops (gradients, its loss) dies within its step. Called by optimizers.
+  // Ends the step with the next allocation, if end_step() was not called before: what a loop still
+  // drops (gradients, its loss) dies within its step. Called by optimizers.
   void end_step_soon();
 
   void trim();  // gives wholly free blocks back to the driver
 
-  // Steps learnt on another device, by a dry run: they are laid out from the first one on.
+  // The steps that another device learnt in a dry run: they are placed from the first one on.
   std::vector<StepTrace> step_traces() const;
   void learn(std::vector<StepTrace> traces);
 
   void set_packs_steps(bool on);  // false: steps are allocated dynamically
 
-  // Most bytes of blocks, 0: as many as there are. What is held above it is given back as far as
-  // what is live lets it be; values move for that, and to make room later on.
+  // The most bytes of blocks; 0 for no limit. What is held above it is given back as far as live
+  // values allow; values move for that, and to make room later on.
   uint64_t memory_limit() const;
   void set_memory_limit(uint64_t bytes);
-  // A limit for a time, whose owner can free memory: asked where an allocation would not fit, it
-  // frees something and returns true, or returns false.
+  // A temporary limit, whose owner can free memory: if an allocation would not fit, this is called,
+  // and frees something and returns true, or returns false.
   using Reclaim = MemoryPool::Reclaim;
   struct Budget {
     uint64_t bytes = 0;                        // of blocks; 0: none
@@ -111,8 +109,8 @@ class Device : public StorageOwner, public std::enable_shared_from_this<Device> 
   uint64_t live() const;                  // bytes of ranges, padding included
   uint64_t take_high_water();             // most bytes live at once since the last call
 
-  // While it lives, no other thread uses the device, and what the caller allocates aside nothing
-  // moves: between asking where a value lies and telling a kernel.
+  // While it lives, no other thread uses the device, and nothing that the caller allocates moves:
+  // between asking where a value lies and telling a kernel.
   [[nodiscard]] std::unique_lock<std::recursive_mutex> hold() const {
     return std::unique_lock(mutex_);
   }
@@ -141,7 +139,7 @@ class Device : public StorageOwner, public std::enable_shared_from_this<Device> 
   std::string why_not(uint64_t bytes) const;
   [[noreturn]] void out_of_host_memory(uint64_t bytes) const;
 
-  // Recursive: what is dropped to make room gives its memory back inside allocate().
+  // Recursive, because values that are dropped to make room free their memory inside allocate().
   mutable std::recursive_mutex mutex_;
   using Lock = std::lock_guard<std::recursive_mutex>;
   const uint64_t number_;  // of devices opened so far

@@ -21,7 +21,7 @@ class WeightCopies;
 class StorageOwner {
  public:
   virtual ~StorageOwner() = default;
-  // The storage is about to die: its range can be given to others.
+  // Called when the storage is about to die: its range can be given to others.
   virtual void release(Storage& storage) noexcept = 0;
 };
 
@@ -29,13 +29,13 @@ class StorageOwner {
 class StorageKeeper {
  public:
   virtual ~StorageKeeper() = default;
-  // A kernel is about to be queued that uses these storages, of which it keeps one at least: when
-  // it returns none of them is away. Throws where they cannot be brought back.
+  // Called when a kernel is about to be queued that uses these storages, at least one of which it
+  // keeps: when it returns, none of them is away. Throws if they cannot be brought back.
   virtual void need(std::span<Storage* const> storages) = 0;
 };
 
-// A byte range of the device's arena, given back when the last reference goes. One in-order queue
-// per device makes reuse after free safe without waiting for the host.
+// A byte range of the device's arena, which the last reference gives back. One in-order queue per
+// device makes reuse after a free safe without waiting for the host.
 class Storage {
  public:
   Storage(std::shared_ptr<StorageOwner> owner, Device& device, const Shape& shape, DType dtype);
@@ -61,12 +61,12 @@ class Storage {
   uint64_t id() const { return id_; }  // unique, never reused, and larger than all before
   static uint64_t newest();            // the id of the one that was made last, of any device
 
-  // The copies in other dtypes of what lies here; null: nobody keeps any (core/tensor).
+  // The copies of its contents in other dtypes, or null if nobody keeps any (core/tensor).
   const std::shared_ptr<WeightCopies>& copies() const { return copies_; }
   void set_copies(std::shared_ptr<WeightCopies> copies) { copies_ = std::move(copies); }
 
-  // Its memory may be given back for a time (Device::send_away) where somebody keeps what it holds;
-  // the keeper outlives that. What it is stays: its id, its writes so far, and all views of it.
+  // The keeper of its contents, if its memory may be given back for a time (Device::send_away); the
+  // keeper outlives that. The storage keeps its id, its writes so far, and all views of it.
   StorageKeeper* keeper() const { return keeper_; }
   void set_keeper(StorageKeeper* keeper) { keeper_ = keeper; }
   bool is_away() const { return is_away_ || place_.range.size == 0; }

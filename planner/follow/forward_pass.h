@@ -13,11 +13,11 @@
 namespace rw {
 
 // One forward pass on a tape: sets the segments of a plan, by counting records, and observes what
-// the pass does. The tape's follower tells it of every op.
+// the pass does. The tape's follower passes every op to it.
 class ForwardPass : public Tape::Follower {
  public:
-  // Begins with record `first` of the tape, or with the next. `plan` and `record` outlive the pass;
-  // `record`: receives its graph, null: nobody wants it. `times`: of its ops, likewise.
+  // Begins with record `first` of the tape, or with the next one. `plan` and `record` outlive the
+  // pass; `record` receives its graph, or is null. `times` receives the times of its ops, likewise.
   ForwardPass(Tape& tape, const Plan& plan, Graph* record, int64_t first = -1,
               OpTimes* times = nullptr);
 

@@ -21,7 +21,7 @@ struct Estimate {
 // Estimates a step of the planner's settings, but in f32, not accumulated, with nothing recomputed.
 Estimate estimate(const Planner& planner);
 
-// A few lines for people that set the estimate beside what is exact.
+// A few lines for people that compare the estimate with the exact number.
 std::string estimate_text(const Estimate& estimate);
 
 }  // namespace rw

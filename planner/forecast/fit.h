@@ -17,26 +17,27 @@ struct FitRow {
   std::string limit;      // what keeps it from being larger, where that is not the memory
 };
 
-// What fit() tries.
+// The options of fit().
 struct FitOptions {
   std::vector<DType> dtypes = {DType::f32, DType::f16};  // of activations
-  // Words for StepSettings::shard; none: that of the planner's settings alone.
+  // Words for StepSettings::shard; if there are none, only that of the planner's settings.
   std::vector<std::string> shards = {};
-  // Told of every row that is found, at once; of one at a time.
+  // Receives every row as soon as it is found, one at a time.
   std::function<void(const FitRow&)> on_row = {};
   int candidates = 8;  // plans to measure for budgets
-  // How many threads make the program and run it dry at a time. With more than one its make() must
-  // stand being called by several.
+  // The number of threads that make the program and run it dry at a time. With more than one,
+  // several threads call its make() at once.
   unsigned threads = 1;
 };
-// The largest batches of the planner's program in `bytes` of device memory, of several ranks on
-// each of them: for each dtype and way of sharding, without and with recomputation, without and
-// with the settings' accumulation. Rows that another one of the same dtype, sharding and
-// accumulation beats in everything are left out.
+// The largest batches of the planner's program in `bytes` of device memory, on each rank if there
+// are several: for each dtype and way of sharding, with and without recomputation, with and without
+// the settings' accumulation. Rows that another one of the same dtype, sharding and accumulation
+// beats in everything are left out.
 std::vector<FitRow> fit(const Planner& planner, uint64_t bytes, const FitOptions& options = {});
 
-// The rows as a table for people, with `bytes` in its heading; `samples`: what they are called. Of
-// several ranks, accumulation and batches are those of all together; per step, of one.
+// The rows as a table for people, with `bytes` in its heading; `samples` is the name of the
+// samples. With several ranks, accumulation and batches are those of all together; per step, those
+// of one.
 std::string fit_table(const std::vector<FitRow>& rows, uint64_t bytes,
                       const std::string& samples = "samples");
 

@@ -14,15 +14,15 @@ struct PlanWork {
   uint64_t done = 0;            // so far
   uint64_t programme = 0;  // of the largest dynamic programme so far: the next may take as much
   bool is_cut = false;     // something was left out for want of work
-  // Called whenever more is done; empty: nobody is told.
+  // Called whenever more work is done, if set.
   std::function<void(const PlanWork&)> on_progress = {};
 
-  // So much more is done.
+  // Counts more work.
   void count(uint64_t more) {
     done += more;
     if (on_progress) on_progress(*this);
   }
-  // Whether so much more is within the limit; if not, something is left out.
+  // Whether this much more is within the limit; if not, something is left out.
   bool allows(uint64_t more) {
     const bool fits = done + more <= limit;
     is_cut |= !fits;

@@ -26,8 +26,9 @@ std::vector<std::optional<Plan>> plan_each_budget(const Graph& graph,
                                                   std::span<const uint64_t> budgets,
                                                   PlanWork* work = nullptr);
 
-// The least peak among plans without nesting: every record runs at most twice, memory grows with
-// the square root of the depth (Chen et al. 2016, with measured bytes instead of op counts).
+// The plan with the least peak and without nesting: every record runs at most twice, and memory
+// grows with the square root of the depth (Chen et al. 2016, with measured bytes instead of op
+// counts).
 Plan plan_memory(const Graph& graph, PlanWork* work = nullptr);
 
 // Records [0, records) halved again and again down to `leaf` records: memory grows with the

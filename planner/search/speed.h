@@ -9,8 +9,8 @@
 namespace rw {
 
 // Keeps the outputs of heavy records (matmul, convolution) and replays everything between them, in
-// segments small enough that a replay brings back little at a time, where that drops more bytes
-// than it has to hold.
+// segments small enough that a replay brings back little at a time, if that drops more bytes than
+// it must hold.
 Plan plan_speed(const Graph& graph, const std::function<bool(uint32_t record)>& is_heavy);
 
 }  // namespace rw
