@@ -22,12 +22,11 @@ TrainingProgram usual_program(const AsrOptions& options) {
 void run(AsrOptions& options) {
   options.complete();
   if (options.planning.plan && options.data.empty())
-    return run_plan(usual_program(options), options.planning, options.device, options.report);
+    return run_plan(usual_program(options), options.planning, options.device);
   if (!options.planning.plan) options.device.open();
   manual_seed(options.seed);
   const SpeechCorpus corpus(options);
-  if (options.planning.plan)
-    return run_plan(corpus.program(), options.planning, options.device, options.report);
+  if (options.planning.plan) return run_plan(corpus.program(), options.planning, options.device);
   ProgramRun planned(corpus.program(), options.planning);
   planned.guard([&] {
     AsrTrainer trainer(options, corpus, planned);

@@ -67,7 +67,7 @@ void Options::check_numbers() const {
   check(planning.plan || batch * accumulate <= 60000, "options",
         "--accumulate times --batch must be in 1 to 60000, got {} and {}", accumulate, batch);
   const bool pictures = !planning.timeline.empty() || !planning.trace.empty();
-  check(runs.size() == 1 || !(pictures || (planning.plan && !report.empty())), "options",
+  check(runs.size() == 1 || !(pictures || (planning.plan && !planning.report.empty())), "options",
         "--timeline, --trace and the report of a plan are of one run: choose it with --runs");
 }
 
@@ -137,6 +137,16 @@ struct Run {
   }
 };
 
+StepFigures figures_of(const Run& run, int64_t step, double seconds) {
+  const MemoryReport memory = default_device()->memory_report();
+  return {.loss = run.train_loss,
+          .rate = static_cast<double>(step * run.batch) / seconds,
+          .unit = "images",
+          .now = memory.live,
+          .peak = memory.peak,
+          .most = memory.limit};
+}
+
 // Trains and measures a new model. `after_epoch` is called when the history has grown.
 void train(Run& run, const Options& o, const Images& images, ProgramRun& planned,
            const std::function<void()>& after_epoch) {
@@ -171,7 +181,7 @@ void train(Run& run, const Options& o, const Images& images, ProgramRun& planned
       check<NumericsError>(std::isfinite(run.train_loss), "mnist",
                            "the loss must be finite, got {} at step {} of '{}'; {}", run.train_loss,
                            step, run.title(), steps.numerics.diagnose());
-      if (is_due) progress.show(step, fmt::format("loss {:.4f}", run.train_loss));
+      if (is_due) progress.show(step, figures_of(run, step, progress.seconds()));
     }
     steps.flush();
     run.updates = steps.optimizer->updates();
@@ -242,7 +252,8 @@ nlohmann::json history_json(const Run& run) {
 }
 
 nlohmann::json to_json(const Options& o, const std::vector<Run>& runs) {
-  nlohmann::json json = {{"data", o.data.empty() ? "synthetic digits" : o.data},
+  nlohmann::json json = {{"title", "Gradient accumulation on MNIST"},
+                         {"data", o.data.empty() ? "synthetic digits" : o.data},
                          {"images", o.images},
                          {"epochs", o.epochs},
                          {"dtype", name(o.device.parsed_dtype())},
@@ -266,14 +277,14 @@ nlohmann::json to_json(const Options& o, const std::vector<Run>& runs) {
 }
 
 void write_results(const Options& o, const std::vector<Run>& runs) {
-  ReportFile(o.report).write(to_json(o, runs));
+  ReportFile(o.planning.report).write(to_json(o, runs));
   print_table(runs);
   print_verdict(runs);
 }
 
 void plan_all(const Options& o) {
   for (const std::string& name : o.runs)
-    run_plan(Run(name, o).program(o, 0, 0), o.planning, o.device, o.report);
+    run_plan(Run(name, o).program(o, 0, 0), o.planning, o.device);
 }
 
 void run_all(Options& o) {
@@ -296,14 +307,14 @@ void run_all(Options& o) {
                          o.planning);
       planned.guard([&] {
         train(run, o, images, planned,
-              [&] { ReportFile(o.report).write_so_far(to_json(o, runs)); });
+              [&] { ReportFile(o.planning.report).write_so_far(to_json(o, runs)); });
       });
     } catch (...) {  // what was trained until then is not lost
       if (run.history.empty()) runs.pop_back();
       if (!runs.empty()) write_results(o, runs);
       throw;
     }
-    ReportFile(o.report).write_so_far(to_json(o, runs));
+    ReportFile(o.planning.report).write_so_far(to_json(o, runs));
   }
   write_results(o, runs);
   fmt::print("\n{}:\n{}", runs.back().title(), runs.back().account.str());

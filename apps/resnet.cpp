@@ -15,7 +15,7 @@ void run(ResNetOptions& options) {
   options.complete();
   if (options.planning.plan)
     return run_plan(options.program(options.recipe(options.classes)), options.planning,
-                    options.device, options.report);
+                    options.device);
   if (!options.predict.empty()) return predict(options);
   options.device.open();
   manual_seed(options.seed);

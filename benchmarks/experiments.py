@@ -114,7 +114,7 @@ def reports_of(o, name, experiment):
             path = o.reports / f"{name}-{label.replace(' ', '-').replace(',', '')}-{seed}.json"
             if not path.exists():
                 print(f"{name}: {label}, seed {seed}", file=sys.stderr, flush=True)
-                unfinished = path.with_suffix(".unfinished")
+                unfinished = path.with_suffix(".unfinished.json")
                 run([*command, "--seed", str(seed), "--report", str(unfinished)])
                 unfinished.rename(path)
             reports[label].append(json.loads(path.read_text()))

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "backends/open.h"
-#include "benchmarks/memory/chart.h"
+#include "benchmarks/memory/report.h"
 #include "benchmarks/memory/rows.h"
 #include "benchmarks/memory/times.h"
 #include "core/base/error.h"

@@ -94,8 +94,7 @@ class DigitsTrainer : public Trainer<DigitsTask, Loader> {
 void run(Options& options) {
   options.check_numbers();
   options.ranks.share_out(options.accumulate);
-  if (options.planning.plan)
-    return run_plan(options.program(), options.planning, options.device, options.report);
+  if (options.planning.plan) return run_plan(options.program(), options.planning, options.device);
   options.device.open();
   manual_seed(options.seed);
   const auto folder = synthetic_mnist(cache_directory());

@@ -136,7 +136,7 @@ count=0 failed=0 skipped=0 last=$(($(date +%s) + 60 * minutes))
 part() {
   seconds=$2 name=$3 begin=$(date +%s) status=0
   count=$((count + 1))
-  end=$((begin + seconds)) result=$work/result text=$work/$1.text
+  end=$((begin + seconds)) result=$work/result.json text=$work/$1.text
   if [ "$end" -gt "$last" ]; then end=$last; fi
   rm -f "$result"
   say "$name"

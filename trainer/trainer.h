@@ -12,6 +12,7 @@
 
 #include "../optim/schedules/schedule.h"
 #include "loop/training_loop.h"
+#include "program/lasting_output.h"
 #include "task_steps.h"
 #include "trainer_options.h"
 
@@ -69,16 +70,18 @@ class Trainer {
     loop_.run([&](int64_t) { steps_.step(batches.next()); },
               [this] { return evaluate(options_.quiet); });
     save_weights();
-    const ReportFile file(options_.report);
+    const ReportFile file(options_.planning.report);
     nlohmann::json report = loop_.json();
+    report["title"] = title();
     report["device"] = device_json();
     add_figures(report);
     file.write_so_far(report);
     report.update(evaluate(false));
     const RunAccount account = run_.account();
-    fmt::print("\n{}", account.str());
+    fmt::print("\n{}\n{}", account.str(), loop_.summary(account));
     report["device"] = account_json(account);
     file.write(report);
+    if (!file.folder().empty()) fmt::print("Report   {}/index.html\n", file.folder());
   }
   // Only measures what it is given to begin with.
   void run_evaluation() {
@@ -147,6 +150,9 @@ class Trainer {
             .unit = about_.samples,
             .has_accuracy = about_.has_accuracy,
             .quiet = options_.quiet,
+            .points = has_json_lines() || !ReportFile(options_.planning.report).folder().empty()
+                          ? 100
+                          : 10,
             .snapshots = options_.resume,
             .steps_per_snapshot = options_.snapshot_every,
             .parallel = steps_.parallel.get(),

@@ -2,6 +2,8 @@
 
 #include <CLI/CLI.hpp>
 
+#include "trainer/program/lasting_output.h"
+
 namespace rw {
 
 void TrainerOptions::add_common_to(CLI::App& app, const TrainerWords& words) {
@@ -12,8 +14,15 @@ void TrainerOptions::add_common_to(CLI::App& app, const TrainerWords& words) {
   app.add_option("--accumulate", accumulate, "steps per update of the weights")
       ->capture_default_str();
   app.add_option("--seed", seed, "of " + words.random)->capture_default_str();
-  app.add_option("--report", report, "write all figures of the run to this JSON file");
-  app.add_flag("--quiet", quiet, "print the results only");
+  CLI::Option* const silent = app.add_flag("--quiet", quiet, "print the results only");
+  app.add_flag_callback(
+         "--json-lines",
+         [] {
+           if (is_first_rank()) begin_json_lines();
+         },
+         "print lines of JSON for other programs: one for each step that is shown, "
+         "and the report; what is for people goes to standard error")
+      ->excludes(silent);
   device.add_to(app);
   planning.add_to(app);
   numerics.add_to(app);

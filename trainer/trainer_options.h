@@ -21,23 +21,23 @@ struct TrainerWords {
 
 // The options of a training program; those of one program derive from them.
 struct TrainerOptions {
-  CLI::App* command = nullptr;           // whose options these are; null: none's
-  DeviceOptions device = {};             // where it computes
-  PlanningOptions planning = {};         // what it may take
-  NumericsOptions numerics = {};         // loss scaling
-  AverageOptions average = {};           // of the weights
-  RankOptions ranks = {};                // that train together
-  LearningRateOptions lr = {};           // the highest one
-  int64_t batch = 32;                    // samples per step
-  int64_t epochs = 1, steps = 0;         // of the training; steps count where there are any
-  uint32_t accumulate = 1;               // steps per update of the weights, of all ranks
-  double weight_decay = 0.01;            // decoupled, or of an L2 norm, as the optimizer has it
-  uint64_t seed = 1;                     // of all that is random
-  std::string resume = {}, report = {};  // folder of snapshots, and a file; empty: none
-  int64_t snapshot_every = 100;          // steps
-  bool restart = false;                  // forget the snapshots that there are
-  bool change_dtype = false;             // go on from one of another dtype
-  bool quiet = false;                    // print results only
+  CLI::App* command = nullptr;    // whose options these are; null: none's
+  DeviceOptions device = {};      // where it computes
+  PlanningOptions planning = {};  // what it may take
+  NumericsOptions numerics = {};  // loss scaling
+  AverageOptions average = {};    // of the weights
+  RankOptions ranks = {};         // that train together
+  LearningRateOptions lr = {};    // the highest one
+  int64_t batch = 32;             // samples per step
+  int64_t epochs = 1, steps = 0;  // of the training; steps count where there are any
+  uint32_t accumulate = 1;        // steps per update of the weights, of all ranks
+  double weight_decay = 0.01;     // decoupled, or of an L2 norm, as the optimizer has it
+  uint64_t seed = 1;              // of all that is random
+  std::string resume = {};        // folder of snapshots; empty: none
+  int64_t snapshot_every = 100;   // steps
+  bool restart = false;           // forget the snapshots that there are
+  bool change_dtype = false;      // go on from one of another dtype
+  bool quiet = false;             // print results only
 
   // Options of the model, for programs that offer them, as in StepSettings.
   std::string checkpoint = StepSettings().checkpoint;

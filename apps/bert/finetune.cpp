@@ -155,7 +155,7 @@ void Finetune::run() {
   if (planning.plan) {
     const bool there = std::filesystem::exists(from.config());
     const BertConfig config = there ? read_bert_config(from.config()) : BertConfig::preset(model);
-    return run_plan(program(recipe(config)), planning, device, report);
+    return run_plan(program(recipe(config)), planning, device);
   }
   if (model == default_model_folder()) cache_directory();  // it must be this user's alone
   check<FileError>(std::filesystem::exists(from.weights()), "finetune",

@@ -164,7 +164,7 @@ void Pretrain::run() {
   if (planning.plan)
     return run_plan(
         program(vocabulary.empty() ? vocabulary_size : Vocabulary::load(vocabulary).size()),
-        planning, device, report);
+        planning, device);
   if (save == default_model_folder()) cache_directory();  // it must be this user's alone
   device.open();
   manual_seed(seed);

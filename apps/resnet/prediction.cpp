@@ -100,7 +100,7 @@ void predict(const ResNetOptions& options) {
                                      std::span(scores).subspan(at, classes), stored));
       }
     }
-    ReportFile(options.report).write({{"photographs", report}});
+    ReportFile(options.planning.report).write({{"photographs", report}});
   });
 }
 

@@ -3,7 +3,7 @@
 #include <functional>
 #include <map>
 
-#include "benchmarks/memory/chart.h"
+#include "benchmarks/memory/report.h"
 
 namespace rw::memory {
 

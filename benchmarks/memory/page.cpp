@@ -1,42 +1,11 @@
 // The report as one page: no scripts, nothing from the network.
-#include "benchmarks/memory/chart.h"
+#include "trainer/report/page.h"
+
+#include "benchmarks/memory/report.h"
 
 namespace rw::memory {
 
 namespace {
-
-constexpr const char* style = R"(
-body { background: var(--page); color: var(--ink); font: 15px/1.5 system-ui, sans-serif;
-  margin: 0 auto; max-width: 1280px; padding: 24px; }
-h1 { font-size: 26px; margin: 0 0 4px; } h2 { font-size: 20px; margin: 36px 0 10px; }
-h3 { font-size: 15px; margin: 0 0 4px; }
-p, figcaption, dd, dt { color: var(--soft); } dl { display: grid; gap: 2px 14px; margin: 8px 0;
-  grid-template-columns: max-content 1fr; } dd { margin: 0; overflow-wrap: anywhere; }
-.charts { display: grid; gap: 30px 34px; grid-template-columns: repeat(auto-fill, minmax(440px, 1fr)); }
-figure { margin: 0; } figcaption { font-size: 12.5px; line-height: 1.4; }
-.legend { display: flex; flex-wrap: wrap; gap: 1px 14px; list-style: none; margin: 0 0 4px; padding: 0;
-  font-size: 12.5px; }
-.legend li::before { border-top: 3px solid; content: ''; display: inline-block; margin-right: 6px;
-  vertical-align: middle; width: 16px; } .legend .published::before { border-top-style: dashed; }
-svg { display: block; height: auto; width: 100%; }
-.legend li { color: var(--ink); } .legend .c0::before { color: var(--c0); }
-.legend .c1::before { color: var(--c1); } .legend .c2::before { color: var(--c2); }
-.legend .c3::before { color: var(--c3); } .legend .c4::before { color: var(--c4); }
-.legend .c5::before { color: var(--c5); } .legend .c6::before { color: var(--c6); }
-.legend .c7::before { color: var(--c7); } .legend .c8::before { color: var(--c8); }
-.scroll { overflow-x: auto; } table { border-collapse: collapse; font-size: 13.5px; width: 100%; }
-th, td { border-bottom: 1px solid var(--line); padding: 5px 12px 5px 0; text-align: left;
-  vertical-align: top; } th { color: var(--soft); font-weight: 500; } td.n, th.n { text-align: right;
-  font-variant-numeric: tabular-nums; white-space: nowrap; }
-.met { color: var(--good); font-weight: 600; } .missed { color: var(--bad); font-weight: 600; }
-details { margin-top: 12px; } summary { cursor: pointer; font-weight: 600; }
-)";
-
-std::string escaped(const std::string& text) {
-  std::string out;
-  for (const char c : text) out += c == '<' ? "&lt;" : c == '&' ? "&amp;" : std::string(1, c);
-  return out;
-}
 
 std::string bars_table(const Report& report) {
   if (report.bars.empty()) return "";
@@ -46,8 +15,8 @@ std::string bars_table(const Report& report) {
   for (const Bar& b : report.bars)
     out +=
         fmt::format("<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td class='{}'>{}</td></tr>\n",
-                    escaped(b.what), escaped(b.theirs), escaped(b.bar), escaped(b.ours),
-                    b.met ? "met" : "missed", b.met ? "met" : "missed");
+                    html_escaped(b.what), html_escaped(b.theirs), html_escaped(b.bar),
+                    html_escaped(b.ours), b.met ? "met" : "missed", b.met ? "met" : "missed");
   return out + "</table></div>\n";
 }
 
@@ -61,7 +30,7 @@ std::string fits_table(const Report& report) {
     out += fmt::format(
         "<tr><td>{}</td><td class='n'>{:.2f}</td><td class='n'>{:.0f}</td>"
         "<td class='n'>{:.0f}</td></tr>\n",
-        escaped(f.series), f.exponent, f.factor, f.sqrt_factor);
+        html_escaped(f.series), f.exponent, f.factor, f.sqrt_factor);
   return out + "</table></div>\n";
 }
 
@@ -79,7 +48,7 @@ std::string results_table(const Report& report) {
         "<td>{}</td><td class='n'>{}</td><td class='n'>{}</td><td class='n'>{:.1f}</td>"
         "<td class='n'>{:.1f}</td><td class='n'>{:.1f}</td><td class='n'>{:+.1f} %</td>"
         "<td class='n'>{:+.1f} %</td><td class='n'>{}</td><td class='n'>{}</td></tr>\n",
-        r.row, escaped(r.about.model), r.about.depth, r.about.batch, r.about.input,
+        r.row, html_escaped(r.about.model), r.about.depth, r.about.batch, r.about.input,
         variant(r.about), r.method, r.tape.records, r.tape.saved_tensors,
         megabytes(r.tape.saved_bytes), megabytes(r.peak), megabytes(r.reserved), 100 * r.recompute,
         100 * r.modelled, step_time(r), time_on_top(r));
@@ -99,12 +68,12 @@ std::string facts(const Report& report) {
   std::string out = fmt::format(
       "<dl><dt>Machine</dt><dd>{}</dd><dt>Command</dt><dd><code>{}</code></dd>"
       "<dt>Dry runs predict</dt><dd>{}</dd>",
-      escaped(report.machine), escaped(report.command), escaped(report.profile));
+      html_escaped(report.machine), html_escaped(report.command), html_escaped(report.profile));
   if (real)
     out += fmt::format(
         "<dt>Really run</dt><dd>{} configurations on {}: in {} of them the measured "
         "peak is the predicted one, to the byte</dd>",
-        real, escaped(device), equal);
+        real, html_escaped(device), equal);
   return out + "</dl>\n";
 }
 
@@ -113,16 +82,14 @@ std::string facts(const Report& report) {
 std::string to_html(const Report& report) {
   std::string charts;
   for (const Chart& chart : charts_of(report)) charts += to_svg(chart);
-  return fmt::format(
-      "<!doctype html>\n<html lang='en'>\n<head>\n<meta charset='utf-8'>\n"
-      "<meta name='viewport' content='width=device-width, initial-scale=1'>\n"
-      "<title>Memory against tape size</title>\n<style>{}{}</style>\n</head>\n<body>\n"
-      "<h1>Memory against tape size</h1>\n<p>What a training step keeps, its peak, and what "
-      "recomputation costs. MB are 10<sup>6</sup> bytes. FLOPs on top: those of replays, relative "
-      "to forward and backward. Hover a point for its figures.</p>\n{}{}"
-      "<h2>Charts</h2>\n<div class='charts'>\n{}</div>\n{}{}</body>\n</html>\n",
-      chart_style(), style, facts(report), bars_table(report), charts, fits_table(report),
-      results_table(report));
+  return html_page("Memory against tape size",
+                   fmt::format("<p>What a training step keeps, its peak, and what recomputation "
+                               "costs. MB are 10<sup>6</sup> bytes. FLOPs on top: those of "
+                               "replays, relative to forward and backward. Hover a point for its "
+                               "figures.</p>\n{}{}<h2>Charts</h2>\n<div class='charts'>\n{}</div>"
+                               "\n{}{}",
+                               facts(report), bars_table(report), charts, fits_table(report),
+                               results_table(report)));
 }
 
 }  // namespace rw::memory

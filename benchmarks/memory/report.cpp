@@ -1,6 +1,5 @@
 #include "benchmarks/memory/report.h"
 
-#include "benchmarks/memory/chart.h"
 #include "core/memory/memory_report.h"
 #include "data/base/files.h"
 

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "../../trainer/report/chart.h"
 #include "workload.h"
 
 namespace rw::memory {
@@ -84,7 +85,8 @@ std::string time_on_top(const Result& r);  // "+12.3 % (+11.0 to +14.2)", or not
 nlohmann::json to_json(const Report& report);
 std::string to_csv(const Report& report);
 std::string to_markdown(const Report& report);
-std::string to_html(const Report& report);  // self-contained
+std::string to_html(const Report& report);           // self-contained
+std::vector<Chart> charts_of(const Report& report);  // what there is to see
 
 // memory.json, .csv, .md, .html and a picture of each chart, memory-1.svg and so on, in `folder`,
 // which is made; `name` instead of "memory".

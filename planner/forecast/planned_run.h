@@ -30,7 +30,8 @@ struct RunAccount {
   std::vector<Saving> savings;                // attribute_savings() of the settings
   uint64_t host_peak = 0;                     // RAM that this process held at most
   std::vector<std::string> segment_problems;  // of marks in the model
-  std::vector<RankPeak> ranks;  // by rank, where there are several and the program gathered them
+  std::vector<uint64_t> timeline;  // bytes alive over an update, where the program traced one
+  std::vector<RankPeak> ranks;     // by rank, where there are several and the program gathered them
 
   std::string str() const;  // tables for people
 };

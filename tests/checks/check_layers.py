@@ -83,7 +83,8 @@ PROJECT_RULES = {
     "dist/": OPS + ["optim/", "dist/world/", "planner/forecast/program.h"],
     "rewind.h": USER,
     "trainer/": USER + ["trainer/"],
-    "trainer/program/": USER,
+    "trainer/report/": USER,
+    "trainer/program/": USER + ["trainer/report/"],
     "trainer/loop/": USER + ["trainer/program/"],
     "apps/": USER + ["trainer/", "apps/common/"],
     "examples/": [],  # as programs outside of the tree: <rewind/...>

@@ -7,8 +7,8 @@
 #include <sstream>
 
 #include "backends/open.h"
-#include "benchmarks/memory/chart.h"
 #include "benchmarks/memory/measure.h"
+#include "benchmarks/memory/report.h"
 #include "benchmarks/memory/rows.h"
 #include "benchmarks/memory/times.h"
 #include "benchmarks/memory/workloads.h"

@@ -9,6 +9,7 @@
 
 #include "../../nn/module.h"
 #include "../../optim/ema.h"
+#include "../program/waiting.h"
 #include "meter.h"
 #include "model_steps.h"
 
@@ -57,6 +58,7 @@ struct Evaluation {
 // averages are shown with the running statistics that batch norms have, which are the weights'.
 template <class Steps, class MakeLoader>
 Evaluation evaluate_both(Steps& steps, const MakeLoader& loader) {
+  const Waiting waiting("evaluating");
   const WholeParameters whole(steps.parallel.get());
   Evaluation evaluation{evaluate_all(steps, loader()), {}};
   if (steps.average)

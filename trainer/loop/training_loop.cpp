@@ -139,7 +139,7 @@ void TrainingLoop::run(const std::function<void(int64_t)>& step,
                        const std::function<nlohmann::json()>& evaluate) {
   model_.train();
   const InterruptScope interrupts;
-  Progress progress(options_.steps, options_.quiet);
+  Progress progress(options_.steps, options_.quiet, options_.points);
   int64_t saved = start_;
   const int64_t ranks = rank_count();
   for (int64_t i = start_; i < options_.steps; i += ranks) {
@@ -188,14 +188,20 @@ void TrainingLoop::show(int64_t done, Progress& progress) {
       std::isfinite(values.loss), "train",
       "the loss must be finite, got {} at step {}; lower --lr or use --dtype f32 ({})", values.loss,
       done, numerics_ ? numerics_->diagnose() : optimizer_.diagnose());
-  const uint64_t memory = default_device()->memory_report().peak;
-  const std::string accuracy =
-      options_.has_accuracy ? fmt::format("accuracy {:.1f} %  ", 100 * values.accuracy) : "";
-  progress.show(done, fmt::format("loss {:.3f}  {}{:.0f} {}/s  {}", values.loss, accuracy,
-                                  rate(done, trained_seconds(progress)), options_.unit,
-                                  format_bytes(memory)));
-  history_.push_back(
-      {{"step", done}, {"loss", values.loss}, {"seconds", trained_seconds(progress)}});
+  const MemoryReport memory = default_device()->memory_report();
+  const uint64_t budget = planned_.settings().budget;
+  StepFigures figures = {.loss = values.loss,
+                         .rate = rate(done, trained_seconds(progress)),
+                         .unit = options_.unit,
+                         .now = memory.live,
+                         .peak = memory.peak,
+                         .most = budget ? budget : memory.limit};
+  if (options_.has_accuracy) figures.accuracy = values.accuracy;
+  progress.show(done, figures);
+  history_.push_back({{"step", done},
+                      {"loss", values.loss},
+                      {"learning_rate", optimizer_.learning_rate()},
+                      {"seconds", trained_seconds(progress)}});
   if (options_.has_accuracy) history_.back()["accuracy"] = values.accuracy;
 }
 
@@ -205,6 +211,20 @@ double TrainingLoop::rate(int64_t done, double seconds) const {
 
 double TrainingLoop::rate() const {
   return rate(options_.steps, seconds_);
+}
+
+std::string TrainingLoop::summary(const RunAccount& account) const {
+  const double loss = history_.empty() ? 0 : history_.back()["loss"].get<double>();
+  std::string text = fmt::format("Trained  {} steps in {:.1f} s, {:.0f} {}/s, loss {:.3f}\n",
+                                 options_.steps - start_, seconds_, rate(), options_.unit, loss);
+  const uint64_t peak = account.memory.peak;
+  text += fmt::format("Memory   {} at the peak", format_bytes(peak));
+  if (account.budget) text += fmt::format(", of a budget of {}", format_bytes(account.budget));
+  if (!account.savings.empty() && account.savings[0].peak > peak)
+    text += fmt::format("; {} without what saves it ({:.1f} times)",
+                        format_bytes(account.savings[0].peak),
+                        static_cast<double>(account.savings[0].peak) / static_cast<double>(peak));
+  return text + "\n";
 }
 
 nlohmann::json TrainingLoop::json() const {

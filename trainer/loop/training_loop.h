@@ -26,6 +26,7 @@ struct LoopOptions {
   std::string unit = "samples";      // what they are called
   bool has_accuracy = true;          // the meter counts hits, too
   bool quiet = false;                // show no progress
+  int64_t points = 10;               // of the history, where no terminal shows more
   std::string snapshots = {};        // folder; empty: none are kept
   int64_t steps_per_snapshot = 1;    // at least
   DataParallel* parallel = nullptr;  // of several ranks: they share out the steps
@@ -56,6 +57,8 @@ class TrainingLoop {
 
   int64_t start() const { return start_; }  // steps that were taken before
   double rate() const;                      // samples per second, after run()
+  // What was trained in which memory, in two lines, after run().
+  std::string summary(const RunAccount& account) const;
   // For reports: the settings, updates, time, and what was shown.
   nlohmann::json json() const;
 

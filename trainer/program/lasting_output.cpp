@@ -1,5 +1,7 @@
 #include "trainer/program/lasting_output.h"
 
+#include <nlohmann/json.hpp>
+
 #include <cerrno>
 #include <fcntl.h>
 #include <poll.h>
@@ -17,23 +19,28 @@ void open_standard_streams() {
   if (file > STDERR_FILENO) close(file);
 }
 
-void wait_until_writable() {
-  pollfd output = {.fd = STDOUT_FILENO, .events = POLLOUT, .revents = 0};
+void wait_until_writable(int file) {
+  pollfd output = {.fd = file, .events = POLLOUT, .revents = 0};
   poll(&output, 1, -1);
 }
 
 int first_error = 0;
+int texts = STDOUT_FILENO;  // where those go that are printed
 
-ssize_t write_or_drop(void*, const char* data, size_t size) {
+void write_or_drop(int file, const char* data, size_t size) {
   for (size_t done = 0; done < size && first_error == 0;) {
-    const ssize_t written = write(STDOUT_FILENO, data + done, size - done);
+    const ssize_t written = write(file, data + done, size - done);
     if (written >= 0)
       done += static_cast<size_t>(written);
     else if (errno == EAGAIN)
-      wait_until_writable();
+      wait_until_writable(file);
     else if (errno != EINTR)
       first_error = errno;
   }
+}
+
+ssize_t write_text(void*, const char* data, size_t size) {
+  write_or_drop(texts, data, size);
   return static_cast<ssize_t>(size);
 }
 
@@ -44,7 +51,7 @@ LastingOutput::LastingOutput() : before_(stdout) {
   signal(SIGPIPE, SIG_IGN);
   std::fflush(stdout);
   first_error = 0;
-  std::FILE* const lasting = fopencookie(nullptr, "w", {.write = write_or_drop});
+  std::FILE* const lasting = fopencookie(nullptr, "w", {.write = write_text});
   if (lasting == nullptr) return;
   setvbuf(lasting, nullptr, isatty(STDOUT_FILENO) ? _IOLBF : _IOFBF, BUFSIZ);
   stdout = lasting;  // glibc's streams are variables
@@ -54,6 +61,20 @@ int LastingOutput::finish() {
   std::fflush(stdout);
   stdout = before_;
   return first_error;
+}
+
+void begin_json_lines() {
+  texts = STDERR_FILENO;
+}
+
+bool has_json_lines() {
+  return texts != STDOUT_FILENO;
+}
+
+void print_json_line(const nlohmann::json& json) {
+  const std::string line =
+      json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+  write_or_drop(STDOUT_FILENO, line.data(), line.size());
 }
 
 }  // namespace rw

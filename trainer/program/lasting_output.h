@@ -1,6 +1,8 @@
 // Standard output that outlasts its reader.
 #pragma once
 
+#include <nlohmann/json_fwd.hpp>
+
 #include <cstdio>
 
 namespace rw {
@@ -23,5 +25,11 @@ class LastingOutput {
  private:
   std::FILE* before_;
 };
+
+// With --json-lines standard output has lines of JSON only: what a LastingOutput is given from here
+// on is for people, and goes to standard error.
+void begin_json_lines();
+bool has_json_lines();
+void print_json_line(const nlohmann::json& json);
 
 }  // namespace rw

@@ -20,6 +20,8 @@
 #include "planner/timeline/timeline.h"
 #include "trainer/program/planning_json.h"
 #include "trainer/program/ranks.h"
+#include "trainer/program/waiting.h"
+#include "trainer/report/run_page.h"
 
 namespace rw {
 
@@ -48,6 +50,9 @@ void PlanningOptions::add_to(CLI::App& app) {
                  "times the work that planning may take: more than 1 (at most 2 s, 20 s for very "
                  "large models) finds better plans")
       ->check(CLI::Range(0.01, 1000.0));
+  app.add_option("--report", report,
+                 "write a page of the run and all of its figures to this folder, or the figures "
+                 "alone to FILE.json");
   app.add_option("--timeline", timeline, "write what is in memory during an update to this page");
   app.add_option("--trace", trace, "the same for Perfetto or chrome://tracing, with kernel times");
 }
@@ -91,6 +96,7 @@ namespace {
 void write_trace(const PlanningOptions& options, const MemoryTrace& trace) {
   if (!is_first_rank()) return;
   if (!options.timeline.empty()) write_timeline_html(options.timeline, trace);
+  ReportFile(options.report).write_timeline(trace);
   if (!options.trace.empty()) write_chrome_trace(options.trace, trace);
 }
 
@@ -167,7 +173,7 @@ std::string launches_of(const TrainingProgram& program, const std::string& devic
 }
 
 void print_plan(const Planner& planner, const PlanningOptions& options, const Forecast& forecast,
-                const std::vector<MemoryReport>& by_rank, const std::string& report) {
+                const std::vector<MemoryReport>& by_rank) {
   const auto start = std::chrono::steady_clock::now();
   const TrainingProgram& program = planner.program();
   fmt::print("Predicted for {}, nothing runs there:\n{}\n\n{}\n", planner.info().name,
@@ -180,13 +186,15 @@ void print_plan(const Planner& planner, const PlanningOptions& options, const Fo
   warn_of_segments(problems);
   write_trace(options, *forecast.trace);
   nlohmann::json json = {{"program", program.title},
+                         {"title", "Plan of " + program.title},
                          {"device", planner.info().name},
                          {"settings", settings_json(planner.settings())},
                          {"memory", memory_json(forecast.memory)},
                          {"work", work_json(forecast)},
                          {"savings", savings_json(savings)},
                          {"estimate", estimate_json(usual)},
-                         {"segment_problems", problems}};
+                         {"segment_problems", problems},
+                         {"timeline", live_bytes(*forecast.trace)}};
   for (const MemoryReport& memory : by_rank) json["ranks"].push_back(memory_json(memory));
   if (!options.fit.empty()) {
     const uint64_t bytes = parse_bytes(options.fit);
@@ -200,13 +208,13 @@ void print_plan(const Planner& planner, const PlanningOptions& options, const Fo
   fmt::print("\n{:.1f} s of dry runs, {} of host memory\n", seconds.count(), format_bytes(host));
   json["seconds"] = seconds.count();
   json["host_peak"] = host;
-  if (!report.empty()) write_json(report, json);
+  ReportFile(options.report).write(json);
 }
 
 }  // namespace
 
 void run_plan(const TrainingProgram& program, const PlanningOptions& options,
-              const DeviceOptions& device, const std::string& report) {
+              const DeviceOptions& device) {
   const std::unique_ptr<Backend> dry = device.open_dry();
   if (!options.profile.empty()) write_file(options.profile, device_profile(device.device));
   TrainingProgram planned = program;
@@ -227,7 +235,7 @@ void run_plan(const TrainingProgram& program, const PlanningOptions& options,
     if (planner.settings().budget) throw OutOfMemory(misfit);  // there is no plan to show
     forecast = planner.forecast(planner.settings(), {.room = Room::any, .trace = true});
   }
-  print_plan(planner, options, forecast, by_rank, report);
+  print_plan(planner, options, forecast, by_rank);
   if (options.launches) fmt::print("\n{}", launches_of(planned, device.device));
   if (!misfit.empty()) throw OutOfMemory(misfit);
 }
@@ -247,14 +255,17 @@ ProgramRun::~ProgramRun() {
 }
 
 RunAccount ProgramRun::account() {
+  const Waiting waiting("accounting for memory, by dry runs");
   RunAccount account = PlannedRun::account();
+  account.timeline = timeline_;
   if (rank_count() > 1)
     account.ranks = gather(world(), RankPeak{account.memory.peak, account.predicted_peak});
   return account;
 }
 
 void ProgramRun::before_step(int64_t step, int64_t total) {
-  if (options_.timeline.empty() && options_.trace.empty()) return;
+  const bool has_page = !ReportFile(options_.report).folder().empty();
+  if (options_.timeline.empty() && options_.trace.empty() && !has_page) return;
   if (trace_begin_ < 0) {  // an update in steady state, of its steps at most 8
     const int64_t update = settings().accumulate;
     trace_begin_ = std::min(step + 2 * update, total - 1);
@@ -275,7 +286,9 @@ void ProgramRun::after_steps() {
 void ProgramRun::stop_trace() {
   if (!tracing_) return;
   tracing_ = false;
-  write_trace(options_, default_device()->stop_trace());
+  const MemoryTrace trace = default_device()->stop_trace();
+  timeline_ = live_bytes(trace);
+  write_trace(options_, trace);
 }
 
 nlohmann::json account_json(const RunAccount& account) {
@@ -287,6 +300,7 @@ nlohmann::json account_json(const RunAccount& account) {
   for (const RankPeak& rank : account.ranks)
     json["ranks"].push_back({{"peak", rank.peak}, {"predicted_peak", rank.predicted}});
   json["savings"] = savings_json(account.savings);
+  if (!account.timeline.empty()) json["timeline"] = account.timeline;
   return json;
 }
 

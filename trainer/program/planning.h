@@ -22,6 +22,7 @@ struct PlanningOptions {
   std::string timeline;   // a file for a page
   std::string trace;      // a file for other viewers
   std::string profile;    // a file for the device's
+  std::string report;     // a folder or a file, as ReportFile takes it
   double effort = 1;      // of planning
 
   void add_to(CLI::App& app);  // the options
@@ -35,7 +36,7 @@ RemedyWords command_line_words(std::string block = "--checkpoint block");
 // Prints what the program's steps would need, and writes the files that were asked for. Nothing is
 // allocated or run on the device.
 void run_plan(const TrainingProgram& program, const PlanningOptions& options,
-              const DeviceOptions& device, const std::string& report);
+              const DeviceOptions& device);
 
 // A planned run that writes the files that were asked for.
 class ProgramRun : public PlannedRun {
@@ -54,6 +55,7 @@ class ProgramRun : public PlannedRun {
   const PlanningOptions& options_;
   int64_t trace_begin_ = -1, trace_end_ = -1;  // steps
   bool tracing_ = false;
+  std::vector<uint64_t> timeline_;  // of RunAccount
 };
 
 nlohmann::json account_json(const RunAccount& account);  // with the device

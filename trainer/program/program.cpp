@@ -21,9 +21,12 @@
 #include "core/memory/device.h"
 #include "data/base/files.h"
 #include "dist/world/rank_watch.h"
+#include "planner/timeline/timeline.h"
 #include "trainer/program/lasting_output.h"
 #include "trainer/program/ranks.h"
 #include "trainer/program/settings.h"
+#include "trainer/program/waiting.h"
+#include "trainer/report/run_page.h"
 
 namespace rw {
 
@@ -62,6 +65,18 @@ std::unique_ptr<RankWatch> watch_ranks() {
   });
 }
 
+std::string command_line;  // as a shell takes it
+
+// Quoted where a shell would read it as something else.
+std::string shell_word(const std::string& word) {
+  constexpr const char* plain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=+:,./@%";
+  if (!word.empty() && word.find_first_not_of(plain) == std::string::npos) return word;
+  std::string quoted = "'";
+  for (const char c : word) quoted += c == '\'' ? "'\\''" : std::string(1, c);
+  return quoted + "'";
+}
+
 bool wants_gpu = false;  // what was opened is the cpu, as there is no GPU
 
 void tell_of_other_devices() {
@@ -77,6 +92,8 @@ void tell_of_other_devices() {
 int parse_and_run(CLI::App& app, int argc, char** argv, const std::function<void()>& body) {
   try {
     join_ranks();
+    command_line.clear();
+    for (int i = 0; i < argc; ++i) command_line += (i ? " " : "") + shell_word(argv[i]);
     const std::unique_ptr<RankWatch> watch = watch_ranks();
     app.parse(argc, argv);
     check_ranks_alike(settings_of(app));  // first: what ranks say to each other follows from them
@@ -149,6 +166,7 @@ void DeviceOptions::open() const {
   check(!device.starts_with("dry"), "options", "'{}' cannot train, only --plan", device);
   const std::string chosen = device_of_rank(device);
   wants_gpu = device == "auto" && chosen == "cpu";
+  const Waiting waiting("opening the device and checking its kernels");
   set_default_device(open_backend(chosen), limit());
 }
 
@@ -182,15 +200,45 @@ void write_json(const std::string& file, const nlohmann::json& json) {
   write_file(file, json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
 }
 
+std::string ReportFile::folder() const {
+  std::error_code unknown;
+  const auto type = std::filesystem::status(path_, unknown).type();
+  const bool is_file = path_.ends_with(".json") || (type != std::filesystem::file_type::directory &&
+                                                    type != std::filesystem::file_type::not_found);
+  return is_file ? "" : path_;
+}
+
 void ReportFile::write_so_far(const nlohmann::json& json) const {
   std::error_code unknown;
   const auto type = std::filesystem::status(path_, unknown).type();
-  if (type == std::filesystem::file_type::regular || type == std::filesystem::file_type::not_found)
-    write(json);
+  if (type == std::filesystem::file_type::regular ||
+      type == std::filesystem::file_type::not_found ||
+      type == std::filesystem::file_type::directory)
+    write_files(json);
 }
 
 void ReportFile::write(const nlohmann::json& json) const {
-  if (!path_.empty() && is_first_rank()) write_json(path_, json);
+  if (has_json_lines()) print_json_line({{"report", json}});
+  write_files(json);
+}
+
+void ReportFile::write_files(const nlohmann::json& json) const {
+  if (path_.empty() || !is_first_rank()) return;
+  const std::filesystem::path pages = folder();
+  if (pages.empty()) return write_json(path_, json);
+  std::filesystem::create_directories(pages);
+  nlohmann::json report = json;
+  report["command"] = command_line;
+  write_json(pages / "report.json", report);
+  const std::string text = report.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  write_file(pages / "index.html",
+             run_page(nlohmann::json::parse(text), std::filesystem::exists(pages / "memory.html")));
+}
+
+void ReportFile::write_timeline(const MemoryTrace& trace) const {
+  if (folder().empty()) return;
+  std::filesystem::create_directories(folder());
+  write_timeline_html(std::filesystem::path(folder()) / "memory.html", trace);
 }
 
 }  // namespace rw

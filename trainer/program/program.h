@@ -9,6 +9,7 @@
 #include "../../core/base/dtype.h"
 #include "../../core/memory/default_device.h"
 #include "../../core/memory/device.h"
+#include "../../core/memory/memory_trace.h"
 
 namespace CLI {  // its header takes seconds to compile
 class App;
@@ -49,15 +50,20 @@ nlohmann::json device_json(const MemoryReport& memory = default_device()->memory
 // Replaces the file whole, or leaves it as it was. Text that is not UTF-8 is made so.
 void write_json(const std::string& file, const nlohmann::json& json);
 
-// The report of a run, where its user wants one. What is known is written before something that may
-// fail; a pipe or a device gets the whole report only.
+// The report of a run, where its user wants one: a file of JSON where the path ends in .json or is
+// that of a pipe or a device, else a folder with report.json and a page, index.html. What is known
+// is written before something that may fail; a pipe or a device gets the whole report only.
 class ReportFile {
  public:
   explicit ReportFile(std::string path) : path_(std::move(path)) {}  // empty: none is wanted
+  std::string folder() const;                                        // empty: it is none
   void write_so_far(const nlohmann::json& json) const;               // not to a pipe or a device
-  void write(const nlohmann::json& json) const;                      // the whole of it
+  void write(const nlohmann::json& json) const;         // the whole of it, with --json-lines, too
+  void write_timeline(const MemoryTrace& trace) const;  // where there is a folder: memory.html
 
  private:
+  void write_files(const nlohmann::json& json) const;
+
   std::string path_;
 };
 

@@ -26,7 +26,7 @@ constexpr std::array may_change = {
     "--steps", "--epochs",
     // What is written where.
     "--resume", "--restart", "--change-dtype", "--snapshot-every", "--save", "--report", "--quiet",
-    "--timeline", "--trace", "--save-profile",
+    "--json-lines", "--timeline", "--trace", "--save-profile",
     // What is watched, and evaluated.
     "--check-numerics", "--gradient-ranges", "--beam",
     // "the data" has what they name.

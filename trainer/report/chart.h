@@ -5,9 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "report.h"
-
-namespace rw::memory {
+namespace rw {
 
 struct Series {
   std::string name;
@@ -24,12 +22,8 @@ struct Chart {
   std::vector<Series> series = {};
 };
 
-std::string to_svg(const Chart& chart);      // a figure of a page that has chart_style()
+std::string to_svg(const Chart& chart);      // a figure of an html_page()
 std::string to_picture(const Chart& chart);  // a file by itself
-const char* chart_style();                   // CSS
 std::string to_text(const Chart& chart);     // for terminals, with a line break at the end
 
-// What there is to see in a report.
-std::vector<Chart> charts_of(const Report& report);
-
-}  // namespace rw::memory
+}  // namespace rw

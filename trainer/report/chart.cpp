@@ -1,9 +1,13 @@
-#include "benchmarks/memory/chart.h"
+#include "trainer/report/chart.h"
+
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 
-namespace rw::memory {
+#include "trainer/report/page.h"
+
+namespace rw {
 
 namespace {
 
@@ -62,39 +66,6 @@ std::string tick_label(double v) {
   return fmt::format("{:g}", v);
 }
 
-std::string escaped(const std::string& text) {
-  std::string out;
-  for (const char c : text) {
-    if (c == '<')
-      out += "&lt;";
-    else if (c == '>')
-      out += "&gt;";
-    else if (c == '&')
-      out += "&amp;";
-    else if (c == '"')
-      out += "&quot;";
-    else
-      out += c;
-  }
-  return out;
-}
-
-constexpr const char* style = R"(
-:root { color-scheme: light dark; --page: #fcfcfb; --ink: #1c1c1a; --soft: #62625c; --line: #e2e2dc;
-  --good: #1a7f4b; --bad: #b3261e; --c0: #5b5b57; --c1: #c2570c; --c2: #1f6fd1; --c3: #8b3fc4;
-  --c4: #0c8a5f; --c5: #b8860b; --c6: #d1346f; --c7: #0e8ba3; --c8: #7b4a1e; }
-@media (prefers-color-scheme: dark) { :root { --page: #151614; --ink: #ecece6; --soft: #a3a39b;
-  --line: #33342f; --good: #5cc98d; --bad: #ff8a80; --c0: #b4b4ac; --c1: #f59a54; --c2: #6aaeff;
-  --c3: #c792f5; --c4: #4fd0a0; --c5: #e3b341; --c6: #ff7faa; --c7: #58cbe0; --c8: #d2a679; } }
-.grid { stroke: var(--line); }
-text { fill: var(--soft); font: 12px system-ui, sans-serif; } .axis { fill: var(--ink); }
-g path { fill: none; stroke: currentColor; stroke-width: 2; } g circle { fill: currentColor; }
-g.published path { stroke-dasharray: 5 4; } circle:hover { stroke: currentColor; stroke-width: 5; }
-.c0 { color: var(--c0); } .c1 { color: var(--c1); } .c2 { color: var(--c2); } .c3 { color: var(--c3); }
-.c4 { color: var(--c4); } .c5 { color: var(--c5); } .c6 { color: var(--c6); } .c7 { color: var(--c7); }
-.c8 { color: var(--c8); }
-)";
-
 constexpr double width = 560, height = 340, left = 62, right = 14, top = 12, bottom = 46;
 
 struct Canvas {
@@ -116,11 +87,11 @@ std::string grid(const Chart& chart, const Canvas& c) {
         "<text class='tick' x='{:.1f}' y='{:.1f}' text-anchor='middle'>{}</text>\n",
         c.px(v), c.px(v), top, height - bottom, c.px(v), height - bottom + 17, tick_label(v));
   out += fmt::format("<text class='axis' x='{:.1f}' y='{:.1f}' text-anchor='middle'>{}</text>\n",
-                     (left + width - right) / 2, height - 8, escaped(chart.x));
+                     (left + width - right) / 2, height - 8, html_escaped(chart.x));
   out += fmt::format(
       "<text class='axis' transform='translate(14 {:.1f}) rotate(-90)' "
       "text-anchor='middle'>{}</text>\n",
-      (top + height - bottom) / 2, escaped(chart.y));
+      (top + height - bottom) / 2, html_escaped(chart.y));
   return out;
 }
 
@@ -131,17 +102,15 @@ std::string curve(const Series& s, const Canvas& c) {
     path += fmt::format("{}{:.1f} {:.1f}", i ? " L" : "M", c.px(x), c.py(y));
     const std::string note = i < s.notes.size() ? s.notes[i] : fmt::format("{:g}, {:.4g}", x, y);
     dots += fmt::format("<circle cx='{:.1f}' cy='{:.1f}' r='3.2'><title>{}: {}</title></circle>",
-                        c.px(x), c.py(y), escaped(s.name), escaped(note));
+                        c.px(x), c.py(y), html_escaped(s.name), html_escaped(note));
   }
-  return fmt::format("<g class='c{}{}'><path d='{}'/>{}</g>\n", s.colour,
-                     s.published ? " published" : "", path, dots);
+  constexpr size_t most_dots = 60;  // of more, the one under the pointer is seen
+  return fmt::format("<g class='c{}{}{}'><path d='{}'/>{}</g>\n", s.colour,
+                     s.published ? " published" : "", s.points.size() > most_dots ? " dense" : "",
+                     path, dots);
 }
 
 }  // namespace
-
-const char* chart_style() {
-  return style;
-}
 
 std::string to_picture(const Chart& chart) {
   constexpr double head = 30, line = 18;
@@ -152,7 +121,7 @@ std::string to_picture(const Chart& chart) {
     body += curve(s, canvas);
     body += fmt::format(
         "<g class='c{}{}'><path d='M{} {}h26'/></g><text class='axis' x='{}' y='{}'>{}</text>\n",
-        s.colour, s.published ? " published" : "", left, y, left + 34, y + 4, escaped(s.name));
+        s.colour, s.published ? " published" : "", left, y, left + 34, y + 4, html_escaped(s.name));
     y += line;
   }
   return fmt::format(
@@ -160,7 +129,7 @@ std::string to_picture(const Chart& chart) {
       "<rect width='{0}' height='{1}' style='fill: var(--page)'/>\n"
       "<text class='axis' x='{3}' y='20' style='font-weight: 600'>{4}</text>\n"
       "<g transform='translate(0 {5})'>\n{6}</g></svg>\n",
-      width, head + y, style, left, escaped(chart.title), head, body);
+      width, head + y, chart_style(), left, html_escaped(chart.title), head, body);
 }
 
 std::string to_svg(const Chart& chart) {
@@ -168,15 +137,15 @@ std::string to_svg(const Chart& chart) {
   std::string legend, curves;
   for (const Series& s : chart.series) {
     legend += fmt::format("<li class='c{}{}'>{}</li>", s.colour, s.published ? " published" : "",
-                          escaped(s.name));
+                          html_escaped(s.name));
     curves += curve(s, canvas);
   }
   return fmt::format(
       "<figure>\n<h3>{}</h3>\n<ul class='legend'>{}</ul>\n"
       "<svg viewBox='0 0 {} {}' role='img' aria-label='{}'>\n{}{}</svg>\n"
       "<figcaption>{}</figcaption>\n</figure>\n",
-      escaped(chart.title), legend, width, height, escaped(chart.title), grid(chart, canvas),
-      curves, escaped(chart.caption));
+      html_escaped(chart.title), legend, width, height, html_escaped(chart.title),
+      grid(chart, canvas), curves, html_escaped(chart.caption));
 }
 
 std::string to_text(const Chart& chart) {
@@ -211,4 +180,4 @@ std::string to_text(const Chart& chart) {
                            std::string(columns, '-'), "", axis, chart.x, legend);
 }
 
-}  // namespace rw::memory
+}  // namespace rw
