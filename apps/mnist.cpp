@@ -18,6 +18,7 @@
 #include "data/images/synthetic.h"
 #include "trainer/program/progress.h"
 #include "trainer/program/settings.h"
+#include "trainer/program/shared_options.h"
 #include "trainer/trainer_options.h"
 
 using namespace rw;
@@ -40,18 +41,14 @@ struct Options : TrainerOptions {
 };
 
 void Options::add_to(CLI::App& app) {
-  app.add_option("--data", data,
-                 "folder with MNIST's idx files; without it the digits are synthetic");
+  shared_option(app, "--data", data, "MNIST's idx files; without it the digits are synthetic");
   app.add_option("--images", images, "training images, 0 for all")->capture_default_str();
-  app.add_option("--epochs", epochs, "passes over them")->capture_default_str();
+  shared_option(app, "--epochs", epochs)->capture_default_str();
   app.add_option("--runs", runs, "which of single, accumulate, batch")
       ->delimiter(',')
       ->check(CLI::IsMember({"single", "accumulate", "batch"}))
       ->capture_default_str();
-  app.add_option("--checkpoint", checkpoint, "recompute activations: none or block")
-      ->check(CLI::IsMember({"none", "block"}))
-      ->capture_default_str();
-  add_common_to(app, {.samples = "images"});
+  add_common_to(app, {.samples = "images", .segments = {"block"}});
 }
 
 // Ranks accumulate: the others are what they are compared with, of one process.

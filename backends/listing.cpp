@@ -19,7 +19,9 @@ std::string lower(std::string s) {
 }  // namespace
 
 bool device_matches(const std::string& name, const std::string& uuid, size_t index,
-                    const std::string& choice) {
+                    const std::string& wanted) {
+  constexpr std::string_view prefix = "vulkan:";
+  const std::string choice = wanted.substr(wanted.starts_with(prefix) ? prefix.size() : 0);
   if (choice.starts_with("uuid=")) return uuid == lower(choice.substr(5));
   if (!choice.empty() && choice.find_first_not_of("0123456789") == std::string::npos)
     return std::to_string(index) == choice;

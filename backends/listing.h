@@ -17,7 +17,7 @@ struct DeviceListing {
 };
 
 // Whether `choice` means this device: by its index, by "uuid=...", or by a part of its name in any
-// case.
+// case, with or without "vulkan:" before it.
 bool device_matches(const std::string& name, const std::string& uuid, size_t index,
                     const std::string& choice);
 

@@ -35,7 +35,7 @@ def trainings(options, folder):
     if options.text:
         yield (f"BERT-mini, masked tokens, batch 16 of 64 tokens, {options.steps[1]} steps",
                lambda dtype, seed: [f"{options.build}/apps/bert", "--text", options.text, "--model", "mini",
-                                    "--accumulate", "1", "--checkpoint-every", "0", "--steps", str(options.steps[1]),
+                                    "--accumulate", "1", "--checkpoint", "none", "--steps", str(options.steps[1]),
                                     "--dtype", dtype, "--seed", str(seed), "--save", f"{folder}/bert-{dtype}"],
                {"held-out loss": "held_out_loss", "held-out accuracy": "held_out_accuracy"})
 

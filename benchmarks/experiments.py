@@ -54,13 +54,13 @@ def accumulation(o):
         text = o.reports / "sst2.txt"
         rows = (task / "train.tsv").read_text().splitlines()[1:]
         text.write_text("\n".join(row.split("\t")[0] for row in rows))
-        run([*program(o, "bert", "--dtype", "f32", "--text", text, "--model", "tiny", "--checkpoint-every", 0,
+        run([*program(o, "bert", "--dtype", "f32", "--text", text, "--model", "tiny", "--checkpoint", "none",
                       "--steps", 1500, "--save", model), "--report", str(o.reports / "pretrain.json")])
 
     def finetune(accumulate, rule):
         return program(o, "bert finetune", "--dtype", "f32", "--task", task, "--model", model, "--batch", 12,
                        "--accumulate", accumulate, "--lr", 5e-4, "--scale-lr", rule, "--reference-batch", 12,
-                       "--checkpoint-every", 0, "--steps", 5610)
+                       "--checkpoint", "none", "--steps", 5610)
 
     return Experiment("SST-2: batches of 12, and 10 of them to an update",
                       {"12": finetune(1, "none"), "10 x 12, the same rate": finetune(10, "none"),

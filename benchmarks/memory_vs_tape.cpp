@@ -16,6 +16,7 @@
 #include "benchmarks/memory/times.h"
 #include "core/base/error.h"
 #include "trainer/program/program.h"
+#include "trainer/program/shared_options.h"
 
 using namespace rw;
 using namespace rw::memory;
@@ -43,22 +44,18 @@ struct Options {
 void Options::add_to(CLI::App& app) {
   std::string list;
   for (const Row& row : memory::rows()) list += fmt::format("\n  {}: {}", row.name, row.what);
-  app.add_option("--row", rows, "what to measure; may be given several times:" + list);
-  app.add_flag("--all", all, "measure every row in every configuration (minutes)");
-  app.add_option("--device", device,
-                 "device of real runs: auto, vulkan, vulkan:NAME, vulkan:INDEX or cpu")
-      ->capture_default_str();
-  app.add_option("--profile", profile, "device of dry runs: a profile's file or name, or a device")
-      ->capture_default_str();
-  auto* dry = app.add_flag("--dry-only", dry_only, "no real runs");
+  app.add_option("--row", rows, "what to measure, several may be given:" + list);
+  app.add_flag("--all", all, "every row in every configuration; minutes");
+  shared_option(app, "--device", device, "in real runs")->capture_default_str();
+  shared_option(app, "--profile", profile, "or a device that is here")->capture_default_str();
+  auto* dry = shared_flag(app, "--dry", dry_only, "predict only");
   app.add_flag("--measured", measured,
                "run every row on the device, take its profile, and time the steps; "
                "tens of minutes on a CPU")
       ->excludes(dry);
-  app.add_option(
-      "--rounds", rounds,
-      "time the steps of the chosen rows this often, all ways of a model in turn; 0: never "
-      "(default: 5 times, on a CPU only those of the small networks)");
+  shared_option(app, "--rounds", rounds,
+                "steps of the chosen rows, all ways of a model in turn; 0: never (default 5, on a "
+                "CPU only of the small networks)");
   app.add_option("--output", output, "folder for NAME.json, .csv, .md and .html");
   app.add_option("--name", name, "of the files")->capture_default_str();
 }

@@ -257,7 +257,7 @@ plain_steps() { if "$quick"; then run bench plain_step --device vulkan; else run
 
 memory() {
   if "$quick"; then
-    run memory_vs_tape --row real --dry-only --profile vulkan --output "$work/memory"
+    run memory_vs_tape --row real --dry --profile vulkan --output "$work/memory"
   else
     run memory_vs_tape --row real --device vulkan --profile vulkan --output "$work/memory"
   fi && cp "$work/memory/memory.json" "$result"

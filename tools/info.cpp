@@ -13,6 +13,7 @@
 #include "core/base/error.h"
 #include "core/memory/memory_report.h"
 #include "trainer/program/program.h"
+#include "trainer/program/shared_options.h"
 
 using namespace rw;
 
@@ -191,15 +192,13 @@ int main(int argc, char** argv) {
   std::string choice;
   std::string text;
   bool json = false, kernels = false, pipelines = false;
-  app.add_option(
-      "--device", choice,
-      "only cpu, only vulkan, or one of Vulkan's: an index, a part of the name, uuid=...");
-  app.add_flag("--kernels", kernels, "also show how every kernel runs");
+  shared_option(app, "--device", choice, "only this one, of all");
+  app.add_flag("--kernels", kernels, "how every kernel runs, too");
   app.add_flag("--pipelines", pipelines,
                "compile every pipeline that may be asked for (minutes): registers, spills, shared "
                "memory and instructions, as the driver reports them");
   app.add_option("--count", text, "count this text in the pipelines' machine code, for --json");
-  app.add_flag("--json", json, "one JSON document, kernels included");
+  shared_flag(app, "--json", json, "with the kernels");
   return run_program(
       app, argc, argv,
       [&] {

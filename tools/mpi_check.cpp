@@ -10,6 +10,7 @@
 #include "dist/world/mpi_world.h"
 #include "trainer/program/program.h"
 #include "trainer/program/ranks.h"
+#include "trainer/program/shared_options.h"
 
 using namespace rw;
 
@@ -74,6 +75,6 @@ void run(const std::string& device) {
 int main(int argc, char** argv) {
   CLI::App app("Says which MPI there is, and whether ranks reach each other and their devices.");
   std::string device = "auto";
-  app.add_option("--device", device, "as in training")->capture_default_str();
+  shared_option(app, "--device", device)->capture_default_str();
   return run_program(app, argc, argv, [&] { run(device); });
 }

@@ -20,6 +20,7 @@
 #include "core/base/error.h"
 #include "tools/top/report.h"
 #include "trainer/program/program.h"
+#include "trainer/program/shared_options.h"
 
 using namespace rw;
 
@@ -142,9 +143,9 @@ int main(int argc, char** argv) {
   std::string choice;
   double seconds = 2;
   bool json = false;
-  app.add_option("--device", choice, "only this one: an index, a part of the name, or uuid=...");
-  app.add_flag("--json", json, "one JSON document; with --watch one per line");
-  CLI::Option* watching = app.add_option("--watch", seconds, "refresh every SECONDS, until Ctrl-C")
+  shared_option(app, "--device", choice, "only this one, of all");
+  shared_flag(app, "--json", json, "with --watch one per line");
+  CLI::Option* watching = app.add_option("--watch", seconds, "again every SECONDS, until Ctrl-C")
                               ->type_name("[SECONDS=2]")
                               ->expected(0, 1);
   return run_program(

@@ -12,6 +12,7 @@
 #include "core/memory/memory_report.h"
 #include "planner/dry_run.h"
 #include "trainer/program/program.h"
+#include "trainer/program/shared_options.h"
 
 using namespace rw;
 
@@ -104,21 +105,17 @@ int main(int argc, char** argv) {
       "Measures in which way this device runs matrix products and convolutions fastest, and keeps "
       "it for later runs. Bits stay the same from one tune to the next.");
   Settings settings;
-  app.add_option("--device", settings.tune.device, "vulkan, vulkan:NAME or vulkan:INDEX")
-      ->capture_default_str();
-  app.add_option(
-      "--for", settings.log,
-      "tune for the products in this file, which a program wrote with REWIND_TUNE_LOG=FILE, "
-      "instead of those of ResNet, BERT and an MLP");
-  app.add_option(
-      "--model", settings.model,
-      "only those of these models whose names contain this: resnet20, resnet50, bert, mlp");
-  app.add_option("--dtype", settings.dtype,
-                 "dtype of these models: f32, f16 or bf16 (default: f32 and f16)");
-  app.add_option("--only", settings.tune.only, "only classes whose names contain this");
+  shared_option(app, "--device", settings.tune.device, "one of Vulkan's")->capture_default_str();
+  app.add_option("--for", settings.log,
+                 "a file that REWIND_TUNE_LOG=FILE made a program write: tune for its products, "
+                 "not for those of ResNet, BERT and an MLP");
+  shared_option(app, "--model", settings.model,
+                "those of resnet20, resnet50, bert and mlp whose names contain this");
+  shared_option(app, "--dtype", settings.dtype, "default f32 and f16");
+  shared_option(app, "--only", settings.tune.only, "classes of products");
   app.add_flag("--quick", settings.tune.quick, "fewer and shorter rounds");
-  app.add_flag("--dry", settings.dry, "list the classes without measuring");
-  app.add_flag("--reset", settings.reset, "forget the choices");
+  shared_flag(app, "--dry", settings.dry, "list the classes");
+  app.add_flag("--reset", settings.reset, "forget what was tuned");
   return run_program(app, argc, argv, [&] {
     settings.tune.measures = !settings.dry;
     run(settings);

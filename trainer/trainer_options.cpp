@@ -1,15 +1,16 @@
 #include "trainer/trainer_options.h"
 
 #include <CLI/CLI.hpp>
+#include <fmt/ranges.h>
 
 #include "trainer/program/lasting_output.h"
+#include "trainer/program/shared_options.h"
 
 namespace rw {
 
 void TrainerOptions::add_common_to(CLI::App& app, const TrainerWords& words) {
   command = &app;
-  CLI::Option* const size =
-      app.add_option("--batch", batch, words.samples + " per step" + words.batch);
+  CLI::Option* const size = shared_option(app, "--batch", batch, words.samples + words.batch);
   if (words.batch.empty()) size->capture_default_str();
   app.add_option("--accumulate", accumulate, "steps per update of the weights")
       ->capture_default_str();
@@ -23,11 +24,28 @@ void TrainerOptions::add_common_to(CLI::App& app, const TrainerWords& words) {
          "print lines of JSON for other programs: one for each step that is shown, "
          "and the report; what is for people goes to standard error")
       ->excludes(silent);
+  add_recomputation_to(app, words);
   device.add_to(app);
   planning.add_to(app);
   numerics.add_to(app);
   average.add_to(app);
   ranks.add_to(app);
+}
+
+void TrainerOptions::add_recomputation_to(CLI::App& app, const TrainerWords& words) {
+  if (words.segments.empty()) return;
+  std::vector<std::string> choices = {"none"};
+  choices.insert(choices.end(), words.segments.begin(), words.segments.end());
+  app.add_option(
+         "--checkpoint", checkpoint,
+         fmt::format("recompute activations, in segments of: {}", fmt::join(choices, " or ")))
+      ->check(CLI::IsMember(choices))
+      ->capture_default_str();
+  if (!words.joins_segments) return;
+  app.add_option("--checkpoint-every", checkpoint_every, "how many of these are a segment")
+      ->capture_default_str();
+  app.add_flag("--host-boundaries", host_boundaries,
+               "what lies between segments waits in host memory");
 }
 
 void TrainerOptions::add_to(CLI::App& app, const TrainerWords& words) {
@@ -50,6 +68,8 @@ void TrainerOptions::check_numbers() const {
         "--batch and --accumulate must be positive, got {} and {}", batch, accumulate);
   check(epochs >= 0 && steps >= 0 && epochs + steps > 0, "options",
         "--epochs and --steps must be positive, got {} and {}", epochs, steps);
+  check(checkpoint_every > 0, "options", "--checkpoint-every must be positive, got {}",
+        checkpoint_every);
   check(snapshot_every > 0, "options", "--snapshot-every must be positive, got {}", snapshot_every);
   rate();  // checks
 }

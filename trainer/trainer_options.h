@@ -17,6 +17,8 @@ struct TrainerWords {
   std::string batch = {};                             // of --batch, besides
   std::string random = "weights, order and dropout";  // what --seed is of
   std::string decayed = "matrices";                   // what --weight-decay is of
+  std::vector<std::string> segments = {};  // what --checkpoint recomputes at a time; empty: nothing
+  bool joins_segments = false;             // it has --checkpoint-every and --host-boundaries
 };
 
 // The options of a training program; those of one program derive from them.
@@ -39,12 +41,12 @@ struct TrainerOptions {
   bool change_dtype = false;      // go on from one of another dtype
   bool quiet = false;             // print results only
 
-  // Options of the model, for programs that offer them, as in StepSettings.
+  // Options of recomputation, as in StepSettings, where TrainerWords::segments has some.
   std::string checkpoint = StepSettings().checkpoint;
   int checkpoint_every = 1;
   bool host_boundaries = false;
 
-  // All options but --epochs, --steps and those of the model, which programs explain.
+  // All options but --epochs and --steps, which programs explain.
   void add_to(CLI::App& app, const TrainerWords& words = {});
   // Of these, all but the learning rate's, --weight-decay and those of snapshots: for a program
   // that has rules and loops of its own.
@@ -56,6 +58,9 @@ struct TrainerOptions {
   std::string rate_text() const { return lr.str(batch, accumulate); }
   // The settings on this rank.
   StepSettings settings() const;
+
+ private:
+  void add_recomputation_to(CLI::App& app, const TrainerWords& words);
 };
 
 }  // namespace rw

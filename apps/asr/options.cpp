@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 
 #include "data/base/files.h"
+#include "trainer/program/shared_options.h"
 
 namespace rw {
 
@@ -11,10 +12,10 @@ std::string default_recognizer() {
 }
 
 void AsrOptions::add_to(CLI::App& app) {
-  app.add_option(
-      "--data", data,
-      "folder of speech as LibriSpeech has it: SPEAKER/CHAPTER/*.trans.txt beside FLAC or "
-      "WAV files, also below train*/ and dev*/; without it espeak-ng speaks digits");
+  shared_option(
+      app, "--data", data,
+      "speech as LibriSpeech has it, SPEAKER/CHAPTER/*.trans.txt beside FLAC or WAV files, also "
+      "below train*/ and dev*/; without it espeak-ng speaks digits");
   app.add_option("--strings", strings, "strings of digits to train with, without --data")
       ->capture_default_str();
   app.add_option("--loss", loss, "ctc, or rnnt: a transducer")
@@ -27,22 +28,17 @@ void AsrOptions::add_to(CLI::App& app) {
   app.add_option("--hidden", hidden, "size of the LSTMs")->capture_default_str();
   app.add_option("--layers", layers, "LSTMs on top of each other")->capture_default_str();
   app.add_option("--channels", channels, "of the convolutions")->capture_default_str();
-  app.add_option("--test-share", test_share,
-                 "share of the speakers to test with, where --data has no dev*/ or test*/")
+  shared_option(app, "--test-share", test_share,
+                "of the speakers, where there is no dev*/ or test*/")
       ->capture_default_str();
-  app.add_option("--checkpoint", checkpoint, "recompute activations: none or block")
-      ->check(CLI::IsMember({"none", "block"}))
-      ->capture_default_str();
-  app.add_option("--epochs", epochs,
-                 "passes over the utterances (default 4, of a transducer 6, with --data 20)");
-  app.add_option("--steps", steps, "steps instead of epochs");
+  shared_option(app, "--epochs", epochs, "default 4, of a transducer 6, with --data 20");
+  shared_option(app, "--steps", steps, "instead of --epochs");
   app.add_option("--beam", beam, "prefixes of the search in the evaluation; 1: greedy")
       ->capture_default_str();
-  app.add_option("--load", load, "start from the weights in this safetensors file");
-  app.add_option("--save", save,
-                 "write the trained recogniser to this file (default: in the cache)");
-  app.add_flag("--eval", eval, "only measure the word error rate of the weights given with --load");
-  TrainerOptions::add_to(app, {.samples = "utterances"});
+  shared_option(app, "--load", load);
+  shared_option(app, "--save", save, "a safetensors file (default: in the cache)");
+  shared_flag(app, "--eval", eval);
+  TrainerOptions::add_to(app, {.samples = "utterances", .segments = {"block"}});
   app.add_option("--seconds", seconds, "with --plan and without --data: length of the sounds")
       ->needs("--plan")
       ->capture_default_str();

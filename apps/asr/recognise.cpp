@@ -12,12 +12,13 @@
 #include "io/models/speech.h"
 #include "models/speech_stream.h"
 #include "ops/autocast.h"
+#include "trainer/program/shared_options.h"
 
 namespace rw {
 
 void Recognise::add_to(CLI::App& app) {
   app.add_option("files", files, "WAV, FLAC or Ogg files")->required();
-  app.add_option("--model", model, "file that asr --save wrote (default: the one in the cache)");
+  shared_option(app, "--model", model, "a file that asr --save wrote (default: in the cache)");
   app.add_option("--chunk", chunk, "seconds of sound that are computed at a time")
       ->capture_default_str();
   device.add_to(app);

@@ -7,6 +7,7 @@
 #include "io/models/bert.h"
 #include "trainer/loop/batch_shapes.h"
 #include "trainer/program/ranking.h"
+#include "trainer/program/shared_options.h"
 
 namespace rw {
 
@@ -14,10 +15,10 @@ void Classify::add_to(CLI::App& app) {
   app.add_option("texts", texts, "texts to classify");
   app.add_option("--text-pair", pairs, "the second text of each, for a classifier of pairs");
   app.add_option("--file", file, "texts, one per line; behind a tab the second one of a pair");
-  app.add_option("--model", model, "folder that finetune --save wrote")->required();
-  app.add_option("--top", top, "classes to show per text")->capture_default_str();
-  app.add_option("--seq", length, "most tokens per text (default: as many as the model takes)");
-  app.add_option("--batch", batch, "texts at a time")->capture_default_str();
+  shared_option(app, "--model", model, "a folder that finetune --save wrote")->required();
+  shared_option(app, "--top", top, "classes of a text")->capture_default_str();
+  shared_option(app, "--seq", length, "default as many as the model takes");
+  shared_option(app, "--batch", batch, "texts")->capture_default_str();
   device.add_to(app);
 }
 

@@ -51,15 +51,19 @@ struct BertOptions : TrainerOptions {
   int64_t length = 64;
 
   void add_to(CLI::App& app, const TrainerWords& words);
-  void check_numbers() const;     // ValueError
-  StepSettings settings() const;  // --checkpoint-every 0 is no checkpoint
+  void check_numbers() const;  // ValueError
   // What they make of a model of this kind.
   BertRecipe recipe(const BertConfig& config) const;
 };
 
 // Masked-language-model training from scratch.
 struct Pretrain : BertOptions {
-  Pretrain() : BertOptions{{.lr = {.lr = 2e-3}, .batch = 16, .steps = 700, .accumulate = 2}} {}
+  Pretrain()
+      : BertOptions{{.lr = {.lr = 2e-3},
+                     .batch = 16,
+                     .steps = 700,
+                     .accumulate = 2,
+                     .checkpoint = "block"}} {}
 
   std::vector<std::string> text;
   std::string model = "tiny", vocabulary, save = default_model_folder();
@@ -75,7 +79,7 @@ struct Pretrain : BertOptions {
 
 // Trains a classifier of sentences from a pre-trained model.
 struct Finetune : BertOptions {
-  Finetune() : BertOptions{{.lr = {.lr = 1e-3}}} {}
+  Finetune() : BertOptions{{.lr = {.lr = 1e-3}, .checkpoint = "block"}} {}
 
   std::string task, model = default_model_folder(), save;
   int64_t classes = 2;  // with --plan

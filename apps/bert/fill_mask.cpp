@@ -6,13 +6,14 @@
 #include "data/text/tokenizer.h"
 #include "io/models/bert.h"
 #include "trainer/program/ranking.h"
+#include "trainer/program/shared_options.h"
 
 namespace rw {
 
 void FillMask::add_to(CLI::App& app) {
   app.add_option("text", text, "a text with [MASK] in it")->required();
-  app.add_option("--model", model, "folder of the model")->capture_default_str();
-  app.add_option("--top", top, "tokens to show per mask")->capture_default_str();
+  shared_option(app, "--model", model, "its folder")->capture_default_str();
+  shared_option(app, "--top", top, "tokens of a mask")->capture_default_str();
   device.add_to(app);
 }
 

@@ -11,6 +11,7 @@
 #include "data/text/text_loader.h"
 #include "io/models/bert.h"
 #include "trainer/loop/batch_shapes.h"
+#include "trainer/program/shared_options.h"
 #include "trainer/trainer.h"
 
 namespace rw {
@@ -20,15 +21,13 @@ void Finetune::add_to(CLI::App& app) {
       "--task", task,
       "folder with train.tsv and dev.tsv (or dev_matched.tsv): columns sentence and label, "
       "or sentence1, sentence2 and label for pairs; labels are numbers or words");
-  app.add_option("--model", model, "folder of the pre-trained model")->capture_default_str();
-  app.add_option("--seq", length, "most tokens per sentence")->capture_default_str();
-  app.add_option("--epochs", epochs, "passes over the sentences")->capture_default_str();
-  app.add_option("--steps", steps, "steps instead of epochs");
-  app.add_option("--save", save, "folder for the classifier");
+  shared_option(app, "--model", model, "the folder of a pre-trained one")->capture_default_str();
+  shared_option(app, "--seq", length)->capture_default_str();
+  shared_option(app, "--epochs", epochs)->capture_default_str();
+  shared_option(app, "--steps", steps, "instead of --epochs");
+  shared_option(app, "--save", save, "a folder");
   BertOptions::add_to(app, {.samples = "sentences", .random = "order, dropout and the new layer"});
-  app.add_option("--classes", classes, "with --plan: classes of the sentences")
-      ->needs("--plan")
-      ->capture_default_str();
+  shared_option(app, "--classes", classes)->needs("--plan")->capture_default_str();
 }
 
 namespace {
@@ -143,7 +142,7 @@ TrainingProgram Finetune::program(const BertRecipe& recipe) const {
           .settings = settings(),
           .outline = {.loads = true, .saves = !save.empty()},
           .estimator_states = state.estimator_states(),
-          .words = command_line_words("--checkpoint-every 1")};
+          .words = command_line_words()};
 }
 
 void Finetune::run() {

@@ -28,26 +28,16 @@ double OptimizerOptions::estimator_states() const {
 }
 
 void BertOptions::add_to(CLI::App& app, const TrainerWords& words) {
-  app.add_option("--checkpoint-every", checkpoint_every,
-                 "layers per segment of recomputed activations; 0: keep all activations")
-      ->capture_default_str();
-  app.add_flag("--host-boundaries", host_boundaries,
-               "what lies between segments waits in host memory");
   state.add_to(app);
-  TrainerOptions::add_to(app, words);
+  TrainerWords own = words;
+  own.segments = {"block"};
+  own.joins_segments = true;
+  TrainerOptions::add_to(app, own);
 }
 
 void BertOptions::check_numbers() const {
   TrainerOptions::check_numbers();
   check(length >= 8, "options", "--seq must be at least 8, got {}", length);
-  check(checkpoint_every >= 0, "options", "--checkpoint-every must not be negative, got {}",
-        checkpoint_every);
-}
-
-StepSettings BertOptions::settings() const {
-  StepSettings settings = TrainerOptions::settings();
-  settings.checkpoint = checkpoint_every > 0 ? "block" : "none";
-  return settings;
 }
 
 BertRecipe BertOptions::recipe(const BertConfig& config) const {

@@ -13,6 +13,7 @@
 #include "data/text/text_loader.h"
 #include "data/text/tokenizer_training.h"
 #include "io/models/bert.h"
+#include "trainer/program/shared_options.h"
 #include "trainer/trainer.h"
 
 namespace rw {
@@ -31,15 +32,15 @@ BertConfig ModelFolder::load_config(const Vocabulary& tokens) const {
 
 void Pretrain::add_to(CLI::App& app) {
   app.add_option("--text", text, "text files; without them the licences that Debian comes with");
-  app.add_option("--model", model, "tiny, mini, small, medium, base, large or a config.json")
+  shared_option(app, "--model", model, "tiny, mini, small, medium, base, large or a config.json")
       ->capture_default_str();
   app.add_option("--vocab", vocabulary, "vocab.txt; without it one is made from the text");
   app.add_option("--vocab-size", vocabulary_size, "most tokens of a vocabulary that is made")
       ->capture_default_str();
-  app.add_option("--seq", length, "tokens per sequence")->capture_default_str();
-  app.add_option("--steps", steps, "steps of training")->capture_default_str();
+  shared_option(app, "--seq", length)->capture_default_str();
+  shared_option(app, "--steps", steps)->capture_default_str();
   app.add_flag("--whole-words", whole_words, "mask all pieces of a word or none");
-  app.add_option("--save", save, "folder for the trained model")->capture_default_str();
+  shared_option(app, "--save", save, "a folder")->capture_default_str();
   BertOptions::add_to(app, {.samples = "sequences", .random = "weights, order and masks"});
 }
 
@@ -154,7 +155,7 @@ TrainingProgram Pretrain::program(int64_t tokens) const {
           .settings = settings(),
           .outline = {.saves = true},
           .estimator_states = state.estimator_states(),
-          .words = command_line_words("--checkpoint-every 1")};
+          .words = command_line_words()};
 }
 
 // Without the text, a vocabulary that is to be made from it counts as full.

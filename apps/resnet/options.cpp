@@ -8,18 +8,19 @@
 #include "data/images/cifar.h"
 #include "data/images/photos.h"
 #include "io/models/classifier.h"
+#include "trainer/program/shared_options.h"
 
 namespace rw {
 
 void ResNetOptions::add_to(CLI::App& app) {
-  app.add_option(
-      "--data", data,
-      "folder with a folder of photographs (PNG, JPEG) for each class, or train/ and val/ "
-      "with these; or with CIFAR-10's binary files; without it the images are synthetic");
-  app.add_option("--model", model,
-                 "resnet20, 32, 56, 110 (6k + 2), resnet18, 34, 50, 101, 152, v2-20 (6k + 2), "
-                 "v2-bottleneck-164 (9k + 2) (default resnet20, for images of more than 64 "
-                 "pixels resnet18)");
+  shared_option(
+      app, "--data", data,
+      "a folder of photographs (PNG, JPEG) for each class, or train/ and val/ with these; or "
+      "CIFAR-10's binary files; without it the images are synthetic");
+  shared_option(app, "--model", model,
+                "resnet20, 32, 56, 110 (6k + 2), resnet18, 34, 50, 101, 152, v2-20 (6k + 2), "
+                "v2-bottleneck-164 (9k + 2) (default resnet20, for images of more than 64 "
+                "pixels resnet18)");
   app.add_option("--norm", norm, "batch, or group: of one image, whatever the batch")
       ->check(CLI::IsMember({"batch", "group"}))
       ->capture_default_str();
@@ -27,24 +28,17 @@ void ResNetOptions::add_to(CLI::App& app) {
                  "height and width that photographs are brought to (default 224), or to plan for");
   app.add_flag("--skip-bad-images", skip_bad,
                "leave out photographs that cannot be read, with a warning");
-  app.add_option("--test-share", test_share,
-                 "share of the photographs of each class to test with, where there is no val/")
+  shared_option(app, "--test-share", test_share,
+                "of the photographs of each class, where there is no val/")
       ->capture_default_str();
   app.add_flag("--exact-batch-norm", exact_batch_norm,
                "run the --accumulate batches of an update side by side, so that BatchNorm sees all "
                "of them as in one large batch, in about its memory: see --checkpoint");
-  app.add_option("--checkpoint", checkpoint, "recompute activations: none, block or stage")
-      ->check(CLI::IsMember({"none", "block", "stage"}))
-      ->capture_default_str();
-  app.add_option("--checkpoint-every", checkpoint_every, "blocks or stages per segment")
-      ->capture_default_str();
-  app.add_flag("--host-boundaries", host_boundaries,
-               "what lies between segments waits in host memory: see --checkpoint");
-  app.add_option("--epochs", epochs, "passes over the images (default 1, with --data 30)");
-  app.add_option("--steps", steps, "steps instead of epochs");
-  app.add_option("--load", load, "start from the weights in this safetensors file");
-  app.add_option("--save", save, "write the trained weights, in PyTorch's layout, to this file");
-  app.add_flag("--eval", eval, "only measure the accuracy of the weights given with --load");
+  shared_option(app, "--epochs", epochs, "default 1, with --data 30");
+  shared_option(app, "--steps", steps, "instead of --epochs");
+  shared_option(app, "--load", load);
+  shared_option(app, "--save", save, "a safetensors file, in PyTorch's layout");
+  shared_flag(app, "--eval", eval);
   app.add_option("--predict", predict,
                  "only say what is in these photographs, by the weights given with --load")
       ->needs("--load")
@@ -52,16 +46,15 @@ void ResNetOptions::add_to(CLI::App& app) {
   TrainerOptions::add_to(app, {.samples = "images",
                                .batch = " (default 32, for CIFAR-10 128)",
                                .random = "weights, order and augmentation",
-                               .decayed = "convolutions and the last layer"});
-  app.add_option("--classes", classes, "with --plan: classes of the images (default: as in --data)")
-      ->needs("--plan");
+                               .decayed = "convolutions and the last layer",
+                               .segments = {"block", "stage"},
+                               .joins_segments = true});
+  shared_option(app, "--classes", classes, "default as in --data")->needs("--plan");
 }
 
 void ResNetOptions::check_own_numbers() const {
   check(!eval || average.decay == 0, "options",
         "--ema follows training: there is none with --eval");
-  check(checkpoint_every > 0, "options", "--checkpoint-every must be positive, got {}",
-        checkpoint_every);
   check(!eval || !load.empty(), "options", "--eval needs weights: --load FILE");
   check(image >= 0 && classes >= 0 && classes != 1, "options",
         "--image and --classes must be positive, got {} and {}", image, classes);

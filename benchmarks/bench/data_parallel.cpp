@@ -15,6 +15,7 @@
 #include "optim/accumulation/accumulate.h"
 #include "optim/adam.h"
 #include "optim/sgd.h"
+#include "trainer/program/shared_options.h"
 
 namespace rw::bench {
 
@@ -142,15 +143,15 @@ void run(const Options& o) {
 Run data_parallel(CLI::App& app) {
   app.description("Times steps of ranks and their messages, per step in milliseconds.");
   const auto o = std::make_shared<Options>();
-  app.add_option("--device", o->device)->capture_default_str();
-  app.add_option("--model", o->model, "resnetN (CIFAR), or a preset of BERT: tiny, mini, ...");
+  shared_option(app, "--device", o->device)->capture_default_str();
+  shared_option(app, "--model", o->model, "resnetN (CIFAR), or a preset of BERT: tiny, mini, ...");
   app.add_option("--transport", o->transport, "dtype of gradients in messages");
-  app.add_option("--batch", o->batch, "images, or sequences of 64 tokens, of each rank");
-  app.add_option("--steps", o->steps, "that are timed");
+  shared_option(app, "--batch", o->batch, "images or sequences of 64 tokens of a rank");
+  shared_option(app, "--steps", o->steps, "those are timed");
   app.add_option("--bucket", o->bucket_kib, "KiB of gradients in a message");
-  app.add_option("--in-parts", o->in_parts, "none, states (ZeRO 1) or parameters (ZeRO 3)");
-  app.add_option("--gathered", o->gathered_kib, "KiB of sharded parameters that stay gathered");
-  app.add_option("--link", o->link, "slow messages down to a network of this many MB/s; 0: do not");
+  shared_option(app, "--shard", o->in_parts);
+  app.add_option("--gathered", o->gathered_kib, "KiB of parameters in parts that stay");
+  app.add_option("--link", o->link, "MB/s of a network that messages are slowed down to; 0: none");
   return [o] { run(*o); };
 }
 

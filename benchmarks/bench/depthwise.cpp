@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "benchmarks/bench/bench.h"
+#include "trainer/program/shared_options.h"
 
 namespace rw::bench {
 
@@ -58,9 +59,9 @@ Run depthwise(CLI::App& app) {
     int batch = 8, rounds = 9;
   };
   const auto o = std::make_shared<Options>();
-  app.add_option("--device", o->device)->capture_default_str();
-  app.add_option("--batch", o->batch)->capture_default_str()->check(CLI::Range(1, 1024));
-  app.add_option("--rounds", o->rounds, "the fastest counts")
+  shared_option(app, "--device", o->device)->capture_default_str();
+  shared_option(app, "--batch", o->batch)->capture_default_str()->check(CLI::Range(1, 1024));
+  shared_option(app, "--rounds", o->rounds, "the fastest counts")
       ->capture_default_str()
       ->check(CLI::Range(1, 1001));
   return [o] {

@@ -12,6 +12,7 @@
 #include "ops/losses/losses.h"
 #include "optim/adam.h"
 #include "planner/forecast/fit.h"
+#include "trainer/program/shared_options.h"
 
 namespace rw::bench {
 
@@ -76,20 +77,21 @@ Run models_fit(CLI::App& app) {
   app.description("The largest batches of the library's models in the memory of one GPU.");
   struct Options {
     std::string profile = "rx7900xtx.json";
-    uint64_t bytes = uint64_t{8} << 30;
+    std::string memory = "8GiB";
   };
   const auto o = std::make_shared<Options>();
-  app.add_option("--profile", o->profile, "of the device")->capture_default_str();
-  app.add_option("--bytes", o->bytes, "of memory")->capture_default_str();
+  shared_option(app, "--profile", o->profile)->capture_default_str();
+  shared_option(app, "--memory", o->memory)->capture_default_str();
   return [o] {
+    const uint64_t bytes = parse_bytes(o->memory);
     fmt::print(
         "# Models in {:.2f} GiB\n\nAdamW; dry runs with the profile {}; samples are images, or "
         "texts.\n",
-        static_cast<double>(o->bytes) / (1 << 30), o->profile);
+        static_cast<double>(bytes) / (1 << 30), o->profile);
     const std::unique_ptr<Backend> device = memory::open_profile(o->profile).open();
     for (const Row& row : rows()) {
       const Planner planner({.make = row.make, .settings = {.batch = 1}}, *device);
-      fmt::print("\n## {}\n\n{}\n", row.title, fit_table(fit(planner, o->bytes), o->bytes));
+      fmt::print("\n## {}\n\n{}\n", row.title, fit_table(fit(planner, bytes), bytes));
       std::fflush(stdout);
     }
   };

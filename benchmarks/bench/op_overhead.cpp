@@ -12,6 +12,7 @@
 
 #include "benchmarks/bench/bench.h"
 #include "ops/operators.h"
+#include "trainer/program/shared_options.h"
 
 namespace {
 
@@ -98,11 +99,11 @@ Run op_overhead(CLI::App& app) {
     int ops = 1000, rounds = 51;
   };
   const auto o = std::make_shared<Options>();
-  app.add_option("--device", o->device, "dry:DEVICE")->capture_default_str();
+  shared_option(app, "--device", o->device, "or dry:DEVICE")->capture_default_str();
   app.add_option("--ops", o->ops, "of a chain")
       ->capture_default_str()
       ->check(CLI::Range(1, 100000));
-  app.add_option("--rounds", o->rounds, "the median counts")
+  shared_option(app, "--rounds", o->rounds, "the median counts")
       ->capture_default_str()
       ->check(CLI::Range(1, 10001));
   return [o] {

@@ -16,6 +16,7 @@
 #include "optim/adam.h"
 #include "optim/sgd.h"
 #include "planner/dry_run.h"
+#include "trainer/program/shared_options.h"
 
 namespace rw::bench {
 
@@ -195,8 +196,8 @@ Run plain_step(CLI::App& app) {
   };
   const auto o = std::make_shared<Options>();
   app.add_option("models", o->names, "unet, resnet50, bert-base, decoder; default: all");
-  app.add_option("--device", o->device, "whose memory is predicted")->capture_default_str();
-  app.add_flag("--run", o->runs, "also take the steps");
+  shared_option(app, "--device", o->device, "its memory is predicted")->capture_default_str();
+  app.add_flag("--run", o->runs, "take the steps, too");
   return [o] {
     set_default_device(open_backend(o->device));
     for (const Row& row : rows) {

@@ -11,6 +11,7 @@
 #include "benchmarks/memory/workloads_sequence.h"
 #include "planner/graph/evaluate.h"
 #include "planner/search/plans.h"
+#include "trainer/program/shared_options.h"
 
 namespace rw::bench {
 
@@ -71,7 +72,7 @@ Run plan_costs(CLI::App& app) {
     SearchOptions objective{.flops_per_byte = 2};
   };
   const auto o = std::make_shared<Options>();
-  app.add_option("--profile", o->profile, "of the device")->capture_default_str();
+  shared_option(app, "--profile", o->profile)->capture_default_str();
   app.add_option("--share", o->shares, "of the plain peak")->check(CLI::Range(0.0, 1.0));
   app.add_option("--flops-per-byte", o->objective.flops_per_byte, "what memory traffic costs")
       ->capture_default_str();

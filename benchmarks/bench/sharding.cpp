@@ -13,6 +13,7 @@
 #include "ops/autocast.h"
 #include "optim/adam.h"
 #include "planner/forecast/planner.h"
+#include "trainer/program/shared_options.h"
 
 namespace rw::bench {
 
@@ -133,8 +134,8 @@ Run sharding(CLI::App& app) {
     std::string profile = "rx7900xtx.json", memory = "8GB";
   };
   const auto o = std::make_shared<Options>();
-  app.add_option("--profile", o->profile, "of the device")->capture_default_str();
-  app.add_option("--memory", o->memory, "of each device, as 8GiB")->capture_default_str();
+  shared_option(app, "--profile", o->profile)->capture_default_str();
+  shared_option(app, "--memory", o->memory)->capture_default_str();
   return [o] {
     const uint64_t bytes = parse_bytes(o->memory);
     const std::unique_ptr<Backend> device = memory::open_profile(o->profile).open();

@@ -10,6 +10,7 @@
 #include "ops/losses/losses.h"
 #include "optim/accumulation/accumulate.h"
 #include "optim/adam.h"
+#include "trainer/program/shared_options.h"
 
 namespace rw::bench {
 
@@ -90,8 +91,8 @@ Run small_step(CLI::App& app) {
     int steps = 200;
   };
   const auto o = std::make_shared<Options>();
-  app.add_option("--device", o->device)->capture_default_str();
-  app.add_option("--steps", o->steps, "steps per round")->capture_default_str();
+  shared_option(app, "--device", o->device)->capture_default_str();
+  shared_option(app, "--steps", o->steps, "in each round")->capture_default_str();
   return [o] {
     fmt::print(
         "| step | ms | dispatches | barriers | submits | ms of the host |\n"

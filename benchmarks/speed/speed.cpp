@@ -11,6 +11,7 @@
 #include "benchmarks/speed/cases.h"
 #include "core/base/error.h"
 #include "trainer/program/program.h"
+#include "trainer/program/shared_options.h"
 
 namespace {
 
@@ -120,8 +121,8 @@ int main(int argc, char** argv) {
   Settings settings;
   settings.device.dtype = "f32";
   settings.device.add_to(app);
-  app.add_option("--only", settings.only, "only cases whose names contain this");
-  app.add_option("--round", settings.round, "seconds to measure at a time")
+  shared_option(app, "--only", settings.only, "cases");
+  app.add_option("--round", settings.round, "seconds that are measured at a time")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   app.add_flag("--large", settings.large,

@@ -31,6 +31,23 @@ def test_temporary_folder():
         expect(result.returncode == 1 and "no such command" in result.stderr, "a wrong command", result)
 
 
+def test_groups():
+    """One screen of commands in groups; those for maintainers have one of their own, and no other name."""
+    screen, own = run(REWIND, "help"), run(REWIND, "dev")
+    expect(re.findall(r"^[A-Z]\w+$", screen.stdout, re.M) == ["Train", "Plan", "Look", "Check", "Build"], "groups", screen)
+    expect(all(len(line) < 110 for line in (screen.stdout + own.stdout).splitlines()), "too wide", screen)
+    commands = re.findall(r"^  ([a-z]\S*)  ", own.stdout, re.M)
+    expect(own.returncode == 0 and "mutate" in commands and "mpi-check" in commands, "dev", own)
+    for command in (*commands, "nonsense"):
+        result = run(REWIND, command)
+        expect(result.returncode == 1 and f"no such command: {command}" in result.stderr, "moved", result)
+    result = run(REWIND, "dev", "nonsense")
+    expect(result.returncode == 1 and "no such command: dev nonsense" in result.stderr, "dev nonsense", result)
+    for command in (("test",), ("build",), ("plan",), ("dev", "fuzz"), ("dev", "docs"), ("dev", "mpi-check")):
+        result = run(REWIND, *command, "--help")
+        expect(result.returncode == 0 and "Usage: ./rewind" in result.stdout, command, result)
+
+
 def test_driver_names():
     result = run(REWIND, "test", "--driver", "nothing")
     expect(result.returncode == 1 and "there is no driver 'nothing', there are: " in result.stderr, "driver", result)
@@ -127,6 +144,7 @@ def test_packages(folder):
 
 
 test_temporary_folder()
+test_groups()
 test_driver_names()
 test_no_driver()
 with tempfile.TemporaryDirectory() as temporary:

@@ -39,7 +39,7 @@ def halves(device):
 def check_pipelines(plain):
     """Numbers of every pipeline, or the extension that the driver would need."""
     assert "pipelines" not in json.loads(plain.stdout)[0]
-    done = run("--pipelines", "--json", "--device", "0")
+    done = run("--pipelines", "--json", "--device", "vulkan:0")
     assert done.returncode == 0, done.stderr
     device = json.loads(done.stdout)[0]
     if "pipelines_fault" in device:

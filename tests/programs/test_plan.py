@@ -109,8 +109,8 @@ def test_peaks(folder):
     expect("resnet18 for 224x224 images of 10 classes" in title, "a plan for photographs", title)
     text = ("bert", "--text", "text.txt", "--vocab", "vocab.txt", "--seq", "24", "--batch", "4",
             "--steps", "3", "--save", "model")
-    for layers in ("0", "1"):
-        same_peak(folder, *text, "--checkpoint-every", layers)
+    for segments in ("none", "block"):
+        same_peak(folder, *text, "--checkpoint", segments)
     same_peak(folder, *text, "--optimizer", "adamw-8bit", "--offload-states")
     # The longest sentences of a run are known only from the data.
     tuned = report(folder, "bert", "finetune", "--task", "task", "--model", "model", "--batch", "4",
@@ -227,9 +227,9 @@ def test_memory_limits(folder):
     train = (*net, "--batch", "10", "--steps", "2", "--save", "out")
     test = (*net, "--batch", "4", "--load", "out", "--eval")
     text = ("bert", "--text", "text.txt", "--vocab", "vocab.txt", "--seq", "24", "--batch", "8",
-            "--checkpoint-every", "0", "--steps", "2", "--save", "model", "--quiet", *f32)
+            "--checkpoint", "none", "--steps", "2", "--save", "model", "--quiet", *f32)
     tune = ("bert", "finetune", "--task", "task", "--model", "model", "--batch", "6", "--seq", "32",
-            "--checkpoint-every", "0", "--save", "tuned", "--quiet", *f32)
+            "--checkpoint", "none", "--save", "tuned", "--quiet", *f32)
     fill = ("bert", "fill-mask", "the [MASK] terms", "--model", "model", *f32)
     digits = ("mnist", "--data", "mnist", "--epochs", "1", "--accumulate", "20", "--batch", "10",
               "--quiet", *plain)

@@ -71,7 +71,7 @@ def test_other_settings(folder):
                                 ("--optimizer", "adamw", "adamw-8bit"), ("--ema", "0", "0.5"), ("--vocab", "vocab.txt", "not given")):
         refuse(folder, changed(BERT, option, "" if now == "not given" else now), option, before, now)
     refuse(folder, (*BERT, "--whole-words"), "--whole-words", "false", "true")
-    accept(folder, (*BERT, "--offload-states", "--checkpoint-every", "0"))
+    accept(folder, (*BERT, "--offload-states", "--checkpoint", "none"))
     shutil.rmtree(folder / "kept")
 
     # Another program's.

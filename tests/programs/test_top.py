@@ -39,7 +39,7 @@ def test_json():
         expect(device["index"] == index and device["name"] and device["driver"], "device", device)
         expect(all(heap["size"] > 0 for heap in device["heaps"]), "heaps", device)
         expect(any(heap["device_local"] for heap in device["heaps"]), "heaps", device)
-    _, text, _ = run("--json", "--device", "0")
+    _, text, _ = run("--json", "--device", "vulkan:0")
     expect(len(json.loads(text)["devices"]) == 1, "--device 0", text)
     _, text, _ = run("--json", REWIND_WITHOUT="memory-budget")
     expect(json.loads(text)["devices"][0]["heaps"][0]["in_use"] is None, "no budget", text)

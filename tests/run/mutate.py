@@ -185,7 +185,7 @@ def choose(faults, options):
 
 def main():
     start = time.monotonic()
-    parser = argparse.ArgumentParser(prog="rewind mutate", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(prog="rewind dev mutate", description=__doc__.splitlines()[0])
     parser.add_argument("build", help=argparse.SUPPRESS)
     parser.add_argument("n", type=int, nargs="?", metavar="N", help="run a sample of N faults, always the same ones")
     parser.add_argument("--only", metavar="PATTERN", help="only faults whose room, name or file matches")

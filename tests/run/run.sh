@@ -1,10 +1,10 @@
-# The commands test, sanitize and fuzz. Sourced by `rewind`.
+# The commands test, dev sanitize and dev fuzz. Sourced by `rewind`.
 
 # fuzz [MINUTES]: with libFuzzer where clang has it, else with the tests' own driver. What shows a fault
 # stays in the current folder.
 fuzz() {
   local minutes=${1:-10} corpus=$build/fuzz-corpus build=$build name seconds faults=0 clang=
-  [[ $minutes =~ ^[1-9][0-9]{0,5}$ ]] || die "fuzz how long? ./rewind fuzz [MINUTES]"
+  [[ $minutes =~ ^[1-9][0-9]{0,5}$ ]] || die "fuzz how long? ./rewind dev fuzz [MINUTES]"
   need "${packages[@]}"
   sanitized compile tests/fuzz/fuzz
   build+=/sanitized
@@ -172,7 +172,7 @@ test_all() {
   scripts_without
   cases 'host' -ts=host
   add_sanitized
-  part 'faults that are planted' "$root/rewind" mutate
+  part 'faults that are planted' "$root/rewind" dev mutate
   part 'a bare Debian 12' "$root/tests/run/bare_debian.sh" "$root"
   durations=40 finish
 }

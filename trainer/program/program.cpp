@@ -25,6 +25,7 @@
 #include "trainer/program/lasting_output.h"
 #include "trainer/program/ranks.h"
 #include "trainer/program/settings.h"
+#include "trainer/program/shared_options.h"
 #include "trainer/program/waiting.h"
 #include "trainer/report/run_page.h"
 
@@ -150,14 +151,11 @@ void warn(const std::string& text) {
 }
 
 void DeviceOptions::add_to(CLI::App& app) {
-  app.add_option("--device", device,
-                 "auto: a GPU, or else cpu; vulkan, vulkan:NAME, vulkan:INDEX, with %r the rank's "
-                 "number on its machine, cpu or, to "
-                 "plan, dry:FILE.json: a saved profile, "
-                 "or the name of one that comes along, as rx7900xtx.json")
+  shared_option(app, "--device", device,
+                "%r in it is the rank's number on its machine; to plan, dry:FILE.json, a saved "
+                "profile, or the name of one that comes along, as dry:rx7900xtx.json")
       ->capture_default_str();
-  app.add_option("--dtype", dtype, "of activations and matrix products: f16, bf16 or f32")
-      ->capture_default_str();
+  shared_option(app, "--dtype", dtype)->capture_default_str();
   app.add_option("--memory-limit", memory_limit, "most device memory, as 512MiB");
 }
 

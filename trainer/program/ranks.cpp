@@ -7,14 +7,12 @@
 
 #include "backends/open.h"
 #include "core/base/interrupt.h"
+#include "trainer/program/shared_options.h"
 
 namespace rw {
 
 void RankOptions::add_to(CLI::App& app) {
-  app.add_option("--shard", shard,
-                 fmt::format("what the ranks of mpirun keep in parts, instead of all on each of "
-                             "them: {}",
-                             fmt::join(sharding_words(), " or ")))
+  shared_option(app, "--shard", shard)
       ->check(CLI::IsMember(sharding_words()))
       ->capture_default_str();
   app.add_option("--ranks", planned, "with --plan: for so many ranks, without mpirun")

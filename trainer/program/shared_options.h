@@ -1,0 +1,27 @@
+// Options that several programs have: they mean the same in all of them, and one table says what.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+#include <string>
+#include <string_view>
+
+namespace rw {
+
+// What the table says of an option, and `more`, which is of this program. ValueError where it has
+// no such option.
+std::string shared_text(std::string_view name, const std::string& more = "");
+
+// Adds an option of the table.
+template <class T>
+CLI::Option* shared_option(CLI::App& app, const std::string& name, T& value,
+                           const std::string& more = "") {
+  return app.add_option(name, value, shared_text(name, more));
+}
+// Adds a flag of the table.
+inline CLI::Option* shared_flag(CLI::App& app, const std::string& name, bool& value,
+                                const std::string& more = "") {
+  return app.add_flag(name, value, shared_text(name, more));
+}
+
+}  // namespace rw
