@@ -58,10 +58,12 @@ TEST_CASE("progress: the last step has a full bar and the time that it took" *
 TEST_CASE("report page: live bytes keep a peak that lasts one event" *
           doctest::test_suite("host")) {
   MemoryTrace trace{.end = 1000};
-  trace.tensors = {
-      {.bytes = 7}, {.bytes = 100, .begin = 500, .end = 501}, {.bytes = 1, .begin = 900}};
+  trace.tensors = {{.bytes = 7},
+                   {.bytes = 100, .begin = 500, .end = 501},
+                   {.bytes = 20, .begin = 700, .end = 800},
+                   {.bytes = 1, .begin = 900}};
   const std::vector<uint64_t> live = live_bytes(trace, 10);
-  CHECK(live == std::vector<uint64_t>{7, 7, 7, 7, 7, 107, 7, 7, 7, 8});
+  CHECK(live == std::vector<uint64_t>{7, 7, 7, 7, 7, 107, 7, 27, 7, 8});
   CHECK(live_bytes(trace, 5000).size() == 1000);
   CHECK(live_bytes({}).empty());
 }
