@@ -143,7 +143,7 @@ void Progress::show(int64_t step, const StepFigures& figures) {
     fmt::print("\r{}\x1b[K",
                progress_bar(step, total_, figures, seconds_or_left, style_of_terminal()));
   } else {
-    // Of more points than lines, those that complete one.
+    // If there are more points than lines, those are shown that complete a line.
     const int64_t lines = step == total_ ? most_lines + 1 : step * most_lines / total_;
     if (std::exchange(lines_, lines) == lines) return;
     fmt::print("{}\n", joined(parts_of(step, total_, figures, seconds_or_left)));

@@ -28,9 +28,9 @@ class Progress {
   Progress(const Progress&) = delete;             // it owns a line of the terminal
   Progress& operator=(const Progress&) = delete;  // as above
 
-  // Is it time to show step `step` (from 1)? Reading values from the device waits for it, so ask
-  // after each of them, first. Always true for the last step.
-  // `at_once`: how many were taken since it was asked last.
+  // Whether it is time to show step `step` (from 1), always true for the last step. Reading values
+  // from the device waits for it, so ask first, after each step. `at_once` is the number of steps
+  // since the last call.
   bool due(int64_t step, int64_t at_once = 1);
   void show(int64_t step, const StepFigures& figures);
   void finish();           // leaves the last line standing

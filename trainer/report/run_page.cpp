@@ -30,7 +30,7 @@ std::vector<const Json*> runs_of(const Json& report) {
   return runs;
 }
 
-// Of the next curve. The first colour is a grey.
+// The colour of the next curve. The first of all is a grey.
 int colour_of(const Chart& chart) {
   constexpr size_t first = 2, colours = 9;
   return static_cast<int>((first + chart.series.size()) % colours);
