@@ -93,11 +93,11 @@ const Json* memory_of(const Json& run) {
 }
 
 Chart memory_chart(const Json& report) {
-  Chart chart{.title = "Memory of an update",
+  Chart chart{.title = "Memory over time",
               .caption =
-                  "Live bytes of the device while one update was traced, in the order of "
-                  "allocations and kernels. MB are a million bytes.",
-              .x = "% of the update",
+                  "Live bytes of the device in the order of allocations and kernels; MB are "
+                  "a million bytes.",
+              .x = "% of the trace",
               .y = "MB"};
   for (const Json* run : runs_of(report)) {
     const Json* memory = memory_of(*run);
@@ -152,11 +152,12 @@ std::string saving_rows(const Json& savings) {
 }
 
 std::string tables_of(const Json& run) {
-  const std::string of = run.contains("name") ? " of " + run["name"].get<std::string>() : "";
+  const std::string whose = run.contains("name") ? ": " + run["name"].get<std::string>() : "";
   const Json* memory = memory_of(run);
   if (!memory) return "";
-  return table("What saved how much" + of, saving_rows(memory->value("savings", Json::array()))) +
-         table("Memory of the device" + of, memory_rows((*memory)["memory"]));
+  return table("What saved how much" + whose,
+               saving_rows(memory->value("savings", Json::array()))) +
+         table("Memory of the device" + whose, memory_rows((*memory)["memory"]));
 }
 
 std::string figure_rows(const Json& report) {
@@ -180,7 +181,7 @@ std::string facts(const Json& report, bool has_timeline) {
   if (const std::string command = report.value("command", ""); !command.empty())
     add("The same again", "<code>" + html_escaped(command) + "</code>");
   add("All figures", "<a href='report.json'>report.json</a>");
-  if (has_timeline) add("Every tensor of an update", "<a href='memory.html'>memory.html</a>");
+  if (has_timeline) add("Every tensor in memory", "<a href='memory.html'>memory.html</a>");
   return "<dl>\n" + list + "</dl>\n";
 }
 
