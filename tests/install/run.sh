@@ -52,6 +52,20 @@ strange=$(nm -DC --defined-only "$libraries/librewind.so" | sed 's/^[0-9a-f]* . 
   grep -vE '(^|[ (<,&*])rw::' || true)
 test -z "$strange" || { echo "librewind.so shows $strange"; exit 1; }
 
+# The programs lie together, and `rewind COMMAND` finds them; the Debian package has the same version.
+DESTDIR=$root/programs meson install -C "$build" --no-rebuild --quiet --tags programs
+launcher=$(find "$root/programs" -path '*/bin/rewind')
+for name in resnet bert asr mnist top info tune; do
+  test -x "$(find "$root/programs" -path "*/libexec/rewind/$name")" || { echo "$name is not installed"; exit 1; }
+done
+test "$("$launcher" --version)" = "$(sed -n '1s/ (\(.*\)) .*/ \1/p' "$source/debian/changelog")"
+"$launcher" help | grep -q 'Usage: rewind resnet'
+for wrong in nonsense 'plan nonsense'; do
+  # shellcheck disable=SC2086  # words
+  if "$launcher" $wrong 2> "$root/wrong.txt"; then exit 1; fi
+done
+grep -q 'plan what' "$root/wrong.txt"
+
 # The program of docs/library.md is the one tested here, and README.md shows lines of it.
 python3 - "$source" "$here/main.cpp" << 'CHECK'
 import pathlib, re, sys, textwrap
