@@ -111,6 +111,24 @@ TEST_CASE_FIXTURE(CpuDevice, "tape rerun: detached handles keep a value as long 
   }
 }
 
+TEST_CASE_FIXTURE(CpuDevice, "tape rerun: constants of the pass are its own, a gradient is held") {
+  Tensor w = leaf(4096);
+  for (const bool holds : {false, true}) {
+    INFO("holds " << holds);
+    const uint64_t at_rest = live(), newest = Storage::newest();
+    device->reset_peak();
+    const Tensor loss = mean(square(w * 2.0f) * full({4096}, 3.0f));
+    const TapeRerun rerun(tape(), loss, TapeRerun::Marks::kept, holds);
+    REQUIRE(rerun.is_possible());
+    const uint64_t expected = rerun.run({})->peak, known = rerun.outside_bytes(newest);
+    CHECK(rerun.outside_bytes() - known == 4 * 4096);
+    const Tensor gradient = holds ? ones({}) : Tensor();
+    loss.backward(gradient);
+    CHECK(device->memory_report().peak - at_rest == expected - known);
+    w.set_grad({});
+  }
+}
+
 TEST_SUITE_END();
 
 }  // namespace rw::test
