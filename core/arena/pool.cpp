@@ -21,18 +21,19 @@ void copy_down(Backend& backend, const Arena::Range& from, const Arena::Range& t
   const bool overlaps = from.block == to.block && to.offset < from.offset + from.size &&
                         from.offset < to.offset + to.size;
   const uint64_t step = overlaps ? from.offset - to.offset : from.size;
-  const bool through_host = from.size / step > most_pieces && !backend.is_dry();
-  const uint64_t piece = from.size / step > most_pieces ? most_on_host : step;
+  const bool through_host = from.size / step > most_pieces;
+  if (through_host && backend.is_dry()) return;
+  const uint64_t piece = through_host ? most_on_host : step;
   std::vector<std::byte> bytes(through_host ? std::min(piece, from.size) : 0);
   for (uint64_t at = 0; at < from.size; at += piece) {
     const uint64_t size = std::min(piece, from.size - at);
     const BufferRange source{from.block, from.offset + at, size};
     const BufferRange target{to.block, to.offset + at, size};
-    if (!through_host) {
-      backend.copy(source, target);
-    } else {
+    if (through_host) {
       backend.read(source, bytes.data());
       backend.write(target, bytes.data());
+    } else {
+      backend.copy(source, target);
     }
   }
 }
