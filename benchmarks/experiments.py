@@ -9,6 +9,7 @@ accumulation   BERT tiny on SST-2: batches of 12 against 10 x 12, equally many s
 speech         f16 against f32 in ./rewind asr on spoken digits (espeak-ng, no data)
 learning-rate  rules for the rate of other batches, ResNet-8 on CIFAR-10 (DIR/cifar-10-batches-bin)
 cifar          ResNet-20 on CIFAR-10 here and, with --python, in PyTorch by the same recipe (the same files)
+batch-norm     ResNet-20 on CIFAR-10 in micro-batches: exact and ghost BatchNorm, GroupNorm (the same files)
 
 What is not there is skipped, and said. Reports of runs stay in --reports; those that are there are not made again, so
 an experiment that was stopped goes on."""
@@ -96,8 +97,20 @@ def cifar(o):
     return Experiment("ResNet-20 on CIFAR-10", lines, ACCURACY, 128, "images")
 
 
+def batch_norm(o):
+    """What sees how many images: one batch, or 8 micro-batches of 16."""
+    data = needed(o.data / "cifar-10-batches-bin")
+    parts = ["--batch", 16, "--accumulate", 8]
+    ways = {"one batch of 128": ["--batch", 128],
+            "8 x 16, exact BatchNorm": [*parts, "--exact-batch-norm", "--host-boundaries"],
+            "8 x 16, ghost BatchNorm": parts, "8 x 16, GroupNorm": [*parts, "--norm", "group"]}
+    lines = {way: program(o, "resnet", "--model", "resnet20", "--dtype", "f32", "--data", data, "--epochs", 6,
+                          "--lr", 0.1, *options) for way, options in ways.items()}
+    return Experiment("ResNet-20 on CIFAR-10: norms over micro-batches", lines, ACCURACY, 128, "images")
+
+
 EXPERIMENTS = {"accumulation": (accumulation, 5), "speech": (speech, 3), "learning-rate": (learning_rate, 3),
-               "cifar": (cifar, 3)}
+               "cifar": (cifar, 3), "batch-norm": (batch_norm, 3)}
 
 
 def run(command):
