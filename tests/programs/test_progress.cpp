@@ -4,8 +4,10 @@
 
 #include <algorithm>
 
+#include "core/base/error.h"
 #include "core/memory/memory_trace.h"
 #include "trainer/program/progress.h"
+#include "trainer/program/shared_options.h"
 #include "trainer/report/run_page.h"
 
 namespace rw::test {
@@ -109,6 +111,12 @@ TEST_CASE(
     run["history"].push_back({{"step", step}, {"loss", 1.0}});
   CHECK(circles(run_page(run, false)) < 600);
   CHECK(!run_page(nlohmann::json::object(), false).empty());
+}
+
+TEST_CASE("shared options: one table says what they mean" * doctest::test_suite("host")) {
+  CHECK(shared_text("--steps") == "steps to take");
+  CHECK(shared_text("--steps", "in each round") == "steps to take: in each round");
+  CHECK_THROWS_AS(shared_text("--step"), ValueError);
 }
 
 }  // namespace rw::test
