@@ -51,7 +51,7 @@ void accumulate(KernelRunner& runner, const Binding& x, const Binding& sum) {
   runner.run("accumulate", {x, sum}, p, {}, {p.n / REWIND_FLAT, 1, 1});
 }
 
-// Of the device's memory, with marks at the beginning, in the middle and at the end.
+// Places of marks in the device's memory: at the beginning, in the middle and at the end.
 constexpr std::array<uint8_t, 3> mark = {5, 6, 7};
 std::array<uint64_t, 3> places(const Storage& storage) {
   return {0, storage.bytes() / 2, storage.bytes() - mark.size()};
