@@ -11,7 +11,7 @@
 
 namespace rw {
 
-// Gradients, running statistics and random numbers.
+// Exchanges gradients, running statistics and random numbers.
 class DataParallel::Exchange : public GradientSums {
  public:
   Exchange(Communicator& ranks, const FlatParameters& parameters,
@@ -32,11 +32,11 @@ class DataParallel::Exchange : public GradientSums {
 
   std::vector<float> all(float own) override {
     check<RankError>(!parts_ || !parts_->is_gathered(), "data_parallel",
-                     "gathered parameters must be let go of before training goes on");
+                     "gathered parameters must be released before training continues");
     return GradientSums::all(own);
   }
-  // What came of parameters makes room, and is no part of the next step: all steps are alike, and
-  // lie where the last one lay (StepLayouts).
+  // Sends away the parameters that forward fetched. They are not part of the next step, so that all
+  // steps are alike and place their values as the last one did (StepLayouts).
   void end_pass() override {
     GradientSums::end_pass();
     if (parts_) parts_->drop();
@@ -60,8 +60,8 @@ class DataParallel::Exchange : public GradientSums {
 
 namespace {
 
-// All that results depend on: ranks of which one rounds, scales or skips otherwise would drift
-// apart.
+// Everything that results depend on: if one rank rounded, scaled or skipped otherwise, the ranks
+// would drift apart.
 std::vector<Claim> claims_of(const Accumulate& optimizer, const DataParallelOptions& options) {
   const FlatParameters& parameters = optimizer.parameters();
   const DeviceInfo& device = parameters.device().info();
@@ -159,7 +159,7 @@ void check_alike(Communicator& ranks, const std::vector<Claim>& claims) {
   size_t other = 0;
   while (other < hashes.size() && hashes[other] == hashes[0]) ++other;
   if (other == hashes.size()) return;
-  // All ranks have seen that some differ: now they show what they have.
+  // All ranks have seen that some differ. Now they show their claims.
   std::vector<std::string> lines;
   for (const Claim& claim : claims) lines.push_back(claim.what + ": " + claim.value);
   const size_t count = std::ranges::max(gather(ranks, lines.size()));

@@ -57,8 +57,8 @@ void GradientBuckets::cut(const std::vector<size_t>& order, int64_t elements) {
   }
 }
 
-// Ranks own the parameters in their order. A bucket of whole gradients has them in that order now;
-// one with a part of a gradient begins where that is cut.
+// Ranks own the parameters in order. A bucket of whole gradients has them in this order from now
+// on; a bucket with a part of a gradient begins at the cut.
 void GradientBuckets::sort_by_owner(GradientBucket& bucket, int ranks) {
   std::ranges::sort(bucket.slots);
   if (bucket.slots.size() > 1) {

@@ -39,7 +39,7 @@ void copy_part(const Tensor& source, int64_t from, const Tensor& target, int64_t
                        at(target, to), static_cast<uint64_t>(count) * size_of(source.dtype()));
 }
 
-// Whether one of the numbers is infinite or NaN: all bits of its exponent are set.
+// Whether a number is infinite or NaN: all bits of its exponent are set.
 template <class Bits>
 bool has_overflow(std::span<const std::byte> bytes, Bits exponent) {
   bool found = false;
@@ -56,7 +56,7 @@ bool has_overflow(DType dtype, std::span<const std::byte> bytes) {
   return has_overflow<uint16_t>(bytes, dtype == DType::f16 ? 0x7C00u : 0x7F80u);
 }
 
-// From the last parameter: backward makes its gradient first.
+// Starts from the last parameter, whose gradient backward makes first.
 std::vector<size_t> first_order(size_t slots) {
   std::vector<size_t> order(slots);
   for (size_t i = 0; i < slots; ++i) order[i] = slots - 1 - i;
@@ -83,7 +83,7 @@ GradientSums::GradientSums(Communicator& ranks, const FlatParameters& parameters
   set_up_staging();
 }
 
-// So many that backward seldom waits for the messages of earlier buckets.
+// Makes enough buffers that backward seldom waits for the messages of earlier buckets.
 void GradientSums::set_up_staging() {
   const int64_t bucket = std::max<int64_t>(buckets_.largest(), 1) * element;
   const auto buckets = static_cast<int64_t>(buckets_.all().size());
@@ -105,7 +105,7 @@ void GradientSums::begin() {
   is_open_ = false;
 }
 
-// Rank 0's order is that of all.
+// All ranks use rank 0's order.
 void GradientSums::learn_order() {
   is_learnt_ = true;
   for (const size_t slot : first_order(slots().size()))
@@ -154,13 +154,14 @@ void GradientSums::end_pass() {
   wait_for(parameters_.device().mark(), thread_.added());
 }
 
-// What the device needs to get there is not time that messages took.
+// The time that the device takes to get there does not count as waiting for messages.
 void GradientSums::wait_for(const std::function<void()>& device, uint64_t job) {
   device();
   traffic_.waited_seconds += thread_.wait(job);
 }
 
-// Copies the bucket's gradients, zeros where none has come, behind the job that had the memory.
+// Copies the bucket's gradients, and zeros where none has arrived, once the earlier job has
+// finished with the memory.
 GradientSums::Staging& GradientSums::fill_staging(const GradientBucket& bucket) {
   Staging& staging = staging_[traffic_.buckets % staging_.size()];
   if (staging.job > 0) wait_for(staging.copy.wait, staging.job);
@@ -175,7 +176,7 @@ GradientSums::Staging& GradientSums::fill_staging(const GradientBucket& bucket) 
   return staging;
 }
 
-// The gradients of which the last part has been copied.
+// Drops the gradients whose last part has been copied.
 void GradientSums::drop(const GradientBucket& bucket) {
   buckets_.each_part(bucket, [&](const GradientBuckets::Part& part) {
     const Tensor& parameter = slots()[part.slot].parameter;
@@ -206,7 +207,7 @@ void GradientSums::send(size_t index) {
   });
 }
 
-// A dry run has no values to send, but all the memory for them.
+// A dry run has no values to send, but allocates all memory for them.
 bool GradientSums::is_dry() const {
   return parameters_.device().backend().is_dry();
 }
@@ -279,7 +280,7 @@ void GradientSums::finish() {
   sums_ = {};
 }
 
-// The update of what is owned here needs no other gradients.
+// The update of this rank's parts needs no other gradients.
 void GradientSums::keep_own() {
   for (size_t i = 0; i < slots().size(); ++i) {
     slots()[i].parameter.impl().grad = {};
@@ -291,7 +292,7 @@ void GradientSums::keep_own() {
   sums_ = {};
 }
 
-// What a rank has not is zero there.
+// The statistics that a rank does not have are zero there.
 void GradientSums::share_stats(const Tensor& stats) {
   const std::vector<float> here = stats.to_vector();
   const std::vector<float> all = gather(ranks(), std::span<const float>(here));

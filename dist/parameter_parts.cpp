@@ -13,8 +13,8 @@ namespace rw {
 
 namespace {
 
-// Forward under NoGrad, or of an op that is the first on the tape: nobody knows what follows, and
-// who evaluates may use the ranks right after it.
+// Excludes forward under NoGrad, and the first op on the tape: nothing is known of what follows,
+// and an evaluation may use the ranks right after it.
 bool is_in_pass() {
   const Tape& tape = *Tape::current();
   return context().phase != Phase::forward || tape.begin() < tape.end();
@@ -60,7 +60,7 @@ ParameterParts::Part ParameterParts::part_of(const FlatParameters& parameters, s
   return part;
 }
 
-// What is on its way is on its way on all ranks.
+// A message on its way is on its way on all ranks, so it is waited for.
 ParameterParts::~ParameterParts() {
   try {
     thread_.wait_for_all();
@@ -97,7 +97,7 @@ void ParameterParts::need(std::span<Storage* const> storages) {
   }
 }
 
-// What the kernel reads that wants it stays.
+// The parts that the current kernel reads stay.
 void ParameterParts::make_room(uint64_t bytes) {
   while (here_ + bytes > options_.most_bytes) {
     Part* oldest = nullptr;
@@ -123,8 +123,8 @@ void ParameterParts::bring(const Message& message) {
   here_ += part.values.bytes();
 }
 
-// Its message, and that of the part which is expected next is on its way. Where a window wants
-// another part than the one before, nothing is expected in the rest of it.
+// Returns the part's message and sends for the part that is expected next. Once a window uses
+// another part than the window before, nothing is expected in the rest of it.
 std::shared_ptr<ParameterParts::Message> ParameterParts::take_expected(size_t part) {
   std::shared_ptr<Message> message = std::exchange(ahead_, nullptr);
   if (!message || message->part != part) message = send(part);
@@ -160,7 +160,7 @@ std::shared_ptr<ParameterParts::Message> ParameterParts::send(size_t index) {
   return message;
 }
 
-// All of them behind the update that made them: nobody waits for what is computed meanwhile.
+// Queues all copies behind the update that made the values, so that nobody waits for later work.
 void ParameterParts::copy_own() {
   if (std::exchange(has_copies_, true)) return;
   for (Part& part : parts_) {
@@ -177,7 +177,7 @@ void ParameterParts::send_away(Part& part) {
   if (std::exchange(part.is_here, false)) here_ -= part.values.bytes();
   Storage& storage = *part.values.impl().storage;
   if (part.is_kept || storage.is_away()) return;
-  // What was written to it goes to the own elements.
+  // Values that were written to it go to the own elements.
   if (std::exchange(part.version, storage.version()) != storage.version() && part.own)
     copy_dense(FlatParameters::view(part.values, {part.own_begin, part.own.numel()}), part.own);
   part.values.device().send_away(storage);

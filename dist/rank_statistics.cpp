@@ -10,7 +10,7 @@ namespace rw {
 
 namespace {
 
-// [ranks, n]: what all ranks have in f32 [n].
+// [ranks, n]: the f32 [n] of all ranks.
 Tensor gathered(Communicator& ranks, const Tensor& own) {
   const std::vector<float> here = own.to_vector();
   const std::vector<float> all = gather(ranks, std::span<const float>(here));

@@ -26,7 +26,7 @@ const BertConfig& checked(const BertConfig& c) {
   return c;
 }
 
-// Normal weights; biases are zero, and LayerNorm's weights stay one.
+// Weights are normal, biases are zero, and LayerNorm's weights stay one.
 void init_weights(const Module& module, const BertConfig& config) {
   for (const auto& [name, parameter] : module.named_parameters()) {
     if (parameter.rank() > 1)
@@ -121,7 +121,8 @@ Tensor BertModel::forward(const BertInput& input) {
 
 Tensor BertModel::pool(const Tensor& hidden) {
   check(pooler_.has_value(), "pool", "this model was made without a pooler");
-  // A copy: the saved input of the pooler would hold all of `hidden` for its first tokens.
+  // This is a copy, because the pooler's saved input would otherwise keep all of `hidden` for its
+  // first tokens.
   return tanh(pooler_->forward(contiguous(select(hidden, 1, 0))));
 }
 

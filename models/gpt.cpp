@@ -30,8 +30,8 @@ const GptConfig& checked(const GptConfig& c) {
   return c;
 }
 
-// Normal weights, those that add to the residual stream smaller by the number of additions; biases
-// are zero, and the norms' weights stay one.
+// Weights are normal; those that add to the residual stream are smaller by the number of additions.
+// Biases are zero, and the norms' weights stay one.
 void init_weights(const Module& module, const GptConfig& config) {
   const double residual =
       config.initializer_range / std::sqrt(2 * static_cast<double>(config.n_layer));
@@ -183,8 +183,8 @@ Tensor GptLMHeadModel::loss(Tensor ids, const Tensor& targets) {
 
 namespace {
 
-// The place of the largest of scores [N, V] with noise: -log(-log(u)), where u is 0 -infinity,
-// which no token with a chance loses to.
+// The index of the largest of scores [N, V] with noise -log(-log(u)). Where u is 0 the noise is
+// -infinity, and any token with a chance wins over that one.
 Tensor draw(const Tensor& scores, Generator& generator) {
   Tensor noise = neg(log(neg(log(rand(scores.shape(), 0, 1, DType::f32, generator)))));
   return argmax(scores + std::move(noise));
@@ -206,7 +206,7 @@ Tensor sample_tokens(const Tensor& logits, const SampleOptions& o) {
   if (o.top_k == 0 && o.top_p == 1) return draw(scores, generator);
   const int64_t tokens = logits.size(1), kept = o.top_k == 0 ? tokens : std::min(o.top_k, tokens);
   const SortResult likeliest = topk(scores, kept);
-  // Among the tokens that top_k leaves, the first one always stays.
+  // The first of the tokens that top_k keeps always stays.
   const Tensor chances = softmax(likeliest.values);
   const Tensor before = cumsum(chances, 1) - chances;
   const Tensor allowed =

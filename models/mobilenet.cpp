@@ -9,7 +9,7 @@ namespace rw {
 
 namespace {
 
-// To a multiple of 8 that is at least 90 % of it (torchvision's _make_divisible).
+// Rounds to a multiple of 8 that is at least 90 % of the value (torchvision's _make_divisible).
 int64_t channels_of(int64_t channels, float width) {
   const float wanted = static_cast<float>(channels) * width;
   const auto rounded = std::max<int64_t>(8, static_cast<int64_t>(wanted + 4) / 8 * 8);
@@ -27,7 +27,7 @@ void add_conv(Sequential& target, int64_t in, int64_t out, int kernel, int64_t s
   target.emplace<BatchNorm2d>(out);
 }
 
-// Convolution, normalisation and ReLU6 as one child.
+// A convolution, its normalisation and ReLU6 as one child.
 void add_step(Sequential& target, int64_t in, int64_t out, int kernel, int64_t stride = 1,
               int64_t groups = 1) {
   auto& step = target.emplace<Sequential>();

@@ -11,7 +11,7 @@ namespace rw {
 
 namespace {
 
-// He et al.: normal by fan out; a bias, where there is one, starts at zero.
+// He initialisation: normal, by fan out. A bias, if there is one, starts at zero.
 void init_conv(const Conv2d& conv) {
   init::kaiming_normal_(conv.weight, init::FanMode::out);
   if (conv.bias) init::zeros_(conv.bias);
@@ -25,7 +25,7 @@ const ResNetConfig& checked(const ResNetConfig& config) {
   return config;
 }
 
-// The norm of so many channels; null: the configuration has none.
+// A norm of `channels` channels; null if the configuration has none.
 std::unique_ptr<Module> make_norm(int channels, const ResNetConfig& config) {
   if (!config.norm) return nullptr;
   if (config.norm_groups == 0) return std::make_unique<BatchNorm2d>(channels);
@@ -74,7 +74,7 @@ ResidualBlock::ResidualBlock(int in, int width, int stride, const ResNetConfig& 
   }
 }
 
-// Handles are moved along so that relu and the sum overwrite what nobody reads again.
+// Handles are moved, so that relu and the sum overwrite what nobody reads again.
 Tensor ResidualBlock::forward(Tensor x) {
   const bool same_shape = stride_ == 1 && in_ == out_;
   if (pre_activation_) {
@@ -103,7 +103,8 @@ Tensor ResidualBlock::activate(size_t step, Tensor x) {
   return relu(std::move(x));
 }
 
-// Option A of the paper has no parameters: every stride-th pixel, new channels zero.
+// Option A of the paper has no parameters: it takes every stride-th pixel and fills new channels
+// with zeros.
 Tensor ResidualBlock::shortcut(Tensor x) {
   if (downsample_) return downsample_->forward(std::move(x));
   const int64_t h = x.size(1), w = x.size(2);
@@ -166,8 +167,8 @@ Tensor ResNet::forward(Tensor x) {
 Tensor ResNet::stem(Tensor x) {
   x = conv1_.forward(std::move(x));
   if (norm_ && !config_.pre_activation) x = norm_->forward(std::move(x));
-  // relu comes after pooling: the same numbers, but it keeps a quarter, which the next convolution
-  // keeps anyway.
+  // relu comes after pooling: the result is the same, but relu keeps a quarter as much, and the
+  // next convolution keeps these values anyway.
   if (config_.stem != Stem::cifar)
     x = max_pool2d(std::move(x), {.kernel = 3, .stride = 2, .padding = 1});
   return config_.pre_activation ? x : relu(std::move(x));

@@ -15,7 +15,7 @@ const SpeechConfig& checked(const SpeechConfig& c) {
   return c;
 }
 
-// Outputs of so many frames, i32 [N].
+// The number of outputs for each number of frames, i32 [N].
 Tensor output_lengths(const Tensor& frames) {
   const auto n = static_cast<float>(SpeechEncoder::subsampling);
   return cast(floor(affine(cast(frames, DType::f32), 1 / n, (n - 1) / n)), DType::i32);
@@ -126,7 +126,7 @@ Tensor Transducer::predict(Said& said, std::span<const int32_t> labels) {
   }
   auto [y, state] = predictor_.forward(embedding_(tensor(ids, {1, n})), said.state);
   Tensor out = predictor_out_(select(y, 0, 0));
-  if (said.out) {  // those without a label stay as they are
+  if (said.out) {  // samples without a label keep their state
     const Tensor moved = cast(tensor(is_new, {n, 1}), DType::u8);
     state.h = where(moved, state.h, said.state.h);
     state.c = where(moved, state.c, said.state.c);

@@ -15,7 +15,7 @@ void check_padding(const char* module, std::initializer_list<int> padding) {
         fmt::join(padding, " and "));
 }
 
-// Checked here, where the line that is wrong is the user's, and not in the first forward.
+// These are checked here, where the faulty line is the user's, and not in the first forward.
 void check_conv(const char* module, int64_t in, int64_t out, int groups,
                 std::initializer_list<int> kernel, std::initializer_list<int> stride,
                 std::initializer_list<int> dilation, std::initializer_list<int> padding) {

@@ -18,7 +18,7 @@ float xavier_std(const Tensor& weight, float gain) {
   return gain * std::sqrt(2.0f / static_cast<float>(f.in + f.out));
 }
 
-// A uniform distribution of this standard deviation reaches to +- sqrt(3) of it.
+// A uniform distribution with this standard deviation spans +- sqrt(3) times it.
 void uniform_of_std_(const Tensor& weight, float std, Generator& generator) {
   const float bound = std::sqrt(3.0f) * std;
   uniform_(weight, -bound, bound, generator);

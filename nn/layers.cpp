@@ -11,7 +11,7 @@ namespace rw {
 
 namespace {
 
-// Checked here, where the line that is wrong is the user's, and not in the first forward.
+// These are checked here, where the faulty line is the user's, and not in the first forward.
 Pool2dOptions pool_options(const char* module, Size2d kernel, Size2d stride, Size2d padding) {
   if (stride.h == 0) stride.h = kernel.h;
   if (stride.w == 0) stride.w = kernel.w;
@@ -85,7 +85,7 @@ Tensor Embedding::forward(Tensor index) {
   return embedding(weight, std::move(index), options_.padding_index);
 }
 
-// Side effects stay off the tape: replay must not see them.
+// Side effects stay off the tape, so that replay does not see them.
 void Embedding::renormalise(const Tensor& index) {
   const NoGrad guard;
   const Tensor rows = flatten(index), table = weight.detach();

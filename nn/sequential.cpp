@@ -11,7 +11,7 @@ bool Sequential::has_blocks() const {
   return std::any_of(begin(), end(), [](const auto& m) { return m->has_children(); });
 }
 
-// A short one inside a model is a block: Sequential(Linear, ReLU).
+// A short Sequential inside a model is a block: Sequential(Linear, ReLU).
 bool Sequential::segments_itself() const {
   constexpr size_t longest_block = 8;
   return checkpoint_every_ || size() > longest_block;

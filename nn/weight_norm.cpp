@@ -27,7 +27,7 @@ Tensor weight_norm(Tensor v, Tensor g) {
   return cast(std::move(wide) * std::move(factor), dtype);
 }
 
-// The plain layer gives its initial values.
+// The plain layer provides the initial values.
 WeightNormLinear::WeightNormLinear(int64_t in, int64_t out, bool has_bias) {
   const Linear plain(in, out, has_bias);
   if (has_bias) bias = register_parameter("bias", plain.bias.shape());

@@ -9,7 +9,8 @@ namespace rw {
 
 namespace {
 
-// What is long are values, of which a dry device has none: they stay what they are.
+// Longer messages hold values of tensors, which a dry device does not have: their targets stay
+// unchanged.
 constexpr size_t most_copied = size_t{64} << 10;
 
 }  // namespace
@@ -28,7 +29,7 @@ void DryRanks::all_to_all(std::span<const std::byte> to, std::span<const size_t>
     std::ranges::copy(to.subspan(begin, sizes[own]), from.subspan(rank * sizes[own]).begin());
 }
 
-// What is longer than its own is as it was.
+// Bytes beyond the size of its own part stay unchanged.
 void DryRanks::all_gather(std::span<const std::byte> own, std::span<const size_t> sizes,
                           std::span<std::byte> all) {
   if (all.size() > most_copied) return;

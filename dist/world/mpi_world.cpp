@@ -1,6 +1,6 @@
-// MPI, loaded when mpirun has started the program: no other run waits for its libraries, and a
-// build with MPI runs on machines without. It must be of the kind whose header this was compiled
-// with, as the kinds differ in what a communicator is.
+// MPI, which is loaded only if mpirun has started the program: other runs do not wait for its
+// libraries, and a build with MPI runs on machines without it. It must be the implementation whose
+// header this was compiled with, since implementations differ in what a communicator is.
 #include "dist/world/mpi_world.h"
 
 #define OMPI_SKIP_MPICXX 1
@@ -25,7 +25,7 @@ constexpr const char* kind = "MPICH";
 constexpr const char* names[] = {"libmpich.so.12", "libmpi.so.12", "libmpich.so", "libmpi.so"};
 #endif
 
-// The functions of the library that are used here.
+// The functions of the library that this file uses.
 struct Functions {
   decltype(&MPI_Init_thread) init;
   decltype(&MPI_Finalize) finalize;
@@ -46,9 +46,9 @@ struct Functions {
   MPI_Errhandler returns_errors;
 };
 
-// Null: there is none here. It stays loaded: its exit handlers may run last.
+// Null if there is none here. The library stays loaded, since its exit handlers may run last.
 void* open_library() {
-  // Its plug-ins look for its names among those of the program.
+  // Its plug-ins look up its names among those of the program.
   for (const char* name : names)
     if (void* library = dlopen(name, RTLD_NOW | RTLD_GLOBAL)) return library;
   return nullptr;
@@ -178,7 +178,7 @@ class MpiWorld : public Communicator {
                      "a message must be at most 2 GiB, got {} bytes", bytes);
     return static_cast<int>(bytes);
   }
-  // Ranks that are out of step show here first, as messages of other sizes than were expected.
+  // Ranks that are out of step show here first, as messages of unexpected sizes.
   void expect(int result, const char* call) const {
     if (result == MPI_SUCCESS) return;
     char text[MPI_MAX_ERROR_STRING] = {};

@@ -1,4 +1,4 @@
-// In builds without MPI: dist/world/mpi_world.cpp takes its place.
+// Builds without MPI use this file instead of dist/world/mpi_world.cpp.
 #include "core/base/error.h"
 #include "dist/world/mpi_world.h"
 

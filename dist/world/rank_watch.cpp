@@ -19,7 +19,7 @@ namespace rw {
 
 namespace {
 
-// The same for all processes under one kernel.
+// The id is the same for all processes under one kernel.
 std::string machine() {
   std::string id;
   std::ifstream("/proc/sys/kernel/random/boot_id") >> id;
@@ -30,7 +30,7 @@ struct Address {
   sockaddr_un socket = {};
   socklen_t size = 0;
 
-  // In no folder: nothing is left of it.
+  // The address is in no folder, so nothing is left of it.
   explicit Address(const std::string& name) {
     socket.sun_family = AF_UNIX;
     std::memcpy(socket.sun_path + 1, name.data(),
@@ -75,7 +75,7 @@ class RankWatch::Watcher {
     int file, rank;  // -1: it has not said which it is
   };
 
-  // Empty: there are no sockets.
+  // Empty if there are no sockets.
   std::string listen_here() {
     std::random_device random;
     const std::string name = fmt::format("rewind-ranks-{}-{:08x}", getpid(), random());
@@ -95,7 +95,7 @@ class RankWatch::Watcher {
       close(file);
   }
 
-  // Both sides say who they are: until then the other one may have ended before it saw this one.
+  // Both sides say who they are: otherwise one could end before the other has seen it.
   void greet(int file) {
     send(file, &rank_, sizeof rank_, MSG_NOSIGNAL);
     peers_.push_back({file, -1});
@@ -112,8 +112,7 @@ class RankWatch::Watcher {
       accept_all();
       if (files[0].revents != 0) break;
     }
-    for (const Peer& peer : peers_)
-      send(peer.file, "", 1, MSG_NOSIGNAL);  // the end, as it should be
+    for (const Peer& peer : peers_) send(peer.file, "", 1, MSG_NOSIGNAL);  // a regular end
   }
 
   void accept_all() {
@@ -123,12 +122,13 @@ class RankWatch::Watcher {
     }
   }
 
-  // A rank says who it is, later that it ends; one that is gone without that has died.
+  // A rank first says who it is, and later that it ends. If it is gone without the latter, it has
+  // died.
   void hear(Peer& peer) {
     int said = 0;
     ssize_t size = 0;
-    // Linux says once that the other end closed before it had read everything, and only then what
-    // it has sent.
+    // Linux first reports, once, that the other end closed before it had read everything, and only
+    // then returns what the other end has sent.
     do {
       size = recv(peer.file, &said, sizeof said, 0);
     } while (size < 0 && (errno == ECONNRESET || errno == EINTR));
@@ -138,7 +138,7 @@ class RankWatch::Watcher {
     }
     close(std::exchange(peer.file, -1));
     if (size > 0 || peer.rank < 0 || !tells_) return;
-    tells_ = false;  // those that MPI ends next have not died of themselves
+    tells_ = false;  // MPI ends the others next: they do not count as dead
     died_(peer.rank);
   }
 

@@ -23,7 +23,7 @@ class Table {
  public:
   explicit Table(int size) : given_(static_cast<size_t>(size)) {}
 
-  // Waits until all have come; each time the last one lets all go on.
+  // Waits until all ranks have arrived; the last one lets all continue.
   void meet() {
     std::unique_lock lock(mutex_);
     const uint64_t round = round_;
@@ -36,7 +36,7 @@ class Table {
     if (round_ == round) throw Abandoned();
   }
 
-  // `take(r, bytes)` has what each rank gives, which must be `expected(r)` bytes.
+  // `take(r, bytes)` receives what rank r gives, which must be `expected(r)` bytes.
   template <class Expected, class Take>
   void exchange(int rank, std::span<const std::byte> own, const Expected& expected,
                 const Take& take) {

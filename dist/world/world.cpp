@@ -10,7 +10,7 @@ namespace rw {
 
 namespace {
 
-// A process without others.
+// A single process.
 class Alone : public Communicator {
  public:
   int rank() const override { return 0; }
@@ -28,7 +28,7 @@ class Alone : public Communicator {
   [[noreturn]] void abort(int status) override { std::_Exit(status); }
 };
 
-// As Open MPI's mpirun says it, and Hydra, which is that of MPICH and Intel MPI.
+// The variables of Open MPI's mpirun, and of Hydra, the launcher of MPICH and Intel MPI.
 int started_ranks() {
   for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"})
     if (const char* text = std::getenv(name)) return std::max(1, std::atoi(text));

@@ -35,7 +35,7 @@ std::string_view without_spaces(std::string_view text) {
   return text.substr(std::min(text.find_first_not_of(' '), text.size()));
 }
 
-// What follows 'key': in a Python dictionary; empty where it is missing.
+// The text behind 'key': in a Python dictionary; empty if the key is missing.
 std::string_view value_of(std::string_view text, const std::string& key) {
   const size_t at = text.find("'" + key + "'");
   if (at == text.npos) return {};
@@ -43,7 +43,7 @@ std::string_view value_of(std::string_view text, const std::string& key) {
   return text.starts_with(':') ? without_spaces(text.substr(1)) : std::string_view{};
 }
 
-// What is between the first character, `open`, and the next `close`.
+// The text between the first character, `open`, and the next `close`.
 std::optional<std::string_view> enclosed(std::string_view text, char open, char close) {
   const size_t end = text.starts_with(open) ? text.find(close, 1) : text.npos;
   if (end == text.npos) return std::nullopt;
@@ -86,7 +86,7 @@ Header parse_header(std::string_view text, const std::string& path) {
   return header;
 }
 
-// Bytes that the header promises; none if they are more than 64 bits can count.
+// The number of bytes that the header promises; none if it does not fit in 64 bits.
 std::optional<uint64_t> promised_bytes(const Header& header) {
   try {
     check_sizes("npy", header.shape, stored_size(header.type->stored));
@@ -99,7 +99,7 @@ std::optional<uint64_t> promised_bytes(const Header& header) {
 }  // namespace
 
 void save_npy(const std::filesystem::path& path, const Tensor& tensor) {
-  // NumPy has no bf16; each of its values is one of f32.
+  // NumPy has no bf16, so its values are written as f32.
   const DType dtype = tensor.dtype() == DType::bf16 ? DType::f32 : tensor.dtype();
   const auto* type = std::find_if(std::begin(types), std::end(types),
                                   [&](const Type& t) { return t.stored == stored_name(dtype); });

@@ -22,14 +22,14 @@ std::string quote(const std::string& text) {
   return fmt::format("{:?}", text);  // names come from files: control characters are escaped
 }
 
-// What write_safetensors puts into a file, in the order of its bytes.
+// The contents of a file that write_safetensors writes, in the order of its bytes.
 struct Planned {
   const NamedTensor* source;
   DType dtype;
   uint64_t bytes() const { return static_cast<uint64_t>(source->tensor.numel()) * size_of(dtype); }
 };
 
-// Wide elements first keeps every tensor aligned to its elements.
+// Wide elements come first, which keeps every tensor aligned to its elements.
 std::vector<Planned> plan_file(const std::vector<NamedTensor>& tensors,
                                std::optional<DType> float_dtype) {
   std::vector<Planned> plan;
@@ -67,7 +67,7 @@ std::string header_text(const std::vector<Planned>& plan, const Metadata& metada
   return text;
 }
 
-// Refuses what no reader would take.
+// Refuses what no reader would accept.
 std::string checked_header(const std::vector<Planned>& plan, const Metadata& metadata,
                            const std::string& path) {
   std::string text;
@@ -94,11 +94,13 @@ class Crc32 {
   void add(std::span<const std::byte> bytes) {
     value_ = crc32_z(value_, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size());
   }
-  // With its end, so that what moves from one text to the next shows.
+  // The final zero counts, so that a character that moves from one text to the next changes the
+  // sum.
   void add(const std::string& text) {
     add(std::as_bytes(std::span(text.c_str(), text.size() + 1)));
   }
-  // As many letters for all values: they are known only when the header has its place.
+  // All values have the same number of letters, since they are known only after the header has its
+  // place.
   std::string text() const { return fmt::format("{:08x}", value_); }
 
  private:

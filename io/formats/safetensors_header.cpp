@@ -16,8 +16,8 @@ using nlohmann::json;
 
 // Names come from files: in messages control characters are escaped, {:?}.
 
-// Something of a tensor, for messages: a text only when an error says it, as there may be a
-// million.
+// Names a part of a tensor for messages. The text is made only for an error, as there may be a
+// million tensors.
 struct Part {
   const char* part;  // "the shape of ", or nothing
   const std::string& name;
@@ -26,9 +26,9 @@ struct Part {
   std::string str() const { return fmt::format("{}tensor {:?} of '{}'", part, name, path); }
 };
 
-// Hands out the members of the header one after the other, each as a small JSON value: all of them
-// as one value would be large and slow. Refuses nesting deeper than the format's,
-// {"name": {"shape": [ ]}}, and keys that come twice in an object of such a value.
+// Hands out the members of the header one after the other, each as a small JSON value: a single
+// value for all of them would be large and slow. Refuses nesting deeper than the format's, {"name":
+// {"shape": [ ]}}, and keys that come twice in an object of such a value.
 class MemberReader final : public json::json_sax_t {
  public:
   using Visit = std::function<void(const std::string& name, const json& value)>;
@@ -62,7 +62,7 @@ class MemberReader final : public json::json_sax_t {
   }
 
  private:
-  // Puts a value where it belongs. Within a member, its place; nullptr for a whole one.
+  // Puts a value where it belongs, and returns its place there.
   json* place(json value) {
     if (open_.empty()) {
       member_ = std::move(value);
@@ -112,7 +112,7 @@ std::vector<uint64_t> integers(const json& list, const Part& what) {
   return values;
 }
 
-// Where the tensors' bytes are in the file.
+// Where the tensors' bytes lie in the file.
 struct Data {
   uint64_t offset, size;
 };
@@ -153,7 +153,7 @@ StoredTensor parse_tensor(const json& entry, const Data& data, const std::string
   return {dtype, shape, data.offset + offsets[0], bytes};
 }
 
-// The format wants every byte of the data to belong to exactly one tensor.
+// The format requires that every byte of the data belongs to exactly one tensor.
 void check_coverage(const SafetensorsIndex& index, const Data& data, const std::string& path) {
   struct Range {
     uint64_t begin, end;

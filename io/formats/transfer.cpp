@@ -14,7 +14,7 @@ static_assert(std::endian::native == std::endian::little, "files are little-endi
 
 namespace {
 
-constexpr int64_t piece_elements = 1 << 20;  // bounds what is in host memory at a time
+constexpr int64_t piece_elements = 1 << 20;  // limits how much is in host memory at a time
 
 struct Half {
   uint16_t bits;

@@ -8,9 +8,9 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Calls visit(key, member, lowest, highest) for all that config.json and BertConfig share. The
-// highest are well above any BERT, so that a broken file is an error and not a program that runs
-// for hours.
+// Calls visit(key, member, lowest, highest) for everything that config.json and BertConfig share.
+// The highest values are well above any BERT, so that a broken file is an error and not a program
+// that runs for hours.
 template <class Config, class F>
 void for_each_key(Config& c, const F& visit) {
   visit("vocab_size", c.vocab_size, 1, 1 << 24);
@@ -26,7 +26,7 @@ void for_each_key(Config& c, const F& visit) {
   visit("initializer_range", c.initializer_range, 0, 100);
 }
 
-// Settings that the files may name but this BERT has one value for.
+// Settings that files may name but for which this BERT has a single value.
 const Json fixed_settings = {
     {"model_type", "bert"}, {"hidden_act", "gelu"},        {"position_embedding_type", "absolute"},
     {"is_decoder", false},  {"tie_word_embeddings", true}, {"pad_token_id", 0}};

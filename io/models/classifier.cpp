@@ -12,7 +12,7 @@ namespace {
 
 using nlohmann::json;
 
-// The list that an entry of the metadata is; empty where there is none.
+// An entry of the metadata as a list; empty if there is no such entry.
 json list_of(const SafetensorsFile& file, const std::string& key) {
   const auto found = file.metadata().find(key);
   if (found == file.metadata().end()) return json::array();

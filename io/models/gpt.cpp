@@ -9,9 +9,9 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Calls visit(key, member, lowest, highest) for all that config.json and GptConfig share. The
-// highest are well above any GPT-2, so that a broken file is an error and not a program that runs
-// for hours.
+// Calls visit(key, member, lowest, highest) for everything that config.json and GptConfig share.
+// The highest values are well above any GPT-2, so that a broken file is an error and not a program
+// that runs for hours.
 template <class Config, class F>
 void for_each_key(Config& c, const F& visit) {
   visit("vocab_size", c.vocab_size, 1, 1 << 24);
@@ -27,7 +27,7 @@ void for_each_key(Config& c, const F& visit) {
   visit("initializer_range", c.initializer_range, 0, 100);
 }
 
-// Settings that the files may name but this GPT has one value for.
+// Settings that files may name but for which this GPT has a single value.
 const Json fixed_settings = {
     {"model_type", "gpt2"},         {"activation_function", "gelu_new"},
     {"scale_attn_weights", true},   {"scale_attn_by_inverse_layer_idx", false},
@@ -39,7 +39,8 @@ bool is_transposed(const std::string& name) {
   return false;
 }
 
-// The masks of attention, which old files hold, and the head, which is the word embeddings.
+// Whether it is a mask of attention, which old files hold, or the head, which is the word
+// embeddings.
 bool is_known(const std::string& name) {
   return name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias") ||
          name == "lm_head.weight";

@@ -22,14 +22,15 @@ std::string listed(const char* title, const std::vector<std::string>& names) {
 
 using Files = std::vector<const SafetensorsFile*>;
 
-// The file that has a name, or null.
+// The file that contains the name, or null.
 const SafetensorsFile* file_with(const Files& files, const std::string& name) {
   const auto found = std::ranges::find_if(
       files, [&](const SafetensorsFile* file) { return file->tensors().contains(name); });
   return found == files.end() ? nullptr : *found;
 }
 
-// What is in the files under other names: parts of what is wanted, or that of which a part is.
+// Finds tensors that the files hold under other names: as parts of the wanted tensor, or in a
+// tensor of which it is a part.
 class PartsInFiles {
  public:
   explicit PartsInFiles(const Files& files) {
@@ -61,7 +62,7 @@ LoadResult load_from(const Files& files, const StateDict& tensors, bool strict,
   LoadResult result;
   std::vector<std::string> mismatched;
   std::set<std::string> known = ignored;
-  std::optional<PartsInFiles> parts;  // where one is not there as it is wanted
+  std::optional<PartsInFiles> parts;  // for tensors that no file holds whole
   for (const auto& [name, tensor] : tensors) {
     known.insert(whole_name(name));
     const SafetensorsFile* file = file_with(files, name);
@@ -150,7 +151,7 @@ LoadResult load_model(const std::filesystem::path& path, Module& module, bool st
   return load_tensors(SafetensorsFile(path), torch_state_dict(module), strict);
 }
 
-// A file's tensors are dense: others go through a copy.
+// Tensors in files are dense; others go through a copy.
 void copy_as_file(const Module& module) {
   const NoGrad guard;
   for (const NamedTensor& t : torch_state_dict(module)) contiguous(t.tensor);

@@ -29,7 +29,7 @@ void read_masters(const SnapshotFiles& snapshot, const Module& model, const Opti
                    "only an optimizer that keeps all states goes on in another dtype, got one of "
                    "rank {} of {}; let one process go on, and save",
                    parameters.shard()->rank, parameters.shard()->ranks);
-  std::set<std::string> saved;  // of masters in parts, too
+  std::set<std::string> saved;  // including masters in parts
   for (const SafetensorsFile& file : snapshot.files())
     for (const auto& [name, tensor] : file.tensors()) saved.insert(whole_name(name));
   std::map<const TensorImpl*, std::string> names;
@@ -38,7 +38,7 @@ void read_masters(const SnapshotFiles& snapshot, const Module& model, const Opti
   for (const FlatParameters::Slot& slot : parameters.slots()) {
     const std::string master = "optimizer.master." + slot.name;
     const auto found = names.find(&slot.parameter.impl());
-    if (found == names.end()) continue;  // of another module: it is read as it was saved
+    if (found == names.end()) continue;  // of another module: read as it was saved
     std::erase_if(
         tensors, [&](const NamedTensor& t) { return t.name == found->second || t.name == master; });
     tensors.push_back({saved.contains(master) ? master : found->second, parameters.master(slot)});

@@ -26,7 +26,7 @@ StateDict optimizer_tensors(const Optimizer::NamedState& optimizer) {
   return tensors;
 }
 
-// Everything in the model's own layout: nothing is converted on the way.
+// Everything keeps the model's own layout, so nothing is converted.
 StateDict all_tensors(const TrainingState& state, const Optimizer::NamedState& optimizer) {
   StateDict tensors;
   for (const auto& [name, tensor] : state_dict(state.model))
@@ -36,8 +36,7 @@ StateDict all_tensors(const TrainingState& state, const Optimizer::NamedState& o
   return tensors;
 }
 
-// Everything is checked before anything is changed. States that other ranks keep are theirs to
-// load.
+// Checks everything before it changes anything. Other ranks load the states that they keep.
 void fill(const TrainingState& state, const SnapshotFiles& snapshot) {
   std::vector<std::string> names;
   for (const SafetensorsFile& file : snapshot.files())
@@ -83,7 +82,7 @@ std::string on_first(const SnapshotRanks& ranks, const std::function<std::string
   return together(ranks, [&] { return ranks.rank == 0 ? work() : ""; })[0];
 }
 
-// How many parts there are beside the index: of the ranks that keep what others have not.
+// The number of parts beside the index: one for each further rank that keeps states.
 int parts_of(const TrainingState& state, const SnapshotRanks& ranks) {
   const std::optional<Shard>& shard = state.optimizer.parameters().shard();
   if (!shard) return 0;
@@ -100,8 +99,8 @@ void check_position(const TrainingPosition& position) {
         position.index);
 }
 
-// The parts, and when all are safely stored the index: without it they are nothing. `prepare` and
-// `finish` are of the first rank, before anything is written and when all is.
+// Writes the parts, and the index when all parts are safely stored: without the index they are
+// nothing. The first rank runs `prepare` before anything is written and `finish` at the end.
 void save(const fs::path& path, const TrainingState& state, const TrainingPosition& position,
           const SnapshotRanks& ranks, const std::function<void()>& prepare,
           const std::function<void()>& finish) {
@@ -125,7 +124,7 @@ void save(const fs::path& path, const TrainingState& state, const TrainingPositi
   });
 }
 
-// A file of a SnapshotDirectory, whole or not.
+// A file of a SnapshotDirectory, complete or not.
 struct Entry {
   int64_t step;
   fs::path path;
@@ -149,7 +148,7 @@ std::optional<int64_t> step_of(const std::string& name) {
   return step;
 }
 
-// Everything in the folder; nothing if it is not there.
+// Everything in the folder; nothing if there is no folder.
 std::vector<fs::path> files_in(const fs::path& directory) {
   std::vector<fs::path> files;
   std::error_code error;
@@ -169,12 +168,12 @@ std::vector<Entry> entries_in(const fs::path& directory) {
   return entries;
 }
 
-// What cannot be removed now is tried again the next time.
+// A file that cannot be removed now is tried again the next time.
 void discard(const fs::path& file) {
   file_calls::unlink(file.c_str());
 }
 
-// The folder is locked: no writer of these lives.
+// The folder is locked, so no writer of these files is alive.
 void remove_leftovers(const fs::path& directory) {
   for (const fs::path& file : files_in(directory)) {
     if (!file.filename().string().starts_with(prefix)) continue;
@@ -239,7 +238,7 @@ void SnapshotDirectory::discard_old() {
   remove_leftovers(directory_);
 }
 
-// What is wrong with newer ones goes to `damaged`.
+// The faults of newer snapshots go to `damaged`.
 std::optional<SnapshotFiles> SnapshotDirectory::find_latest(std::vector<std::string>& damaged) {
   lock();
   passed_over_.clear();
@@ -280,7 +279,7 @@ std::optional<LoadedSnapshot> SnapshotDirectory::load_latest(const TrainingState
     fill(state, *snapshot);
     return "";
   });
-  // One that was killed between its last write and this has left one too many.
+  // A process that was killed between its last write and this call has left one snapshot too many.
   on_first(ranks_, [&] {
     discard_old();
     return "";

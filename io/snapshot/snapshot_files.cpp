@@ -50,7 +50,7 @@ SnapshotId id_of(const SafetensorsFile& index) {
   return id;
 }
 
-// The index, and the parts that belong to it by their names and by what they say.
+// The index, and the parts that belong to it by their names and their contents.
 std::list<SafetensorsFile> open_all(const fs::path& index) {
   std::list<SafetensorsFile> files;
   files.emplace_back(index);

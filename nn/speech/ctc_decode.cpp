@@ -65,7 +65,8 @@ CtcHypothesis greedy(const Frames& frames, int64_t sample, int32_t blank) {
   return heard;
 }
 
-// Log-probabilities of the ways to a prefix that end with a blank, and with its last label.
+// Log-probabilities of the paths to a prefix that end with a blank, and of those that end with its
+// last label.
 struct Ways {
   double blank = never, label = never;
   double all() const { return log_add(blank, label); }
@@ -97,7 +98,7 @@ Prefixes extended(const Prefixes& prefixes, std::span<const float> x, const CtcB
   return next;
 }
 
-// The likeliest `count`, the likeliest first; among equals in the order of labels.
+// The `count` most likely prefixes, the most likely first; equal ones in the order of labels.
 std::vector<std::pair<std::vector<int32_t>, Ways>> likeliest(Prefixes prefixes, int count) {
   std::vector<std::pair<std::vector<int32_t>, Ways>> sorted(prefixes.begin(), prefixes.end());
   std::ranges::stable_sort(sorted, std::greater<>(), [](const auto& p) { return p.second.all(); });
@@ -151,7 +152,7 @@ int64_t edit_distance(std::span<const int32_t> heard, std::span<const int32_t> s
 
 namespace {
 
-// The words of a text as numbers, which `known` remembers.
+// Numbers the words of a text; `known` remembers the numbers.
 std::vector<int32_t> numbered_words(std::string_view text,
                                     std::map<std::string_view, int32_t>& known) {
   std::vector<int32_t> words;

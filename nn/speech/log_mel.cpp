@@ -31,7 +31,7 @@ const LogMelOptions& checked(const LogMelOptions& o) {
   return o;
 }
 
-// It is there as long as the module, as parameters are.
+// It lives as long as the module, like parameters.
 Tensor constant(const std::vector<float>& values, const Shape& shape) {
   const PurposeScope scope(Purpose::parameter);
   return tensor(values, shape);

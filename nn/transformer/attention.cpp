@@ -4,7 +4,8 @@ namespace rw {
 
 namespace {
 
-// The head of a member initializer list: before the members complain in their own names.
+// Runs first in a member initializer list, before the members check the same sizes under their own
+// names.
 int64_t checked_sizes(const char* module,
                       std::initializer_list<std::pair<const char*, int64_t>> sizes) {
   check_positive(module, sizes);

@@ -11,7 +11,8 @@ namespace rw {
 
 namespace {
 
-// The first size of a member initializer list: before the members complain in their own names.
+// Runs first in a member initializer list, before the members check the same sizes under their own
+// names.
 int64_t checked_heads(const char* module, int64_t hidden, int64_t heads) {
   check_positive(module, {{"the size", hidden}, {"the number of heads", heads}});
   check(hidden % heads == 0, module, "the heads must divide the size, got {} heads for {}", heads,
@@ -49,7 +50,7 @@ MultiheadAttention::MultiheadAttention(int64_t embed_dim, int64_t num_heads,
   register_module("out_proj", out_proj);
 }
 
-// Projections `first` to `first` + `count` of query, key and value, each [N, heads, S, dim].
+// Projections [first, first + count) of query, key and value, each [N, heads, S, dim].
 std::vector<Tensor> MultiheadAttention::project(Tensor x, int64_t first, int64_t count) const {
   const int64_t hidden = in_proj_weight.size(1), n = x.size(0), length = x.size(1);
   const auto part = [&](const Tensor& t) {

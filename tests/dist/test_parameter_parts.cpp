@@ -260,7 +260,7 @@ TEST_CASE_FIXTURE(CpuDevice,
           for (const Tensor& p : parameters) Tensor(p).copy_(affine(p.detach(), 2, 0));
           CHECK(contains(message_of<RankError>(
                              [&] { optimizer.backward(bert.micro_batch(ranks.rank()).loss); }),
-                         "gathered parameters must be let go of before training goes on"));
+                         "gathered parameters must be released before training continues"));
         }
         CHECK(away() > 0);
         {
