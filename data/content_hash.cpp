@@ -10,7 +10,7 @@ namespace rw {
 
 namespace {
 
-// Hashes of parts, in order: what moves from one into the next is another content.
+// Hashes the parts in order, so that bytes that move from one part into the next change the hash.
 class Content {
  public:
   template <class T>

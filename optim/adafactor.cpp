@@ -7,7 +7,7 @@ namespace rw {
 
 namespace {
 
-// The longest row or column that the kernels' loops reach on every device.
+// The longest row or column that the kernels' loops can handle on every device.
 constexpr int64_t longest = 1 << 17;
 
 bool is_factored(const Tensor& p) {
@@ -57,7 +57,7 @@ class AdafactorRule : public UpdateRule {
   }
 
  private:
-  // The moments of rows and columns; returns the means of the rows'.
+  // Updates the moments of rows and columns; returns the means of the rows' moments.
   Tensor move_moments(const Target& t, const Tensor& parameter, const Tensor& row_var,
                       const Tensor& col_var) const {
     const Tensor& grad = parameter.grad();

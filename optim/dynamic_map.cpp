@@ -12,7 +12,7 @@ std::array<float, 256> dynamic_map(bool is_signed) {
   size_t count = 0;
   for (int i = 0; i < exponents; ++i) {
     const double unit = std::pow(10.0, i - (exponents - 1));
-    // The middles of so many equal parts of [0.1, 1].
+    // The midpoints of equal parts of [0.1, 1].
     const int parts = 1 << (is_signed ? i : i + 1);
     for (int k = 0; k < parts; ++k) {
       const auto value = static_cast<float>(unit * (0.1 + 0.9 * (k + 0.5) / parts));

@@ -5,10 +5,11 @@
 
 namespace rw {
 
-// What the optimizer announces its updates to. Its average owns it, the optimizer only knows of it.
+// The optimizer announces its updates to this. The average owns it, and the optimizer only refers
+// to it.
 class ParameterAverage::Averages : public UpdateObserver {
  public:
-  // `name` of the states, and what the kernel is told: decay, kind, every.
+  // `name` is that of the states. The kernel gets decay, kind and every.
   static std::shared_ptr<Averages> follow(Optimizer& optimizer, const char* name,
                                           const kernels::EmaParams& how) {
     auto averages = std::make_shared<Averages>(optimizer, name, how);
@@ -49,7 +50,7 @@ class ParameterAverage::Averages : public UpdateObserver {
     }
   }
 
-  // To the averages, or back.
+  // Swaps the parameters for the averages, or back.
   void exchange(bool to_averages) {
     if (to_averages)
       check<AutogradError>(!is_applied, name_, "the averages are applied already");

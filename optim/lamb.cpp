@@ -73,7 +73,7 @@ class LambRule : public UpdateRule {
   }
 
  private:
-  // A run's rows in the table, and where each parameter's begin among them.
+  // The rows of a run in the table, and where each parameter's rows begin among them.
   struct Run {
     uint32_t first = 0, rows = 0;
     Tensor begins;  // i32 [parameters + 1]

@@ -5,7 +5,7 @@
 
 namespace rw {
 
-// What the optimizer announces its updates to, as Ema's.
+// The optimizer announces its updates to this, as to Ema's.
 class Lookahead::Slow : public UpdateObserver {
  public:
   Slow(const Optimizer& optimizer, const LookaheadOptions& options)

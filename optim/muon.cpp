@@ -10,7 +10,8 @@ namespace rw {
 
 namespace {
 
-// x with its singular values moved to about 1. The products are made on its shorter side.
+// Returns x with its singular values moved to about 1. The products are computed on its shorter
+// side.
 Tensor orthogonalise(Tensor x, const MuonOptions& o) {
   const auto [a, b, c] = o.ns_coefficients;
   x = mul(std::move(x),
@@ -35,7 +36,7 @@ Tensor orthogonalise(Tensor x, const MuonOptions& o) {
 
 class MuonRule : public UpdateRule {
  public:
-  // Groups from number `groups` on are AdamW's.
+  // Groups from number `groups` on belong to AdamW.
   MuonRule(const MuonOptions& options, const AdamWOptions& adamw, size_t groups)
       : options_(options), adamw_(adamw_rule(adamw)), groups_(groups) {
     check_rates("muon", options.lr, options.weight_decay);
@@ -113,7 +114,7 @@ class MuonRule : public UpdateRule {
   size_t groups_;
 };
 
-// The matrices' groups, then the others' with AdamW's rates relative to Muon's.
+// The groups of the matrices, then the other groups, whose AdamW rates are relative to Muon's.
 std::vector<ParameterGroup> join(std::vector<ParameterGroup> matrices,
                                  std::vector<ParameterGroup> others, const MuonOptions& options,
                                  const AdamWOptions& adamw) {

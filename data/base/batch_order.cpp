@@ -33,7 +33,7 @@ std::span<const uint32_t> BatchOrder::batch(int64_t epoch, int64_t index) {
   return std::span(order_).subspan(first, std::min(size, order_.size() - first));
 }
 
-// Fisher-Yates with the epoch's own stream.
+// A Fisher-Yates shuffle with the epoch's own stream.
 void BatchOrder::order_for(int64_t epoch) {
   if (ordered_epoch_ == epoch) return;
   ordered_epoch_ = epoch;

@@ -43,7 +43,8 @@ int64_t BucketOrder::batches() const {
                             : (all - options_.shard + options_.shards - 1) / options_.shards;
 }
 
-// Shuffled sequences, sorted by length a bucket at a time, cut into batches, those shuffled.
+// Shuffles sequences, sorts them by length one bucket at a time, cuts them into batches, and
+// shuffles the batches.
 void BucketOrder::order_for(int64_t epoch) {
   if (ordered_epoch_ == epoch) return;
   ordered_epoch_ = epoch;

@@ -17,12 +17,12 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// What a gzip file may hold at least, and for each byte of its own.
+// The size that any gzip file may expand to, and the size for each byte of the file.
 constexpr uint64_t plain_floor = uint64_t{64} << 20, most_inflation = 64;
 
-// What zlib makes of a file of `stored` bytes.
+// Expands a file of `stored` bytes with zlib.
 std::vector<uint8_t> read_all(gzFile file, const fs::path& path, uint64_t stored, uint64_t most) {
-  // Small files are many, and a megabyte takes longer to clear than most of them to read.
+  // There are many small files, and a megabyte takes longer to clear than most of them to read.
   const size_t chunk = std::clamp<uint64_t>(stored + 1, 4096, 1 << 20);
   std::vector<uint8_t> bytes;
   for (int got = 1; got > 0;) {

@@ -16,7 +16,7 @@ void parallel_for(size_t n, int threads, const std::function<void(size_t)>& work
   std::exception_ptr error;
   size_t failed = n;
   const auto run = [&] {
-    // What is below a failed number was begun before it, and comes to its end.
+    // Numbers below a failed one have begun before it, and run to their end.
     for (size_t i = next++; i < n && !stop; i = next++) {
       try {
         work(i);

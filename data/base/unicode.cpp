@@ -21,8 +21,8 @@ bool has_category(char32_t code, uint32_t mask) {
   return (U_GET_GC_MASK(icu(code)) & mask) != 0;
 }
 
-// Unicode's condition Final_Sigma: behind a cased letter and not before one, case-ignorable
-// characters aside.
+// Unicode's condition Final_Sigma: behind a cased letter and not before one; case-ignorable
+// characters between do not count.
 bool is_final_sigma(const Characters& text, size_t at) {
   const auto ignorable = [&](size_t i) {
     return u_hasBinaryProperty(icu(text[i].code), UCHAR_CASE_IGNORABLE) != 0;
@@ -89,7 +89,8 @@ bool is_valid_utf8(std::string_view text) {
   return true;
 }
 
-// The line and paragraph separators are none to BERT's cleaning, but Python splits at them.
+// Python splits at line and paragraph separators too, which BERT's cleaning does not treat as
+// spaces.
 bool is_space(char32_t code) {
   if (code < 0x80) return code == ' ' || code == '\t' || code == '\n' || code == '\r';
   return has_category(code, U_GC_Z_MASK);

@@ -21,7 +21,7 @@ fs::path inner_folder(const fs::path& directory) {
   return fs::is_directory(inner, unknown) ? inner : directory;
 }
 
-// Those that are there.
+// The files that exist.
 std::vector<fs::path> batch_files(const fs::path& directory, Split split) {
   std::vector<fs::path> files;
   if (split == Split::test) {

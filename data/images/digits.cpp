@@ -50,7 +50,7 @@ const std::array<std::vector<Stroke>, 10>& font() {
   return glyphs;
 }
 
-// Random slant, size, place and wobble: from the unit square to pixels.
+// Random slant, size, place and wobble: a map from the unit square to pixels.
 class Warp {
  public:
   explicit Warp(DataRandom& random) : random_(random) {

@@ -26,7 +26,7 @@ void check_image_size(uint64_t height, uint64_t width, uint64_t stored, const st
 
 Image oriented(Image image, int orientation) {
   if (orientation < 2 || orientation > 8) return image;
-  // Rows and columns of the stored picture that count backwards, and whether they change places.
+  // Whether rows and columns of the stored picture count backwards, and whether they swap places.
   const bool rows = orientation == 3 || orientation == 4 || orientation == 6 || orientation == 7;
   const bool columns = orientation == 2 || orientation == 3 || orientation == 7 || orientation == 8;
   const bool swapped = orientation >= 5;

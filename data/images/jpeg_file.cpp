@@ -12,8 +12,8 @@ namespace rw {
 
 namespace {
 
-// libjpeg ends by longjmp(), which must not pass a destructor: the functions that call it have a
-// setjmp() each and nothing to destroy.
+// libjpeg reports errors by longjmp(), which must not pass a destructor: each function that calls
+// it has its own setjmp() and nothing to destroy.
 struct JpegReader {
   jpeg_decompress_struct jpeg{};
   jpeg_error_mgr errors{};
@@ -38,7 +38,7 @@ struct JpegReader {
   std::longjmp(reader.failed, 1);
 }
 
-// libjpeg calls it a warning when data are missing or wrong, and makes pixels up.
+// libjpeg only warns when data are missing or wrong, and invents pixels.
 void on_message(j_common_ptr common, int level) {
   if (level >= 0) return;
   constexpr int harmless[] = {JWRN_ADOBE_XFORM, JWRN_BOGUS_ICC, JWRN_EXTRANEOUS_DATA,
@@ -46,7 +46,7 @@ void on_message(j_common_ptr common, int level) {
   if (std::ranges::count(harmless, common->err->msg_code) == 0) give_up(common);
 }
 
-// Files can be made whose scans go over the picture for hours; cameras make ten of them.
+// A file can have scans that go over the picture for hours; cameras write ten of them.
 void on_progress(j_common_ptr common) {
   constexpr int most_scans = 100;
   if (reinterpret_cast<j_decompress_ptr>(common)->input_scan_number <= most_scans) return;
@@ -98,7 +98,7 @@ bool JpegReader::read_pixels(uint8_t* out) {
   return true;
 }
 
-// In place. Adobe's programs store inks inverted, and nobody else writes CMYK.
+// Converts in place. Adobe's programs store inks inverted, and nobody else writes CMYK.
 void cmyk_to_rgb(std::vector<uint8_t>& pixels) {
   uint8_t* out = pixels.data();
   for (size_t at = 0; at < pixels.size(); at += 4)
@@ -107,14 +107,14 @@ void cmyk_to_rgb(std::vector<uint8_t>& pixels) {
   pixels.resize(pixels.size() / 4 * 3);
 }
 
-// The tag Orientation of an APP1 marker: "Exif", then a TIFF header and its first directory. 1 (as
-// it is) where there is none, or nonsense.
+// The tag Orientation of an APP1 marker: "Exif", then a TIFF header and its first directory. It is
+// 1 (as stored) if the tag is missing or makes no sense.
 int exif_orientation(std::span<const uint8_t> marker) {
   constexpr uint8_t exif[] = {'E', 'x', 'i', 'f', 0, 0};
   if (marker.size() < 14 || !std::equal(exif, exif + 6, marker.begin())) return 1;
   const std::span<const uint8_t> tiff = marker.subspan(6);
   const bool little = tiff[0] == 'I';
-  // Numbers of 2 or 4 bytes; beyond the end there are zeros.
+  // Reads numbers of 2 or 4 bytes; bytes beyond the end are zeros.
   const auto number = [&](size_t at, size_t bytes) {
     uint32_t value = 0;
     for (size_t i = 0; i < bytes; ++i) {

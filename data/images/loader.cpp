@@ -11,7 +11,7 @@ namespace rw {
 
 namespace {
 
-// Everything below counts pixels of an image in int and trusts that they are there.
+// All code below counts pixels of an image in int and relies on their presence.
 void check_data(const ImageDataset& data, std::string_view op) {
   const bool positive = data.height > 0 && data.width > 0 && data.channels > 0;
   const auto image = checked_mul(checked_mul(data.height, data.width), data.channels);
@@ -60,7 +60,7 @@ Batch Loader::batch(int64_t epoch, int64_t index) {
   return batch;
 }
 
-// Augmentation is drawn per image and epoch. Padding is black, as the common recipes pad before
+// Augmentation is drawn per image and epoch. Padding is black, since the common recipes pad before
 // they normalise.
 void Loader::append_image(size_t i, int64_t epoch, float*& out) {
   DataRandom random(options_.seed, static_cast<uint64_t>(epoch), i + 1);

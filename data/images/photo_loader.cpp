@@ -45,7 +45,7 @@ Batch PhotoLoader::batch(int64_t epoch, int64_t index) {
   return batch;
 }
 
-// What a JPEG may be shrunk to while it is decoded: the smallest of random crops, and the middle,
+// How much a JPEG may shrink while it is decoded: the smallest of random crops, and the middle,
 // still have more pixels than the model sees.
 void PhotoLoader::load(size_t i, int64_t epoch, float* out) const {
   constexpr double shown = 224.0 / 256;

@@ -68,7 +68,8 @@ std::vector<fs::path> photos_in(const fs::path& folder, const PhotoOptions& opti
   return found;
 }
 
-// The photographs of a class that belong to a split: those with the lowest hashes are for testing.
+// The photographs of a class that belong to a split: the ones with the lowest hashes are for
+// testing.
 std::vector<fs::path> part_of(const fs::path& folder, std::vector<fs::path> files, Split split,
                               const PhotoOptions& options) {
   const size_t n = files.size();
@@ -88,7 +89,7 @@ std::vector<fs::path> part_of(const fs::path& folder, std::vector<fs::path> file
   return part;
 }
 
-// The folders whose folders are classes: one, or one for each split.
+// The folders whose subfolders are classes: one, or one for each split.
 struct Roots {
   fs::path train, test;  // test: empty where train is to be split
 };

@@ -10,7 +10,7 @@ namespace rw {
 
 namespace {
 
-// The pixels from `first` on that an output pixel is made of.
+// The input pixels, from `first` on, that make an output pixel.
 struct Taps {
   int first = 0;
   std::vector<float> weights = {};  // their sum is 1
@@ -36,7 +36,7 @@ std::vector<Taps> triangle_taps(double begin, double length, int available, int 
   return taps;
 }
 
-// A row of the image at the columns wanted: line [columns, 3].
+// A row of the image at the wanted columns: line [columns, 3].
 void resample_row(const uint8_t* row, std::span<const Taps> columns, float* line) {
   for (const Taps& column : columns) {
     const uint8_t* pixel = row + 3 * column.first;
@@ -77,13 +77,13 @@ CropBox random_crop(int height, int width, DataRandom& random) {
     if (w > width || h > height) continue;
     return {random.uniform(0, 1) * (height - h), random.uniform(0, 1) * (width - w), h, w};
   }
-  // Pictures that are too long for any of these shapes.
+  // The picture is too long for any of these shapes.
   const double w = std::min<double>(width, height * wide),
                h = std::min<double>(height, width / narrow);
   return in_the_middle(height, width, h, w);
 }
 
-// Row by row: beside the output there is one row in memory.
+// Works row by row, so that only one row is in memory beside the output.
 void resample(const Image& image, const CropBox& box, int size, bool mirrored, float* out) {
   check(size > 0 && box.height > 0 && box.width > 0 && box.y >= 0 && box.x >= 0 &&
             box.y + box.height <= image.height + 1e-6 && box.x + box.width <= image.width + 1e-6,

@@ -62,7 +62,7 @@ struct Scene {
   Color ink, left, right;  // the background goes from left to right along an angle
   float x, y, size_u, size_v, angle, background_angle, noise;
 
-  // Bright on dark: a network learns the shapes in a few hundred steps.
+  // Shapes are bright on dark: a network learns them in a few hundred steps.
   explicit Scene(DataRandom& random)
       : ink(random_color(random, 140, 255)),
         left(random_color(random, 0, 110)),
@@ -76,7 +76,7 @@ struct Scene {
     noise = random.uniform(4, 16);
   }
 
-  // Part of the pixel that the shape covers, from 2 x 2 samples.
+  // The part of the pixel that the shape covers, from 2 x 2 samples.
   float coverage(int label, int px, int py) const {
     const float c = std::cos(angle), s = std::sin(angle);
     int hits = 0;

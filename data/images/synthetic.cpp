@@ -10,7 +10,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Change it with the drawings: it tells old files apart.
+// Change it whenever the drawings change: it distinguishes old files.
 constexpr int version = 2;
 
 template <class Draw, class Load, class Save>
@@ -20,7 +20,7 @@ fs::path make_once(const fs::path& root, const char* name, const SyntheticSizes&
         "needs at least one image of each split, got {} and {}", sizes.train, sizes.test);
   const fs::path folder =
       root / fmt::format("{}-v{}-{}-{}-{}", name, version, sizes.train, sizes.test, sizes.seed);
-  // What is missing, cut short or not ours is drawn again.
+  // Files that are missing, cut short or not ours are drawn again.
   const auto whole = [&](Split split, int size) {
     try {
       return load(folder, split).size() == static_cast<size_t>(size);
@@ -28,7 +28,7 @@ fs::path make_once(const fs::path& root, const char* name, const SyntheticSizes&
       return false;
     }
   };
-  // Streams 2 * seed and 2 * seed + 1: no image is in both splits.
+  // The streams 2 * seed and 2 * seed + 1 keep every image out of the other split.
   if (!whole(Split::test, sizes.test))
     save(folder, Split::test, draw(sizes.test, 2 * sizes.seed + 1));
   if (!whole(Split::train, sizes.train))

@@ -23,7 +23,7 @@ constexpr int most_channels = 64;
 constexpr float most_sample = 1e6f;  // that is not a mistake, and has a power that is a number
 constexpr int least_rate = 1000, most_rate = 768000;
 
-// An open sound file with a header that can be.
+// An open sound file whose header is plausible.
 class SoundFile {
  public:
   explicit SoundFile(const fs::path& path)
@@ -48,7 +48,7 @@ class SoundFile {
   int64_t frames() const { return info_.frames; }
   int rate() const { return info_.samplerate; }
 
-  // The mean of the channels.
+  // Reads the mean of the channels.
   std::vector<float> read() {
     constexpr int64_t most = 1 << 16;
     const auto channels = static_cast<size_t>(info_.channels);
@@ -76,8 +76,8 @@ class SoundFile {
   std::unique_ptr<SNDFILE, int (*)(SNDFILE*)> file_;
 };
 
-// Weights of old samples for each new one. They are the same again after as many new samples as
-// the new rate has without what both rates have in common.
+// The weights of old samples for each new one. They repeat after as many new samples as the new
+// rate divided by the common divisor of both rates.
 class Kernel {
  public:
   Kernel(int from, int to) : from_(from), to_(to), phases_(to / std::gcd(from, to)) {

@@ -75,7 +75,7 @@ std::vector<Utterance> utterances_in(const std::vector<fs::path>& folders) {
   return utterances;
 }
 
-// Those of the speakers with the lowest hashes are for testing.
+// The recordings of the speakers with the lowest hashes are for testing.
 std::vector<Utterance> part_of(std::vector<Utterance> all, Split split,
                                const SpeechOptions& options) {
   const std::vector<std::string> speakers = SpeechDataset{all}.speakers();

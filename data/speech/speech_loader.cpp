@@ -95,7 +95,7 @@ SpeechBatch SpeechLoader::batch(int64_t epoch, int64_t index) {
     check<FileError>(static_cast<int64_t>(audio.samples.size()) == utterance.samples,
                      "SpeechLoader", "'{}' must be as it was listed, of {} samples, got {}",
                      utterance.file.string(), utterance.samples, audio.samples.size());
-    // What is behind the last whole frame may not fit.
+    // Samples behind the last whole frame may not fit.
     std::copy_n(audio.samples.begin(), std::min(audio.samples.size(), length),
                 batch.samples.begin() + static_cast<ptrdiff_t>(row * length));
     std::ranges::copy(labels_[i], batch.labels.begin() + static_cast<ptrdiff_t>(row * width));

@@ -29,7 +29,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Change it with what is spoken: it tells old folders apart.
+// Change it whenever the spoken texts change: it distinguishes old folders.
 constexpr int version = 1;
 
 using Names = std::span<const char* const>;
@@ -42,7 +42,7 @@ constexpr const char* train_voices[] = {
     "Lee", "Michael", "Annie", "Alex", "anika", "belinda", "david", "edward", "john", "linda"};
 constexpr const char* test_voices[] = {"m3", "m7", "f2", "f5", "steph", "adam", "victor"};
 
-// One string of digits, and how it is said.
+// A string of digits, and how it is spoken.
 struct Spoken {
   std::string name, voice, text;
   fs::path folder;
@@ -69,7 +69,7 @@ Spoken draw(DataRandom& random, Names voices, const fs::path& folder, int number
   return s;
 }
 
-// Runs a program to its end; its output goes nowhere. FileError unless it succeeds.
+// Runs a program to its end and discards its output. Throws FileError unless it succeeds.
 void run(const std::vector<std::string>& command) {
   std::vector<char*> arguments;
   for (const std::string& word : command) arguments.push_back(const_cast<char*>(word.c_str()));
@@ -147,7 +147,7 @@ fs::path spoken_digits(const fs::path& root, const SpokenDigitsSizes& sizes,
   unfinished += fmt::format(".{}.tmp", ::getpid());
   try {
     fs::create_directories(unfinished);
-    // Streams 2 * seed and 2 * seed + 1: no string is drawn for both splits.
+    // The streams 2 * seed and 2 * seed + 1 keep every string out of the other split.
     write_split(unfinished / "test", test_voices, sizes.test, 2 * sizes.seed + 1);
     write_split(unfinished / "train", train_voices, sizes.train, 2 * sizes.seed);
     fs::rename(unfinished, folder, unknown);  // another process may have been faster

@@ -9,7 +9,7 @@ namespace rw {
 
 namespace {
 
-// What is masked together: one token or the pieces of a word, as [first, first + count).
+// What is masked together: one token, or the pieces of a word, as [first, first + count).
 struct Unit {
   size_t first, count;
 };
@@ -49,7 +49,7 @@ std::vector<int32_t> mask_tokens(std::span<int32_t> ids, const Vocabulary& vocab
   auto units = units_of(ids, vocabulary, options.whole_words);
   for (size_t i = units.size(); i > 1; --i) std::swap(units[i - 1], units[random.below(i)]);
 
-  // As BERT counts: a share of all tokens, specials too.
+  // This counts as BERT does: a share of all tokens, special ones included.
   auto wanted =
       std::max<int64_t>(1, std::llround(static_cast<double>(ids.size()) * options.probability));
   if (options.max_predictions > 0) wanted = std::min(wanted, options.max_predictions);

@@ -27,7 +27,7 @@ Cells split(std::string_view text, char separator) {
   return parts;
 }
 
-// Where the columns are that are read.
+// Where the columns lie that are read.
 struct Columns {
   size_t count = 0, first = 0;
   std::optional<size_t> second, label;
@@ -59,7 +59,7 @@ struct Columns {
   const Cells& header_;
 };
 
-// A label that is a number of any kind; words are none.
+// A label that is a number of any kind; nothing for words.
 std::optional<double> as_number(std::string_view text) {
   if (text.find_first_of("0123456789.-") != 0) return {};  // "nan", say
   double value = 0;
@@ -69,12 +69,12 @@ std::optional<double> as_number(std::string_view text) {
   return value;
 }
 
-// The labels of a file as they stand there, and their lines.
+// The labels of a file as written, and their lines.
 class Labels {
  public:
   explicit Labels(std::string file) : file_(std::move(file)) {}
 
-  // The first one decides whether all are numbers.
+  // The first label decides whether all are numbers.
   void add(std::string_view label, size_t line) {
     const auto number = as_number(label);
     if (labels_.empty()) are_numbers_ = number.has_value();

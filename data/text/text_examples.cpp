@@ -11,7 +11,7 @@ namespace {
 
 using Ids = std::vector<int32_t>;
 
-// Sentences of tokens, none empty, of documents, none empty.
+// Documents of sentences of tokens; no document and no sentence is empty.
 std::vector<std::vector<Ids>> tokenize_all(std::span<const Document> documents,
                                            const Tokenizer& tokenizer) {
   std::vector<std::vector<Ids>> result;
@@ -41,7 +41,7 @@ void cut(std::span<const int32_t> stream, size_t capacity, const Vocabulary& voc
     if (end < stream.size())
       while (end > 0 && vocabulary.continues(stream[end])) --end;
     if (end == 0) end = std::min(capacity, stream.size());  // a word longer than an example
-    // A separator at the end would be there twice; at the start it separates nothing.
+    // A separator at the end would be there twice; at the start it would separate nothing.
     auto part = stream.first(end);
     stream = stream.subspan(end);
     if (part.front() == vocabulary.sep) part = part.subspan(1);
@@ -84,7 +84,7 @@ class PairMaker {
     return 2 + random_.below(capacity() - 1);
   }
 
-  // Sentences [first, last) one behind the other, until there are `enough` tokens.
+  // Joins the sentences [first, last) until there are `enough` tokens.
   static Ids join(const std::vector<Ids>& sentences, size_t first, size_t last, size_t enough) {
     Ids ids;
     for (; first < last && (ids.empty() || ids.size() < enough); ++first)

@@ -68,7 +68,8 @@ Tokenizer::Tokenizer(Vocabulary vocabulary, TokenizerOptions options)
         options_.max_input_chars);
 }
 
-// Longest match first, from the left. A word with a part that has no match is unknown as a whole.
+// Takes the longest match first, from the left. A word is unknown as a whole if any part has no
+// match.
 void Tokenizer::append_pieces(std::span<const Character> word, size_t base,
                               std::vector<Token>& out) const {
   const Token unknown{vocabulary_.unk, base + word.front().begin, base + word.back().end};

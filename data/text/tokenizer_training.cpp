@@ -87,7 +87,7 @@ class Trainer {
   struct Candidate {
     int64_t count;
     Pair pair;
-    // The most frequent first, then the pair of the oldest tokens.
+    // The most frequent pair comes first; among equals, the pair of the oldest tokens.
     bool operator<(const Candidate& other) const {
       return count != other.count ? count < other.count : pair > other.pair;
     }

@@ -12,13 +12,13 @@ namespace rw {
 
 namespace {
 
-// Several times what the largest vocabularies in use have.
+// Several times the size of the largest vocabularies in use.
 constexpr uint64_t most_bytes = uint64_t{64} << 20;
 constexpr size_t most_tokens = size_t{1} << 22;
 
 constexpr const char* special_tokens[] = {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"};
 
-// What is wrong with the tokens, counted from 1 as lines are.
+// What is wrong with the tokens, which are counted from 1 like lines.
 std::optional<std::string> fault_of(const std::vector<std::string>& tokens) {
   if (tokens.size() > most_tokens) return fmt::format("it has more than {} tokens", most_tokens);
   std::unordered_set<std::string_view> seen;
@@ -58,7 +58,7 @@ Vocabulary::Vocabulary(std::vector<std::string> tokens) : tokens_(std::move(toke
     const auto id = static_cast<int32_t>(i);
     ids_.emplace(token, id);
     if (token.starts_with("##")) continuing_.emplace(token.substr(2), id);
-    // Bytes that start a character.
+    // Counts the bytes that start a character.
     const auto characters = std::ranges::count_if(token, [](char c) { return (c & 0xC0) != 0x80; });
     longest_ = std::max(longest_, static_cast<size_t>(characters));
   }

@@ -89,7 +89,7 @@ void Accumulate::share_parameters() {
   if (parameters().shard()) exchange_->share_parameters();
 }
 
-// `is_together`: its micro-batches run side by side, and are not judged alone.
+// With `is_together` its micro-batches run side by side and are not judged one by one.
 std::unique_ptr<GradientWindow> Accumulate::make_window(bool is_together) const {
   const bool judges = overflow_ == Overflow::voids_micro_batch && !is_together;
   if (exchange_)
@@ -110,7 +110,7 @@ void Accumulate::begin_window(bool is_together) {
   window_ = make_window(is_together);
 }
 
-// What a backward pass that threw left of the sums is not theirs any more.
+// Drops the sums that a backward pass left when it threw: they are not valid gradients.
 void Accumulate::abandon_window() {
   window_ = nullptr;
   Optimizer::zero_grad();
@@ -121,8 +121,8 @@ void Accumulate::abandon_window() {
   has_gradient_ = false;
 }
 
-// Relative weights keep scaled gradients as small as those of the plain optimizer, and equal
-// weights exact. An empty micro-batch counts for nothing: its mean loss may well be NaN.
+// Relative weights keep scaled gradients as small as those of the plain optimizer, and keep equal
+// weights exact. An empty micro-batch does not count: its mean loss may be NaN.
 void Accumulate::add_weights(const std::vector<float>& weights, float unit) {
   weights_.assign(weights.size(), 0);
   if (unit == 0) return;
@@ -138,8 +138,8 @@ void Accumulate::backward(const Tensor& loss, float weight) {
   backward({this}, loss, weight);
 }
 
-// What optimizers that share a backward pass must be. Returns the first weight of the windows that
-// have begun, 0 where none has.
+// Checks what optimizers that share a backward pass must have in common. Returns the first weight
+// of the windows that have begun, or 0 if none has.
 float Accumulate::check_shared(const std::vector<Accumulate*>& optimizers) {
   check(!optimizers.empty(), "accumulate", "at least one optimizer is needed");
   float unit = 0;
@@ -221,7 +221,8 @@ bool Accumulate::step() {
     window_->end_micro_batch(weights_);
   }
   const bool is_full = position_ == micro_batches_;
-  // A micro-batch repeats, as a step does. What ranks take to share an update belongs to it.
+  // A micro-batch repeats, like a step. It includes the values that ranks allocate to share an
+  // update.
   if (!exchange_ || !is_full) device().end_step_soon();
   return is_full && flush();
 }

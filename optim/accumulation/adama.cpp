@@ -20,7 +20,7 @@ class AdamA::Rule : public UpdateRule {
 
   std::vector<std::string> state_names() const override { return {"exp_avg", "exp_avg_sq"}; }
 
-  // The moments take in a gradient; they decay with a window's first.
+  // The moments take in a gradient; they decay with the first gradient of a window.
   void fold(const Target& t, bool is_first) const {
     for (const GradientTable::Part& part : t.gradients.parts(t.run))
       launch(

@@ -55,7 +55,7 @@ std::vector<std::string> InBackward::taken() const {
   return names;
 }
 
-// Slots are runs: every parameter has a slab of its own.
+// Slots are runs, as every parameter has a slab of its own.
 void InBackward::on_complete(size_t run, const Tensor& parameter) {
   if (!is_running_) return;
   const OpScope scope("optimizer");

@@ -16,7 +16,7 @@ int64_t total_of(const std::vector<GradientTable::Entry>& entries) {
   return total;
 }
 
-// The bytes of the gradient in its block.
+// The byte range of the gradient in its block.
 BufferRange range_of(const Tensor& gradient) {
   const TensorImpl& impl = gradient.impl();
   const Arena::Range& whole = impl.storage->range();
@@ -76,14 +76,14 @@ GradientTable GradientTable::of(const FlatParameters& parameters) {
   return GradientTable(std::move(entries));
 }
 
-// Appends the rows of an entry, without a gradient.
+// Appends the rows of an entry, which have no gradient yet.
 void GradientTable::cut(size_t entry, int32_t parameter) {
   const int64_t size = entries_[entry].size, chunk = int64_t{REWIND_FLAT} << shift_;
   for (int64_t at = 0; at < size; at += chunk)
     rows_.push_back({static_cast<int32_t>(entries_[entry].offset + at), 0, 0, parameter});
 }
 
-// The range that a dispatch must see of each block with gradients.
+// The range of each block with gradients that a dispatch must see.
 std::map<uint32_t, MemoryRange> GradientTable::blocks(const Span& entries) const {
   std::map<uint32_t, MemoryRange> blocks;
   const uint64_t moves = table_.device().moves();
@@ -155,7 +155,7 @@ bool GradientTable::locate(const Span& entries) {
   return true;
 }
 
-// Rows [first, end), if they are others than before. All of them if there are none yet.
+// Writes rows [first, end) if they have changed, or all rows if there are none yet.
 void GradientTable::upload(uint32_t first, uint32_t end) {
   if (uploaded_.empty()) first = 0, end = rows();
   const auto begin = rows_.begin() + first;
@@ -170,8 +170,8 @@ void GradientTable::upload(uint32_t first, uint32_t end) {
   std::copy(begin, rows_.begin() + end, uploaded_.begin() + first);
 }
 
-// The device's lock. Gradients of the run, or of all, that moved since they were located are looked
-// for again.
+// Takes the device's lock. It looks again for gradients of the run, or of all runs, that have moved
+// since they were located.
 std::unique_lock<std::recursive_mutex> GradientTable::hold(std::optional<size_t> run) {
   const Device& device = table_.device();
   auto held = device.hold();

@@ -71,7 +71,7 @@ namespace {
        text);
 }
 
-// "dynamic:1024:2" in its parts.
+// Splits "dynamic:1024:2" into its parts.
 class Words {
  public:
   explicit Words(std::string_view text) : text_(text) {
@@ -86,7 +86,7 @@ class Words {
   void expect(size_t least, size_t most) const {
     if (words_.size() - 1 < least || words_.size() - 1 > most) refuse(text_);
   }
-  // Number i after the name.
+  // Number i behind the name.
   template <class T>
   T number(size_t i, T otherwise) const {
     if (i >= words_.size()) return otherwise;
@@ -140,7 +140,7 @@ std::string loss_scale_text(const LossScaler& s) {
 
 namespace {
 
-// Where the updates are lost; empty where they are not.
+// Says where updates are lost; empty if they are not.
 std::string lost_updates(const LossScaler& scaler, const UpdateCounts& counts) {
   const uint64_t in_a_row = counts.skipped_in_a_row;
   if (in_a_row > 0 && (!scaler.is_dynamic || counts.scale <= scaler.floor))
@@ -149,7 +149,7 @@ std::string lost_updates(const LossScaler& scaler, const UpdateCounts& counts) {
         "for a NaN or an infinity in the loss or the inputs, a learning rate that is too "
         "high, or an f16 op that overflows without scaling.",
         in_a_row, scaler.is_dynamic ? "is at its floor" : "cannot fall");
-  // So many overflows divide the scale by far more than f16 spans: it is not the scale.
+  // So many overflows divide the scale by far more than f16's range: the scale is not the cause.
   if (in_a_row > uint64_t{20} * scaler.hysteresis)
     return fmt::format(
         ": the last {} were skipped whatever the scale was. Look for a NaN or an infinity "
@@ -158,7 +158,7 @@ std::string lost_updates(const LossScaler& scaler, const UpdateCounts& counts) {
   return "";
 }
 
-// No overflow so far: the scale may be smaller than it could be.
+// There was no overflow so far, so the scale may be smaller than necessary.
 std::string untried_scale(const LossScaler& scaler, const UpdateCounts& counts) {
   if (scaler.is_dynamic && counts.scale >= scaler.ceiling)
     return ": no overflow so far, and the scale is at its ceiling.";
@@ -177,7 +177,7 @@ std::string untried_scale(const LossScaler& scaler, const UpdateCounts& counts) 
 }
 
 std::string history(const LossScaler& scaler, const UpdateCounts& counts) {
-  // Even from 2^24 f16 needs no more falls than this to hold 1.
+  // Even from 2^24, f16 needs no more reductions of the scale than this to hold 1.
   constexpr uint64_t many_falls = 10;
   if (counts.skipped + counts.voided == 0) return untried_scale(scaler, counts);
   if (const std::string lost = lost_updates(scaler, counts); !lost.empty()) return lost;

@@ -194,7 +194,7 @@ std::string Optimizer::diagnose() const {
 
 namespace {
 
-// The name of a part of a divided parameter's state says which elements these are.
+// The name of a part of a divided parameter's state says which elements it has.
 std::string name_of(const std::string& kind, const FlatParameters::Slot& slot, const Tensor& tensor,
                     int64_t first) {
   const std::string whole = kind + "." + slot.name;

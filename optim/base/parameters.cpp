@@ -19,7 +19,7 @@ Tensor filled(int64_t size, float value, Device& device, Purpose purpose, DType 
   return t;
 }
 
-// 16-bit parameters and their masters say the same.
+// Notes that 16-bit parameters and their masters agree.
 void note_same(FlatParameters::Slab& slab) {
   const auto version = [](const Tensor& t) { return t ? t.impl().storage->version() : 0; };
   slab.low_version = version(slab.low);
@@ -28,7 +28,7 @@ void note_same(FlatParameters::Slab& slab) {
 
 }  // namespace
 
-// Delegates so that the destructor gives the parameters back when memory runs out halfway.
+// This delegates, so that the destructor gives the parameters back if memory runs out halfway.
 FlatParameters::FlatParameters(std::vector<ParameterGroup> groups, const StateRule& rule)
     : FlatParameters(rule) {
   groups_ = std::move(groups);
@@ -46,7 +46,7 @@ void FlatParameters::check_whole(const char* op) const {
                    "shard_states()");
 }
 
-// An old slab goes when its parameters have left it; then their states take memory.
+// An old slab is freed when its parameters have left it, before their states take memory.
 void FlatParameters::separate() {
   const OpScope scope(owner);
   for (Slab& slab : slabs_) slab.states.clear();
@@ -133,8 +133,8 @@ void FlatParameters::drop_gradients() const {
   }
 }
 
-// What was written to a parameter since its master was: the master follows where it would not give
-// the same 16-bit number, so what was not touched keeps its other bits.
+// Brings masters up to date with parameters that were written to since. A master follows where it
+// would not round to the same 16-bit number, so elements that nobody touched keep their other bits.
 void FlatParameters::follow_parameters() {
   constexpr int64_t piece = 1 << 22;  // elements at a time: bounds what this needs
   const NoGrad guard;
@@ -185,7 +185,7 @@ void FlatParameters::set_weight_copies(WeightCopyUse use) {
 void FlatParameters::place_gradients(DType dtype) const {
   const OpScope scope(owner);
   for (size_t i = 0; i < slabs_.size(); ++i) {
-    // What an optimizer allocates lies apart from what steps need.
+    // The allocations of an optimizer lie apart from those of steps.
     const Tensor zeros = filled(slabs_[i].held().numel(), 0, device(), Purpose::optimizer, dtype);
     zeros.device().set_purpose(*zeros.impl().storage, Purpose::gradient);
     for (const Slot& slot : slots())

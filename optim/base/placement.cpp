@@ -21,7 +21,7 @@ void check_parameter(const Tensor& p, const std::string& name) {
   check<AutogradError>(p.is_leaf(), op, "'{}' must be a leaf, got the result of an op", name);
   check<AutogradError>(!p.impl().is_optimized, op,
                        "'{}' belongs to another optimizer; use one with several groups", name);
-  // The slab of an earlier optimizer is shared by its parameters, and only they are to leave it.
+  // Parameters of an earlier optimizer share its slab, and they alone may leave it.
   const std::shared_ptr<Storage>& storage = p.impl().storage;
   check<AutogradError>(
       storage.use_count() == 1 || storage->op() == op, op,
@@ -106,7 +106,7 @@ class Placer {
     }
   }
 
-  // The last slab or a new one.
+  // The last slab, or a new one.
   Placement::Slab& slab_for(size_t index) {
     const Slot& slot = placed_.slots[index];
     const DType dtype = slot.parameter.dtype();
@@ -132,7 +132,8 @@ class Placer {
     return slabs.back();
   }
 
-  // What of a state is here: for each own element one, or one for as many as are updated together.
+  // How much of a state is on this rank: one element for each own element, or one for as many as
+  // are updated together.
   std::optional<Placement::State> state_of(const Slot& slot, size_t state, int64_t& end) const {
     if (!slot.is_here) return std::nullopt;
     const std::optional<Shape> shape = rule_.state_shape(state, slot.parameter, slot.group);
@@ -162,7 +163,7 @@ class Placer {
       add(std::move(run), joins(run));
   }
 
-  // As part of the last one, or by itself.
+  // Adds it to the last run, or begins a run.
   void add(Run run, bool joins_last) {
     if (!joins_last) return placed_.runs.push_back(std::move(run));
     Run& last = placed_.runs.back();
@@ -171,8 +172,8 @@ class Placer {
     ++last.slots;
   }
 
-  // Whether the last run may go on with the next parameter: kernels find its states where they find
-  // it.
+  // Whether the last run may continue with the next parameter: kernels find its states at the same
+  // offsets as the parameter.
   bool joins(const Run& next) const {
     if (placed_.runs.empty()) return false;
     const Run& run = placed_.runs.back();
@@ -185,7 +186,7 @@ class Placer {
     return true;
   }
 
-  // The bytes of a run that comes to the device for its update.
+  // The bytes of a run that come to the device for its update.
   uint64_t staged_bytes(const Run& run) const {
     const bool has_master = placed_.slots[run.first_slot].parameter.dtype() != DType::f32;
     int64_t sum = has_master ? run.elements.size * int64_t{sizeof(float)} : 0;
@@ -194,7 +195,7 @@ class Placer {
     return static_cast<uint64_t>(sum);
   }
 
-  // At most so many bytes at a time. What is larger and cannot be cut is not staged.
+  // Limits the bytes at a time. A run that is larger and cannot be cut is not staged.
   void add_offloaded(Run run, uint64_t most_bytes) {
     const uint64_t bytes = staged_bytes(run);
     run.is_staged = bytes <= most_bytes;
@@ -217,7 +218,7 @@ class Placer {
     }
   }
 
-  // The own elements, with what other ranks update before and behind them.
+  // The own elements, and those before and behind them that other ranks update.
   void add_divided(const Run& whole) {
     const ElementRange& own = placed_.slots[whole.first_slot].own;
     const auto add_part = [&](int64_t first, int64_t end, bool is_elsewhere) {

@@ -24,8 +24,8 @@ void UpdateControl::set_scaler(const LossScaler& scaler) {
   fill_(make_view(buffer_, {2}, {1}, STATE_FALLS), 0);
 }
 
-// Read from the control buffer: exact in f32, whatever the dtype of the loss, and no host waits for
-// it. A weight of 1 takes the same way, so that all steps allocate alike.
+// The seed is read from the control buffer: it is exact in f32 for any dtype of the loss, and the
+// host does not wait. A weight of 1 takes the same way, so that all steps allocate alike.
 Tensor UpdateControl::seed(const Tensor& loss, float weight) const {
   check<ShapeError>(loss.numel() == 1, "optimizer", "the loss must have one element, got {}", loss);
   check(std::isfinite(weight), "optimizer", "the weight must be finite, got {}", weight);
@@ -35,7 +35,7 @@ Tensor UpdateControl::seed(const Tensor& loss, float weight) const {
 }
 
 void UpdateControl::prepare(uint32_t part, float weight, const Tensor& stats) const {
-  // Overflow flags of one run, or sums of squares and flags of all.
+  // Overflow flags of one run, or sums of squares and flags of all runs.
   const int64_t chunks = part == PREPARE_CHECK ? stats.numel() : stats.numel() / 2;
   kernels::UpdatePrepareParams p{.offset = {},
                                  .chunks = static_cast<uint32_t>(chunks),

@@ -7,7 +7,7 @@
 
 namespace rw {
 
-// What the optimizer announces its updates to.
+// The optimizer announces its updates to this.
 class GradientRanges::Rows : public UpdateObserver {
  public:
   Rows(const Optimizer& optimizer, uint32_t every) : control_(optimizer.control()), every_(every) {
@@ -29,7 +29,7 @@ class GradientRanges::Rows : public UpdateObserver {
   }
   void after_update() override {}
 
-  // The gradients as they are now, with the loss scale of now.
+  // Measures the current gradients with the current loss scale.
   void measure() {
     const OpScope scope("gradient_ranges");
     fill_(rows_, 0);

@@ -8,7 +8,7 @@
 
 namespace rw {
 
-// What the optimizer announces its updates to.
+// The optimizer announces its updates to this.
 class NumericsMonitor::Updates : public UpdateObserver {
  public:
   explicit Updates(NumericsMonitor& monitor) : monitor_(monitor) {}
@@ -51,7 +51,7 @@ void NumericsMonitor::begin_pass() {
   first_ = tape_->end();
 }
 
-// Counts of a forward without a backward are forgotten: nothing came of it.
+// Drops the counts of a forward pass without a backward pass: it had no effect.
 void NumericsMonitor::end_pass() {
   if (has_counts_) {
     const OpScope scope("numerics_monitor");
@@ -99,7 +99,8 @@ ValueHistory* NumericsMonitor::count(const Place& place, const Tensor& x) {
   return std::exchange(value.is_new, false) ? &value.what : nullptr;
 }
 
-// The parameter that the value is, or is a cast or a view of; empty: none.
+// The name of the parameter that the value is, or of which it is a cast or a view; empty if there
+// is none.
 std::string NumericsMonitor::name_of(const Edge& edge) const {
   if (edge.leaf.defined()) return edge.leaf.impl().name;
   const auto found = names_.find(edge.id);
@@ -112,7 +113,7 @@ void NumericsMonitor::name_output(const Record& record) {
     names_[record.outputs[0].id] = std::move(name);
 }
 
-// "linear of 'fc.weight' (op 3)": with its first parameter and its place in the pass.
+// "linear of 'fc.weight' (op 3)": the op with its first parameter and its place in the pass.
 std::string NumericsMonitor::described(int64_t index, const Record& record) const {
   std::string text = record.label();
   for (const Edge& edge : record.inputs)

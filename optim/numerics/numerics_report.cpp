@@ -28,7 +28,7 @@ NumericsFinding finding(const ValueHistory& value) {
   found.dtype = value.dtype;
   return found;
 }
-// At HISTORY_OVERFLOW or HISTORY_UNDERFLOW.
+// The values at HISTORY_OVERFLOW or HISTORY_UNDERFLOW.
 NumericsFinding finding(const ValueHistory& value, int at) {
   NumericsFinding found = finding(value);
   found.step = word(value, at);
@@ -40,7 +40,7 @@ NumericsFinding finding(const ValueHistory& value, int at) {
   return found;
 }
 
-// The least first step of those of `values` that are `wanted`, 0: none.
+// The least first step among those of `values` that are `wanted`; 0: there is none.
 template <class F>
 uint32_t first_step(const std::vector<ValueHistory>& values, int at, F&& wanted) {
   uint32_t first = 0;

@@ -13,7 +13,7 @@ namespace rw {
 
 namespace {
 
-// The kernel's numbers.
+// The numbers by which the kernel knows the schedules.
 using Kind = Schedule::Kind;
 static_assert(static_cast<int>(Kind::constant) == SCHEDULE_CONSTANT &&
               static_cast<int>(Kind::cosine) == SCHEDULE_COSINE &&
