@@ -12,7 +12,7 @@ namespace rw {
 
 namespace {
 
-// Extra FLOPs that most people call cheap: one more forward pass in a step of three.
+// Extra FLOPs that most people consider cheap: one more forward pass in a step of three.
 constexpr double cheap = 1.0 / 3;
 
 struct Mode {
@@ -20,7 +20,7 @@ struct Mode {
   StepSettings settings;
 };
 
-// The ways to recompute in one dtype. `batch`: as large as plans are made for.
+// The ways to recompute in one dtype. `batch` is the largest for which plans are made.
 std::vector<Mode> modes(const Planner& planner, StepSettings settings, int64_t batch,
                         int candidates) {
   const int every = settings.checkpoint == "block" ? settings.checkpoint_every : 1;
@@ -47,7 +47,7 @@ std::vector<Mode> modes(const Planner& planner, StepSettings settings, int64_t b
   return all;
 }
 
-// Why one sample more does not fit, where the memory would do.
+// Why one more sample does not fit although the memory would be enough.
 std::string other_limit(const Planner& planner, StepSettings settings, uint64_t bytes) {
   settings = settings.in_short();
   ++settings.batch;
@@ -69,7 +69,7 @@ FitRow find_row(const Planner& planner, const Mode& mode, uint64_t bytes, int64_
   return row;
 }
 
-// Another row of the kind does at least as much in every respect, and more in one.
+// Whether another row of the kind is at least as good in every respect, and better in one.
 bool is_dominated(const FitRow& row, const std::vector<FitRow>& rows) {
   const auto cost = [](const FitRow& r) { return r.forecast.recompute_share(); };
   return std::any_of(rows.begin(), rows.end(), [&](const FitRow& other) {
@@ -95,7 +95,8 @@ std::vector<FitRow> fit(const Planner& planner, uint64_t bytes, const FitOptions
     return row;
   };
 
-  // The plain rows say how large plans are made, the plans what else there is to find.
+  // The plain rows tell the batch that plans are made for; the plans tell what else there is to
+  // find.
   std::vector<StepSettings> bases;
   for (const DType dtype : options.dtypes)
     for (const std::string& shard :

@@ -46,7 +46,7 @@ PlannedRun::PlannedRun(TrainingProgram program,
     settings_.evaluation_batch = planner_.evaluation_batch(settings_, most, device.memory_limit());
   segment_problems_ = problems_of_segments(planner_, settings_);
   guard([&] { device.learn(planner_.steps(settings_)); });
-  // A plan keeps to the budget by itself; what does something else than planned is held to it.
+  // A plan stays within the budget by itself; a step that differs from the plan is held to it.
   scope_.emplace(settings_);
 }
 

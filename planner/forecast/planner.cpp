@@ -8,7 +8,7 @@ namespace rw {
 
 namespace {
 
-// The program on a dry device, which is the default one.
+// Runs the program on the default device, which is dry.
 class DryProgram {
  public:
   DryProgram(const TrainingProgram& program, const StepSettings& settings)
@@ -20,7 +20,7 @@ class DryProgram {
     if (outline_.loads) steps_->copy_weights();
   }
 
-  // All that the program does, with two updates in the place of many.
+  // Runs all that the program runs, with two updates in place of many.
   void run() {
     update();
     update();
@@ -28,13 +28,13 @@ class DryProgram {
     finish();
   }
 
-  // Takes full batches, except for the program's first one.
+  // Takes full batches, except for the program's first batch.
   void update() {
     for (uint32_t i = 0; outline_.trains && i < settings_.accumulate; ++i, begun_ = true)
       steps_->dry_step(begun_ ? BatchShape{} : shapes_.front());
   }
 
-  // Batches of every size in every place of a window, and a window that is not full.
+  // Runs batches of every size in every place of a window, and a window that is not full.
   void last_steps() {
     if (!outline_.trains) return;
     for (size_t k = shapes_.size() > 1 ? 0 : 1; k < shapes_.size(); ++k)
@@ -44,7 +44,7 @@ class DryProgram {
     steps_->flush();
   }
 
-  // What follows after the steps.
+  // Runs what follows the steps.
   void finish() {
     if (outline_.saves) {
       steps_->save_weights(settings_.rank == 0);
@@ -155,8 +155,8 @@ int64_t Planner::largest_batch(const StepSettings& settings, uint64_t bytes, int
   check<ValueError>(most < no_largest, "Planner",
                     "the program's memory must grow with settings.batch, got the same for all");
   if (most == 0) return 0;
-  // What is alive fits so far; blocks are larger, in no regular way. By how much says the last
-  // batch that fitted, at first one that may grow as it likes.
+  // So far the live values fit. Blocks are larger, without a regular relation; the last batch that
+  // fitted gives the estimate, at first one without a limit.
   Forecast found;
   double blocks_per_peak = 0;
   const auto reserved = [&](int64_t batch) -> std::optional<uint64_t> {
@@ -266,8 +266,8 @@ StepSettings Planner::with_recompute(const StepSettings& settings,
                      "the step must fit in {}, with this way to recompute it needs {}",
                      format_bytes(options.budget), format_bytes(choice.peak()));
   if (options.mode != Mode::budget) return follow(choice);
-  // What fits, fits in blocks, too; where the layouts of its steps do not, values are moved in
-  // every step, which a little more recomputation may spare.
+  // A plan that fits also fits in blocks. If the layouts of its steps do not, every step moves
+  // values; a little more recomputation may avoid that.
   for (const Candidate& other : search.candidates()) {
     if (other.peak() > options.budget) continue;
     const StepSettings candidate = follow(other);

@@ -14,7 +14,7 @@ bool needs_less(const MemoryReport& a, const MemoryReport& b) {
   return a.peak < b.peak;
 }
 
-// Where nothing is kept in parts all are alike, but for the first, which saves.
+// Unless ranks keep parts, all are alike except for the first, which saves.
 size_t kinds_of(const StepSettings& settings) {
   const auto ranks = static_cast<size_t>(settings.ranks);
   return settings.shard == "none" ? std::min<size_t>(ranks, 2) : ranks;
@@ -62,7 +62,7 @@ int64_t largest_batch_of_ranks(const Planner& planner, StepSettings& settings, u
     most = std::max(most, peak);
   }
   int64_t batch = planner.largest_batch(settings, bytes, guess, forecast);
-  // Blocks are not as regular as what is alive: another rank may have less room.
+  // Blocks are less regular than live values, so another rank may have less room.
   for (size_t i = 0; batch > 0 && i < others.size(); ++i) {
     StepSettings one = others[i].in_short();
     if (one.rank == settings.rank) continue;

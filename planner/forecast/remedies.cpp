@@ -9,14 +9,14 @@ namespace rw {
 
 namespace {
 
-// Without a budget, and what keeps to it by dropping values as the program runs.
+// Removes the budget, and the eviction that enforces it while the program runs.
 StepSettings unbounded(StepSettings settings) {
   settings.budget = 0;
   if (settings.recompute && settings.recompute->evicts) settings.recompute = nullptr;
   return settings;
 }
 
-// What there is for remedies: the smaller of limit and budget, 0 where there is none.
+// The memory that remedies may use: the smaller of limit and budget, 0 if there is neither.
 uint64_t limit_of(const StepSettings& settings, uint64_t memory_limit) {
   if (!settings.budget || !memory_limit) return std::max(settings.budget, memory_limit);
   return std::min(settings.budget, memory_limit);
@@ -32,7 +32,7 @@ class RemedySearch {
     now_.evaluation_batch = 0;  // the run chooses it anew
   }
 
-  // The least peak of recomputation that was measured, of the settings as they are; 0: none was.
+  // The least peak that recomputation reached with the current settings; 0: none was measured.
   uint64_t least_budget() const { return least_; }
 
   std::vector<Remedy> run() {
@@ -79,7 +79,8 @@ class RemedySearch {
     }
   }
 
-  // The least recomputation whose blocks fit: they are a little larger than what is alive in them.
+  // Finds the least recomputation whose blocks fit: they are a little larger than the values in
+  // them.
   void try_budget() {
     if (now_.recompute) return;
     Search search = planner_.search(now_);
@@ -94,8 +95,8 @@ class RemedySearch {
     }
   }
 
-  // The largest batch per step that fits, with accumulation that keeps the samples per update: as
-  // many if some batch not much smaller divides them, else a few more.
+  // Finds the largest batch per step that fits, with accumulation that keeps the samples per
+  // update: exactly, if a batch not much smaller divides them, otherwise with a few more.
   void try_smaller_batch(const std::string& options, StepSettings settings) {
     if (settings.batch == 1) return;
     const int64_t all = settings.batch * settings.accumulate;
@@ -130,8 +131,8 @@ std::vector<Remedy> find_remedies(const Planner& planner, const StepSettings& se
 
 namespace {
 
-// The least --memory-limit that was found to do for the settings, as it is printed: blocks are laid
-// out otherwise where there is little room, so what they take without a limit may not be enough.
+// The least --memory-limit that works for the settings, as it is printed. With little room, blocks
+// are laid out in another way, so the memory that they take without a limit may not be enough.
 std::string least_limit(const Planner& planner, const StepSettings& settings, uint64_t reserved) {
   for (uint64_t limit = reserved;; limit += limit / 64 + 1) {
     const std::string text = format_bytes(limit);

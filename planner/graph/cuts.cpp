@@ -8,7 +8,8 @@ namespace rw {
 
 namespace {
 
-// Removes cuts one by one: first those that many bytes cross and that part little.
+// Removes cuts one by one, beginning with those that many bytes cross and that separate little
+// work.
 class CutSelection {
  public:
   CutSelection(const Graph& graph, const std::vector<ValueUse>& uses, uint32_t first, uint32_t last)

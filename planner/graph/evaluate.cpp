@@ -101,7 +101,8 @@ class Simulation {
     }
   }
 
-  // A value is external to all segments around its reader up to the innermost that made it.
+  // A value is external to all segments around its reader, up to the innermost segment that made
+  // it.
   void index_externals() {
     std::vector<std::pair<int32_t, uint32_t>> pairs;
     for (size_t i = 0; i < graph_.records.size(); ++i)
@@ -190,7 +191,7 @@ class Simulation {
     return at_hand_[v] == s || (kept_[v] && inside(s, graph_.values[v].record));
   }
 
-  // Returns the wanted values that were made, each held once.
+  // Runs a replay. Returns the wanted values that it made, each held once.
   std::vector<uint32_t> execute(int32_t s) {
     const auto& [first, last, parent] = plan_.segments[s];
     const auto wanted = [&](uint32_t v) { return wanted_[v] == s; };
@@ -210,7 +211,7 @@ class Simulation {
     return brought_back;
   }
 
-  // What the segment holds for its replay.
+  // Releases what the segment holds for its replay.
   void drop_held(int32_t s) {
     for (External& e : state_[s].externals) {
       if (!e.held) continue;
@@ -225,7 +226,7 @@ class Simulation {
     state_[s].kept.clear();
   }
 
-  // A value that this segment held need not be replayed by the segment that saves it.
+  // The segment that saves a value need not replay it if this segment held it.
   void hand_over(uint32_t v) {
     const int32_t home = segment_of_[graph_.values[v].record];
     if (home < 0 || state_[home].replayed || !saved_at_home_[v]) return;
@@ -242,7 +243,7 @@ class Simulation {
   size_t opened_ = 0;  // segments that forward has entered
   std::vector<SegmentState> state_;
   std::vector<int32_t> segment_of_;  // innermost, by record
-  // By value:
+  // These have an entry for each value.
   std::vector<int32_t> wanted_, at_hand_;  // segment whose replay wants or has it
   std::vector<bool> kept_;
   std::vector<bool> saved_at_home_;  // by a record of the innermost segment that makes it

@@ -34,8 +34,8 @@ uint64_t RecordRange::backward_peak(const std::vector<uint32_t>& crossing) const
   return live.peak();
 }
 
-// Bytes of the replay that makes `wanted` values: gradients that wait, what is at hand, what it
-// makes.
+// Peak of the replay that makes `wanted` values: the gradients that wait, the values at hand, and
+// those that it makes.
 template <class Wanted, class AtHand>
 uint64_t RecordRange::replay_peak(const std::vector<uint32_t>& crossing, Wanted&& wanted,
                                   AtHand&& at_hand) const {
@@ -57,7 +57,7 @@ uint64_t RecordRange::replay_peak(const std::vector<uint32_t>& crossing, Wanted&
 
 std::vector<KeepOption> RecordRange::keep_options(const std::vector<uint32_t>& crossing) const {
   const auto saved = [&](uint32_t v) { return saves(v); };
-  // What crosses is still held by the segment that read it when this one is replayed.
+  // When this segment is replayed, the segment that read a crossing value still holds it.
   const auto saved_alone = [&](uint32_t v) { return saves(v) && !crosses_end(v); };
   std::vector<uint32_t> heavy;
   Liveness live(graph_, first_, last_);

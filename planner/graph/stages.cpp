@@ -31,7 +31,7 @@ class Stages::Builder {
   uint32_t begin(uint32_t i) const { return out_.positions[i]; }
   uint32_t end(uint32_t i) const { return out_.positions[i + 1]; }
   uint64_t bytes(uint32_t v) const { return graph_.values[v].bytes; }
-  // Values made in the range are numbered one after another.
+  // Values made in the range have consecutive numbers.
   bool is_local(uint32_t v) const { return uses_[v].rank - first_rank_ < local_.size(); }
   Local& local(uint32_t v) { return local_[uses_[v].rank - first_rank_]; }
   const Local& local(uint32_t v) const { return local_[uses_[v].rank - first_rank_]; }
@@ -95,7 +95,7 @@ class Stages::Builder {
         const uint32_t saver = local(v).held ? stage_of(local(v).last_saver) : i;
         all[i * width + last] += bytes(v);
         held[i * width + saver] += bytes(v);
-        // Plain records hold what they made and saved; what they made last is most of it.
+        // Plain records hold what they made and saved, and most of that is what they made last.
         const uint32_t first = local(v).held ? std::max(saver + 1, i + 2) : i + 1;
         for (uint32_t k = first; k <= last; ++k) out_.stages[k].dropped += bytes(v);
       });
@@ -103,7 +103,7 @@ class Stages::Builder {
     out_.crossing_saved = sum_rectangles(held);
   }
 
-  // [s][j]: the values made in stages [s, j) and used in stage j or later.
+  // Entry [s][j] is the bytes of values made in stages [s, j) and used in stage j or later.
   std::vector<uint64_t> sum_rectangles(const std::vector<uint64_t>& by_stages) const {
     const uint32_t width = n_ + 1;
     std::vector<uint64_t> suffix = by_stages, sums(width * width);
@@ -136,7 +136,8 @@ class Stages::Builder {
     return live.peak();
   }
 
-  // The stage's own backward, with the gradients of all that crosses its end, and its costs.
+  // Measures the stage's own backward, with the gradients of all values that cross its end, and its
+  // costs.
   void measure_backward(uint32_t i) {
     Stage& stage = out_.stages[i];
     RecordRange range(graph_, uses_, begin(i), end(i));
@@ -150,7 +151,7 @@ class Stages::Builder {
     const auto kept = [&](uint32_t v) { return out_.is_kept(v); };
     stage.replay = range.cost_to_make([&](uint32_t v) { return saved(v) || crosses(v); }, kept);
     stage.unaided_tail = range.cost_to_make(saved, kept);
-    // What crosses is still held by the segment that read it when this one is replayed.
+    // When this segment is replayed, the segment that read a crossing value still holds it.
     stage.tail = range.cost_to_make([&](uint32_t v) { return saved(v) && !crosses(v); }, kept);
   }
 

@@ -16,7 +16,7 @@ ChainPlanner::ChainPlanner(const Graph& graph, const std::vector<ValueUse>& uses
   for (uint32_t k = 0; k < stages_->size(); ++k)
     add_level((*stages_)[k], k == 0 ? n : std::min(n, options_.longest));
   if (options_.inner_limit > 1) divide_stages();
-  // What a segment of the forward pass keeps inside is solved before it.
+  // The inside of a segment of the forward pass is solved before the segment.
   for (size_t k = levels_.size(); k-- > 0;)
     for (uint32_t t = 1; t <= n; ++t) {
       if (k > 0 && is_free(t)) continue;
@@ -39,7 +39,8 @@ void ChainPlanner::add_level(const Stages& stages, uint32_t longest) {
   levels_.push_back(std::move(level));
 }
 
-// A planner for each stage of several records: its costs stand for the stage where nothing follows.
+// Makes a planner for each stage of several records: its costs stand for the stage where nothing
+// follows.
 void ChainPlanner::divide_stages() {
   Options options = options_;
   options.inner_limit = 0;
@@ -93,12 +94,13 @@ void ChainPlanner::add_plain_steps(const Level& level, uint32_t s, uint32_t t) {
 void ChainPlanner::add_child_steps(const Level& level, uint32_t s, uint32_t t) {
   const uint32_t own = level.number, all = stages_->size() - 1;
   add_segment_steps(level, own, s, t);
-  // Any level may begin in the forward pass; a replay keeps all or nothing for a child segment.
+  // Segments of any level may begin in the forward pass; a replay keeps all or nothing for a child
+  // segment.
   for (uint32_t k = is_free(t) ? own + 1 : std::max(own + 1, all); k <= all; ++k)
     add_segment_steps(level, k, s, t);
 }
 
-// Child segments [s, j) of a problem in `level` with what `inner` keeps inside.
+// Adds child segments [s, j) of a problem in `level`, which keep inside what `inner` keeps.
 void ChainPlanner::add_segment_steps(const Level& level, uint32_t inner, uint32_t s, uint32_t t) {
   const Stages &stages = *level.stages, &inside = (*stages_)[inner];
   const uint32_t own = level.number;
@@ -129,7 +131,7 @@ void ChainPlanner::add_segment_steps(const Level& level, uint32_t inner, uint32_
   }
 }
 
-// Segments of the forward pass without segments inside, which keep sets of values of their own.
+// Adds segments of the forward pass that have no segments inside and keep their own sets of values.
 void ChainPlanner::add_keep_steps(uint32_t s, uint32_t j, Step step) {
   const Stages& stages = (*stages_)[0];
   const uint64_t held = stages.crossing_held(s, j), crossing = stages.crossing(s, j);
@@ -137,8 +139,8 @@ void ChainPlanner::add_keep_steps(uint32_t s, uint32_t j, Step step) {
   for (const KeepOption& option : stages.keep_options(s, j)) {
     step.keeps = &option;
     step.need = std::max(need, units(option.peak));
-    // There are many options, and bytes are rounded to units: the search would always pick the
-    // options whose bytes happen to be rounded down. So they are rounded up a little here.
+    // There are many options, and bytes are rounded to units, so the search would always pick
+    // options whose bytes happen to be rounded down. Rounding up a little here prevents that.
     const uint64_t bytes = option.bytes + options_.unit / 4;
     step.hold_plain = units(held + bytes);
     step.hold_child = units(crossing + bytes);
@@ -148,7 +150,7 @@ void ChainPlanner::add_keep_steps(uint32_t s, uint32_t j, Step step) {
   }
 }
 
-// What happens in the child segment, if anything is left open by the step.
+// The costs inside the child segment, if the step leaves any choice there.
 const CostRow& ChainPlanner::inside(const Step& step, uint32_t s) const {
   const bool is_open = step.child && !step.keeps;
   return is_open ? best(levels_[step.level], s, step.next) : CostStore::free;
@@ -171,7 +173,7 @@ float ChainPlanner::cost_of(const Level& level, const Step& step, uint32_t s, ui
   return cost + std::min(child_rest(level, step, t, m), plain_rest(level, step, t, m));
 }
 
-// The same for all m at once.
+// Takes the step for all m at once.
 void ChainPlanner::relax(const Level& level, const Step& step, uint32_t s, uint32_t t) {
   CostDraft& draft = step.child ? child_ : plain_;
   const CostRow& own = inside(step, s);
@@ -222,7 +224,7 @@ ChainPlanner::Step ChainPlanner::cheapest_step(const Level& level, bool child, u
   });
 }
 
-// What a child segment keeps that is not kept already.
+// Adds what a child segment keeps, unless it is kept already.
 void ChainPlanner::keep(const Level& level, const Step& step, uint32_t s, int32_t replay,
                         Plan& plan) const {
   if (step.keeps)

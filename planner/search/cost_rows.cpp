@@ -4,8 +4,8 @@ namespace rw {
 
 namespace {
 
-// The time of planning goes into these loops: they are written so that compilers use vectors. GCC
-// does so only where it is told to.
+// Most of the planning time is spent in these loops, which are written for vectorization. GCC
+// vectorizes them only if told to.
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC push_options
 #pragma GCC optimize("O3")
@@ -38,7 +38,7 @@ uint32_t CostDraft::add(const CostStore& store, uint32_t first, float cost, cons
   const uint32_t rest_last = rest.last + hold;
   uint32_t end = std::clamp(std::max(own.last, rest_last), first + 1, units());
   const float least = cost + store.cost(own, end - 1) + store.cost(rest, end - 1 - hold);
-  // Known ways may be as cheap from the start, or from some memory on.
+  // Known ways may be at least as cheap from the start, or from some memory on.
   if ((first < end_ ? costs_[first] : least_) <= least) return 0;
   if (least < least_) {
     extend(end);

@@ -16,8 +16,8 @@ namespace rw {
 
 namespace {
 
-// By value: how many heavy ones were made since the forward pass was last at a single value, the
-// output of a layer.
+// For each value, how many heavy ones were made since the forward pass last had a single live
+// value, the output of a layer.
 std::vector<uint32_t> places_in_layers(const Graph& graph, const std::vector<ValueUse>& uses) {
   std::vector<uint32_t> places(graph.values.size());
   std::vector<int32_t> ends(graph.records.size() + 1);
@@ -36,8 +36,8 @@ std::vector<uint32_t> places_in_layers(const Graph& graph, const std::vector<Val
   return places;
 }
 
-// Sets of heavy values by value, from the dearest per byte to all. Of those that are as dear, the
-// first of each layer come first.
+// Sets of heavy values, from the most expensive per byte to all of them. Among equally expensive
+// ones, the first of each layer come first.
 std::vector<std::vector<bool>> keep_levels(const Graph& graph, const std::vector<ValueUse>& uses) {
   const std::vector<uint32_t> places = places_in_layers(graph, uses);
   std::map<std::pair<double, uint32_t>, std::vector<uint32_t>> classes;
@@ -64,11 +64,11 @@ std::vector<std::vector<bool>> keep_levels(const Graph& graph, const std::vector
   return levels;
 }
 
-// Runs the dynamic programme with finer and finer slots, from the plain peak down to what is
+// Runs the dynamic program with finer and finer slots, from the plain peak down to what is
 // feasible: linear slots alone would be too coarse for plans that need a hundredth of it.
 class BudgetSearch {
  public:
-  // `keeps`: segments may keep some of their values.
+  // With `keeps`, segments may keep some of their values.
   BudgetSearch(const Graph& graph, PlanWork& work, bool nested = true, bool keeps = true)
       : graph_(graph), work_(work), uses_(value_uses(graph)), nested_(nested), keeps_(keeps) {
     fill_in(graph, plain_);
@@ -84,7 +84,7 @@ class BudgetSearch {
     return !outputs.empty() && uses_[outputs[0]].is_heavy;
   }
 
-  // For up to `range` bytes; with coarse stages where the work that is left is not enough.
+  // Makes a planner for up to `range` bytes, with coarse stages if there is not enough work left.
   ChainPlanner planner(uint64_t range) {
     const uint64_t pairs = uint64_t{stages_->count()} * stages_->count();
     if (!is_coarse_ && !work_.allows(std::max(work_.programme, Tuning::pair_work * pairs))) {
@@ -103,7 +103,8 @@ class BudgetSearch {
     return planner;
   }
 
-  // Calls visit(planner, least feasible slots, whether none follows) for each range of memory.
+  // Calls visit(planner, least feasible slots, whether it is the last one) for each range of
+  // memory.
   template <class F>
   void for_each_range(F&& visit) {
     for (uint64_t range = plain_.peak;; range /= Tuning::finer) {
@@ -124,8 +125,8 @@ class BudgetSearch {
     return plan;
   }
 
-  // The cheapest plan found whose peak is at most `bytes`. The programme's peaks are rounded: plans
-  // for a little more and for less memory are tried.
+  // The cheapest plan found whose peak is at most `bytes`. The dynamic program rounds peaks, so
+  // plans for a little more and for less memory are tried, too.
   std::optional<Plan> within(uint64_t bytes, ChainPlanner& planner) const {
     if (plain_.peak <= bytes) return plain_;
     std::optional<Plan> best;
@@ -161,8 +162,8 @@ class BudgetSearch {
   std::shared_ptr<const StageLevels> stages_;
 };
 
-// Slots worth trying, `count` or fewer: spread evenly in the logarithm, each lowered as far as it
-// costs no more.
+// At most `count` slots worth trying: evenly spaced in the logarithm, each lowered as far as the
+// cost stays the same.
 std::vector<uint32_t> slots_to_try(const ChainPlanner& planner, uint32_t floor, int count) {
   std::vector<uint32_t> slots;
   for (int k = 0; k < count; ++k) {
@@ -175,7 +176,7 @@ std::vector<uint32_t> slots_to_try(const ChainPlanner& planner, uint32_t floor, 
   return slots;
 }
 
-// Those that no other beats in both cost and peak, by falling peak.
+// The plans that no other beats in both cost and peak, by falling peak.
 std::vector<Plan> pareto(std::vector<Plan> plans) {
   std::stable_sort(plans.begin(), plans.end(), [](const auto& a, const auto& b) {
     return a.cost != b.cost ? a.cost < b.cost : a.peak < b.peak;
@@ -186,7 +187,7 @@ std::vector<Plan> pareto(std::vector<Plan> plans) {
   return best;
 }
 
-// `count` of them: the first, the last, and others spread evenly in the logarithm of the peak.
+// `count` of them: the first, the last, and others evenly spaced in the logarithm of the peak.
 std::vector<Plan> thin_out(std::vector<Plan> plans, size_t count) {
   if (plans.size() <= count) return plans;
   const auto peak = [](const Plan& p) { return std::log(static_cast<double>(p.peak) + 1); };
@@ -243,7 +244,7 @@ Plan plan_memory(const Graph& graph, PlanWork* work) {
   if (!work) work = &own;
   Plan best;
   fill_in(graph, best);
-  // Where many small values are kept, their rounding adds up: what is cheap by it may not be small.
+  // If many small values are kept, their rounding adds up: a plan that looks small may not be.
   for (const bool keeps : {false, true}) {
     BudgetSearch search(graph, *work, false, keeps);
     search.for_each_range([&](ChainPlanner& planner, uint32_t least, bool) {

@@ -52,8 +52,8 @@ class Polish {
     return plan;
   }
 
-  // Keeps that have no segment any more: what the dropped one's replay kept, what was made in it
-  // alone, and what is now made by the replay that keeps it.
+  // Removes keeps that lost their segment: values that the dropped segment's replay kept, values
+  // that were made only in it, and values that the replay that keeps them now makes itself.
   void drop_keeps(int32_t dropped, Plan& plan) const {
     const std::vector<int32_t> innermost = innermost_segments(plan);
     std::erase_if(plan.keep, [&](Plan::Output& kept) {
@@ -63,7 +63,7 @@ class Polish {
     });
   }
 
-  // By record; -1: none.
+  // The innermost segment of each record; -1: none.
   std::vector<int32_t> innermost_segments(const Plan& plan) const {
     std::vector<int32_t> innermost(graph_.records.size(), -1);
     for (size_t s = 0; s < plan.segments.size(); ++s)
@@ -72,7 +72,7 @@ class Polish {
     return innermost;
   }
 
-  // As many as fit of the values that are not kept, the dearest per byte first; then single ones.
+  // Keeps as many further values as fit, the most expensive per byte first; then tries single ones.
   void keep_more() {
     const std::vector<int32_t> innermost = innermost_segments(best_);
     std::vector<bool> kept(graph_.values.size());

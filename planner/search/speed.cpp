@@ -1,4 +1,4 @@
-// What heavy ops made is held, what light ops made is replayed.
+// Plans that hold what heavy ops made and replay what light ops made.
 #include "planner/search/speed.h"
 
 #include <algorithm>
@@ -40,7 +40,7 @@ class SpeedPlanner {
     if (uses_[v].saved) saved_ += bytes(v);
   }
 
-  // Little of what light records made would have to be held for the next segment.
+  // Whether the next segment would have to hold little of what light records made.
   bool is_place_to_end(uint32_t end) const {
     uint64_t crossing = 0;
     for (uint32_t v : light_)
@@ -65,7 +65,7 @@ class SpeedPlanner {
     light_.clear();
   }
 
-  // Heavy values that a replay would have to make again.
+  // The heavy values that a replay would have to make again.
   std::vector<uint32_t> kept_values(uint32_t first, uint32_t end) const {
     std::set<uint32_t> read;
     for (uint32_t i = first; i < end; ++i) {
@@ -80,7 +80,8 @@ class SpeedPlanner {
     return kept;
   }
 
-  // Bytes that a segment [first, end) drops, less those that it holds and plain records would not.
+  // The bytes that a segment [first, end) drops, less those that it holds and plain records would
+  // not.
   int64_t gain_of(uint32_t first, uint32_t end) const {
     std::set<uint32_t> held;
     int64_t gain = 0;

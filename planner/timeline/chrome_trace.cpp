@@ -1,4 +1,4 @@
-// The trace event format of chrome://tracing, which Perfetto reads too.
+// Writes the trace event format of chrome://tracing, which Perfetto reads too.
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -19,7 +19,7 @@ namespace {
 constexpr int process = 1;
 enum Thread { kernel_thread = 1, op_thread = 2 };
 
-// Microseconds at which calls were queued: as measured, or by their order where nothing was.
+// Microseconds at which calls were queued: as measured, or by their order if nothing was measured.
 std::vector<double> queue_times(const MemoryTrace& trace) {
   const bool measured = std::any_of(trace.calls.begin(), trace.calls.end(),
                                     [](const TracedCall& call) { return call.host_us > 0; });
@@ -32,8 +32,8 @@ std::vector<double> queue_times(const MemoryTrace& trace) {
   return times;
 }
 
-// When each kernel ran, on the host's clock. The two clocks are tied by the least shift that lets
-// no kernel start before it was queued.
+// When each kernel ran, on the host's clock. The two clocks are aligned by the least shift with
+// which no kernel starts before it was queued.
 std::vector<KernelTime> kernel_spans(const MemoryTrace& trace, const std::vector<double>& queued) {
   std::vector<KernelTime> spans = trace.times;
   if (spans.empty()) {
@@ -51,13 +51,13 @@ std::vector<KernelTime> kernel_spans(const MemoryTrace& trace, const std::vector
   return spans;
 }
 
-// To the nanosecond, the format's resolution: spans that touch do so in every reader.
+// Rounds to nanoseconds, the format's resolution: spans that touch do so in every reader.
 double rounded(double us) {
   return std::round(us * 1000) / 1000;
 }
 
-// Turns positions in the trace into microseconds. The device works in order: what comes after a
-// call lies between its end and the start of the next.
+// Turns positions in the trace into microseconds. The device works in order, so an event after a
+// call lies between its end and the start of the next call.
 class Clock {
  public:
   Clock(const MemoryTrace& trace, const std::vector<KernelTime>& spans) {
@@ -132,7 +132,7 @@ void add_kernels(const MemoryTrace& trace, const std::vector<KernelTime>& spans,
   }
 }
 
-// Phases with the ops in them. Each lasts until the next is queued.
+// Phases with the ops in them. Each lasts until the next one is queued.
 void add_ops(const MemoryTrace& trace, const std::vector<double>& queued, json& events) {
   const std::vector<TracedCall>& calls = trace.calls;
   const auto runs = [&](auto same, auto add) {

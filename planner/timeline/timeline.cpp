@@ -17,7 +17,7 @@ extern const std::string_view timeline_page;  // made of io/timeline by embed.py
 
 namespace {
 
-// Each text once; tensors and calls refer to it by number.
+// Stores each text once; tensors and calls refer to it by number.
 class StringTable {
  public:
   size_t number(const std::string& text) {
@@ -104,7 +104,7 @@ json page_data(const MemoryTrace& trace) {
   return data;
 }
 
-// JSON that HTML cannot mistake for markup: '<' stands only in strings there, and may be escaped.
+// JSON that HTML cannot mistake for markup: '<' occurs only in strings and may be escaped there.
 std::string script_safe(const json& data) {
   const std::string text = data.dump(-1, ' ', false, json::error_handler_t::replace);
   std::string safe;
