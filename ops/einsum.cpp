@@ -13,7 +13,8 @@ using namespace detail;
 
 namespace {
 
-// Axes by name: letters, and for those of `...` numbers below 0, counted from the last.
+// Axes are named by numbers: letters, and for the axes of `...` numbers below 0, counted from the
+// last.
 using Labels = std::vector<int>;
 
 bool has(const Labels& labels, int label) {
@@ -64,7 +65,7 @@ class Einsum {
     return term;
   }
 
-  // The labels of a term; `hidden` is how many axes its `...` stands for.
+  // The labels of a term; `hidden` is the number of axes that its `...` stands for.
   Labels read_labels(const std::string& term, int hidden) const {
     Labels labels;
     for (size_t i = 0; i < term.size(); ++i) {
@@ -127,7 +128,7 @@ class Einsum {
     }
   }
 
-  // Without an arrow: what `...` stands for, then the letters that occur once, in order.
+  // Without an arrow the result has the axes of `...`, then the letters that occur once, in order.
   void infer_result() {
     for (int k = hidden_; k > 0; --k) result_.push_back(-k);
     for (const auto& [label, size] : sizes_) {
@@ -138,7 +139,7 @@ class Einsum {
     }
   }
 
-  // Sizes of 1 become those of their letter.
+  // Axes of size 1 are expanded to the size of their letter.
   void stretch() {
     for (Operand& operand : operands_) {
       Shape shape;
@@ -154,7 +155,7 @@ class Einsum {
     return has(result_, label);
   }
 
-  // Sums over the axes that nothing else has.
+  // Sums over the axes that neither the result nor another operand has.
   void sum_out(Operand& operand, size_t next, const Operand* other) const {
     Axes axes;
     Labels rest;
@@ -200,7 +201,7 @@ class Einsum {
     const int64_t n = product(batch), m = product(rows), k = product(inner), c = product(columns);
     Tensor left = reshape(arrange(std::move(a), joined({batch, rows, inner})), {n, m, k});
     Tensor right = reshape(arrange(std::move(b), joined({batch, inner, columns})), {n, k, c});
-    // Without a sum it is a product of elements.
+    // Without a sum this is an elementwise product.
     Tensor y = inner.empty() ? std::move(left) * std::move(right)
                              : matmul(std::move(left), std::move(right));
     Operand result{{}, joined({batch, rows, columns})};

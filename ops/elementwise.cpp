@@ -73,7 +73,7 @@ enum UnaryId : uint32_t {
 #include "shaders/elementwise.def"
 };
 
-// Tables are indexed by id: row i must have id i.
+// Tables are indexed by id, so row i must have id i.
 constexpr bool counts_up(std::initializer_list<uint32_t> ids) {
   uint32_t next = 0;
   for (const uint32_t id : ids)
@@ -93,7 +93,7 @@ static_assert(counts_up({
 #include "shaders/elementwise.def"
 }));
 
-// Functions that map whole numbers to whole numbers, of i32.
+// Functions of i32 that map whole numbers to whole numbers.
 Tensor whole_unary(uint32_t id, const Tensor& x, float a, float b) {
   constexpr float least = -2147483648.0f, most = 2147483520.0f;  // floats that i32 holds
   const auto number = [&](float v) { return scalar_on(x, std::clamp(v, least, most), DType::i32); };

@@ -28,7 +28,7 @@ struct Lockstep::Part {
   const char* last = "";  // what the last meeting was for
 };
 
-// What the parts give lies here until all of them have come; the first to go on joins it.
+// The parts leave their values here until all have arrived; the first part to continue joins them.
 class Lockstep::Exchange : public StatisticsExchange {
  public:
   explicit Exchange(Lockstep& all) : all_(all) {}
@@ -125,7 +125,7 @@ void Lockstep::live(uint32_t part, const std::function<void(uint32_t)>& body) {
     const std::lock_guard lock(mutex_);
     if (!failure_) failure_ = std::current_exception();
   }
-  // Its tape ends while it is its turn: what that frees goes back in a fixed order.
+  // The part's tape ends while it is the part's turn, so that its memory is freed in a fixed order.
   thread_state().tape = nullptr;
   parts_[part].has_ended = true;
   pass_on(part);
@@ -137,7 +137,7 @@ void Lockstep::wait_for_turn(uint32_t part) {
   if (failure_) throw Abandoned();
 }
 
-// To the next part that has not ended.
+// Passes the turn to the next part that has not ended.
 void Lockstep::pass_on(uint32_t part) {
   const std::lock_guard lock(mutex_);
   for (uint32_t i = 1; i <= parts(); ++i) {

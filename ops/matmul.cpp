@@ -9,7 +9,7 @@ using namespace detail;
 
 namespace {
 
-// Rows and columns of the last two axes with one stride of 1; copies when neither is.
+// Makes one stride of the last two axes 1; copies if neither is.
 Tensor with_unit_stride(const Tensor& t) {
   const int r = t.rank() - 2, c = t.rank() - 1;
   const bool unit =
@@ -17,7 +17,7 @@ Tensor with_unit_stride(const Tensor& t) {
   return unit ? t : contiguous(t);
 }
 
-// The same matrices with rows and columns exchanged: a view, which no record sees.
+// The same matrices with rows and columns exchanged, as a view that no record sees.
 Tensor transposed(const Tensor& t) {
   Shape shape = t.shape();
   Strides strides = t.strides();
@@ -97,7 +97,7 @@ Tensor detail::gemm(const Tensor& a_in, const Tensor& b_in, DType dtype, const T
   return c;
 }
 
-// The first factor's own gradient is made last, when nobody reads it any more.
+// The first factor's own gradient comes last, when nobody reads the factor any more.
 Saves detail::product_saves(const std::any&, uint32_t needs) {
   const uint32_t first = needs & 2 ? 1u : 0u;
   return {.inputs = (needs & 1 ? 2u : 0u) | first, .taken = first};
@@ -129,8 +129,7 @@ const Op matmul_op = {.name = "matmul",
                       .saves = product_saves,
                       .is_heavy = true};
 
-// ---- linear: x [rows, in] @ weight [out, in]^T; the weight's gradient is f32
-// ----------------------
+// ---- linear: x [rows, in] @ weight [out, in]^T; the weight's gradient is f32 --------------------
 std::vector<Tensor> linear_forward(const std::any&, std::span<Tensor> inputs) {
   return one(gemm(inputs[0], transposed(inputs[1]), inputs[0].dtype()));
 }

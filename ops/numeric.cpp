@@ -1,5 +1,5 @@
-// Norms and other reductions, tests of values, gated activations: composed of ops; where that would
-// keep more than the gradient needs, an op of their own.
+// Norms and other reductions, tests of values, and gated activations. They are composed of ops, or
+// ops of their own where a composition would keep more than the gradient needs.
 #include "ops/numeric.h"
 
 #include <cmath>
@@ -23,7 +23,7 @@ struct NormReduceAttrs {
   float p;  // of norm
 };
 
-// t, a result of the reduction, with the reduced axes as size 1.
+// Gives t, a result of the reduction, the reduced axes as size 1.
 Tensor with_axes(const Record& r, const Tensor& t) {
   return reshape(t, reduced_shape(r.inputs[0].shape, r.attributes<NormReduceAttrs>().axes, true));
 }
@@ -33,7 +33,7 @@ std::vector<Tensor> logsumexp_forward(const std::any& attrs, std::span<Tensor> i
   Tensor high = max(inputs[0], a.axes, true);
   high = masked_fill(high, logical_not(isfinite(high)), 0);  // inf - inf
   const Tensor total = sum(exp(inputs[0] - high), a.axes, true);
-  // Some drivers' log(0) is a finite number.
+  // Some drivers compute a finite log(0).
   Tensor y = masked_fill(log(total) + high, total == 0, -infinity);
   const Shape shape = reduced_shape(inputs[0].shape(), a.axes, a.keepdims);
   return one(reshape(std::move(y), shape).detach());

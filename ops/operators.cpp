@@ -20,7 +20,8 @@ bool fits_i32(Scalar s) {
          s.value <= std::numeric_limits<int32_t>::max();
 }
 
-// One element beside t: i32 exactly, u8 and floats rounded to their dtype.
+// The number as a tensor of one element for an op with t: i32 is exact, u8 and floats are rounded
+// to their dtype.
 Tensor element(const Tensor& t, Scalar s, const char* op) {
   if (t.dtype() != DType::i32) return scalar_on(t, static_cast<float>(s.value), t.dtype());
   check(fits_i32(s), op, "beside {} a number must fit i32, got {}", t, s.value);
@@ -31,7 +32,7 @@ Tensor element(const Tensor& t, Scalar s, const char* op) {
   return one_element;
 }
 
-// t in the dtype that it has beside the number.
+// Casts t to the dtype that it has beside the number.
 Tensor beside(Tensor t, Scalar s) {
   if (is_float(t.dtype())) return t;
   return cast(std::move(t), s.is_whole ? DType::i32 : DType::f32);
@@ -69,8 +70,8 @@ void check_target(const Tensor& a, const char* op) {
         impl.name.empty() ? a.str() : fmt::format("'{}'", impl.name));
 }
 
-// An op that gets a sole owner writes over its storage (reuse_or_empty) and allocates nothing.
-// Others get a copy of the handle, so that what fails, of memory say, leaves it as it was.
+// An op that gets a sole owner overwrites its storage (reuse_or_empty) and allocates nothing. Other
+// ops get a copy of the handle, so that a failure, such as one of memory, leaves it unchanged.
 Tensor& assign(Tensor& a, Tensor b, const char* name, Binary op) {
   check_target(a, name);
   const Shape shape = broadcast(a.shape(), b.shape(), name);
@@ -184,7 +185,7 @@ Tensor& operator/=(Tensor& a, Scalar b) {
   return assign(a, b, "/=", operator/);
 }
 
-// A number on the left turns the comparison around.
+// Comparisons with the number on the left are turned around.
 #define COMPARISON(op, name, turned)                         \
   Comparison operator op(const Tensor& a, const Tensor& b) { \
     return Comparison(name(a, b));                           \

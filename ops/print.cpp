@@ -48,7 +48,7 @@ Shown read_shown(const Tensor& t) {
   return shown;
 }
 
-// One way of writing all of a tensor's numbers, as PyTorch chooses it.
+// One format for all of a tensor's numbers, chosen as PyTorch does.
 class NumberFormat {
  public:
   NumberFormat(const std::vector<double>& values, bool is_float) : is_float_(is_float) {
@@ -84,7 +84,8 @@ class Printer {
   explicit Printer(const Tensor& t)
       : whole_(t.shape()), shown_(read_shown(t)), number_(shown_.values, is_float(t.dtype())) {}
 
-  // The shown elements from `at` on, of the axes from `axis` on; `indent`: columns to the left.
+  // Writes the shown elements from `at` on, of the axes from `axis` on; `indent` is the number of
+  // columns to the left.
   std::string write(int axis, size_t at, size_t indent) const {
     if (axis == shown_.shape.rank()) return number_(shown_.values[at]);
     const bool is_row = axis + 1 == shown_.shape.rank();
@@ -102,7 +103,7 @@ class Printer {
   }
 
  private:
-  // As many numbers on a line as fit.
+  // A line holds as many numbers as fit.
   std::string join_row(const std::vector<std::string>& parts, size_t indent) const {
     const size_t room = line_width > indent ? line_width - indent : 0;
     const size_t per_line = std::max<size_t>(1, room / (number_.width() + 2));

@@ -1,4 +1,4 @@
-// Random ops: the counters are attributes, so replay draws the same numbers.
+// Random ops. The counters are attributes, so replay draws the same numbers.
 #include "ops/detail.h"
 
 namespace rw {
@@ -12,7 +12,7 @@ struct DropoutAttrs {
   Generator::Counters counters;
 };
 
-// Overwrites x where that was its last handle.
+// Overwrites x if this was its last handle.
 Tensor drop(Tensor& x_in, const DropoutAttrs& a) {
   Tensor y = reuse_or_empty(x_in, x_in.shape(), x_in.dtype());
   const Tensor x = contiguous(x_in);
@@ -46,7 +46,7 @@ struct RandomAttrs {
   std::shared_ptr<Device> device;
 };
 
-// No inputs: inside a segment it is a record all the same, and replays.
+// The op has no inputs; inside a segment it is a record all the same, and replays.
 std::vector<Tensor> random_forward(const std::any& attrs, std::span<Tensor>) {
   const auto& r = std::any_cast<const RandomAttrs&>(attrs);
   Tensor y = empty(r.shape, r.dtype, r.device);

@@ -28,11 +28,11 @@ std::vector<Tensor> reduce_forward(const std::any& attrs, std::span<Tensor> inpu
   for (int axis : a.axes) count *= x.shape()[axis];
   if (x.numel() == 0) {
     constexpr float inf = std::numeric_limits<float>::infinity();
-    // The mean's scale is infinite here, and the mean of nothing NaN.
+    // The scale of the mean is infinite here, and the mean of nothing is NaN.
     const float empty_values[] = {0 * a.scale, -inf, inf, 1};
     return one(full(result, empty_values[a.kind], a.dtype, x.device().shared_from_this()));
   }
-  // Reduced axes side by side: as they are, or moved to the end.
+  // The reduced axes must be neighbours: as they are, or after a move to the end.
   if (!a.axes.empty() && a.axes.back() - a.axes.front() + 1 == static_cast<int>(a.axes.size())) {
     for (int i = a.axes.back() + 1; i < x.rank(); ++i) inner *= x.shape()[i];
   } else {
@@ -56,12 +56,12 @@ std::vector<Tensor> reduce_forward(const std::any& attrs, std::span<Tensor> inpu
   return one(std::move(y));
 }
 
-// dy with the reduced axes back as size 1.
+// dy with the reduced axes restored as size 1.
 Tensor keep_axes(const Record& r, const Tensor& dy) {
   return reshape(dy, reduced_shape(r.inputs[0].shape, r.attributes<ReduceAttrs>().axes, true));
 }
 
-// dy times the product of the others: y / x, or where x is the only 0 what the rest gives.
+// dy times the product of the other elements: y / x, or the product itself where x is the only 0.
 Tensor prod_gradient(const Axes& axes, const Tensor& x, const Tensor& y, const Tensor& dy) {
   const Tensor is_zero = x == 0;
   const Tensor zeros = sum(cast(is_zero, DType::i32), axes, true);
@@ -99,7 +99,7 @@ Tensor reduce(ReduceKind kind, Tensor x, std::vector<int> axes, bool keepdims, f
                 one(std::move(x)));
 }
 
-// As the public functions have it: over all axes where none is given.
+// Reduces as the public functions do: over all axes if none is given.
 Tensor reduce_over(ReduceKind kind, Tensor x, const Axes& axes, bool keepdims) {
   const AutocastInputs autocast(reduce_ops[kind].name, {&x}, true);
   std::vector<int> reduced = reduced_axes(x, axes, reduce_ops[kind].name);

@@ -17,7 +17,7 @@ struct ScanAttrs {
   bool reverse;
 };
 
-// Long axes are cut into chunks: each starts from what those before it come to.
+// Long axes are cut into chunks, each of which starts from the total of the chunks before it.
 Tensor scan_dense(const Tensor& x, const Around& around, ScanKind kind, bool reverse) {
   const int64_t outer = around.outer, count = around.count, inner = around.inner;
   constexpr int64_t chunk = 1024;
@@ -58,8 +58,8 @@ std::vector<Tensor> cumsum_vjp(Record& r, std::span<Tensor> dy) {
   return one(cumsum(std::exchange(dy[0], {}), a.axis, !a.reverse));
 }
 
-// Before the first 0 of a line: the sum of dy * y from there on, over x. At it: the same sum with 1
-// in its place. After it every product has that 0, and the gradient is 0.
+// Before the first 0 of a line, the gradient is the sum of dy * y from there on, over x. At the 0,
+// it is the same sum with 1 in its place. After it every product has that 0, and the gradient is 0.
 std::vector<Tensor> cumprod_vjp(Record& r, std::span<Tensor> dys) {
   const auto& a = r.attributes<ScanAttrs>();
   const Tensor &x = r.input(0), &y = r.output(0), dy = std::exchange(dys[0], {});
@@ -74,8 +74,8 @@ std::vector<Tensor> cumprod_vjp(Record& r, std::span<Tensor> dys) {
   return one(where(is_first, sum_after(others), before));
 }
 
-// exp(x_i) times the sum over j from i on of dy_j exp(-y_j), in logarithms: of what is positive in
-// dy and of what is negative.
+// exp(x_i) times the sum over j >= i of dy_j exp(-y_j), in logarithms: separately for the positive
+// and the negative elements of dy.
 std::vector<Tensor> logcumsumexp_vjp(Record& r, std::span<Tensor> dys) {
   const auto& a = r.attributes<ScanAttrs>();
   const Tensor &x = r.input(0), &y = r.output(0), dy = std::exchange(dys[0], {});

@@ -1,5 +1,6 @@
-// Blocks of 32 by rank, then merges of runs, each place by a binary search in the other run.
-// Stable, of any length, without shared memory or a barrier inside a kernel.
+// Sorts blocks of 32 by rank, then merges runs, with a binary search in the other run for each
+// place. The sort is stable, of any length, and needs neither shared memory nor a barrier inside a
+// kernel.
 #include "ops/sort_lines.h"
 
 #include "ops/detail.h"

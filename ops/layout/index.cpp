@@ -13,8 +13,8 @@ using namespace detail;
 
 namespace {
 
-// Adds rows of equal index in the order of a stable sort, in a tree of chunks: what a chunk of
-// places does not sum to its end goes on as a place of the next level.
+// Adds rows of equal index in the order of a stable sort, in a tree of chunks: a sum that a chunk
+// of places leaves unfinished becomes a place of the next level.
 void add_rows(const Tensor& dy, const Rows& rows, const Tensor& y) {
   const auto u = [](int64_t n) { return count32(n, "scatter"); };
   const Sorted sorted = sort_lines(reshape(rows.index, {1, rows.n}), false);
@@ -32,7 +32,7 @@ void add_rows(const Tensor& dy, const Rows& rows, const Tensor& y) {
   }
 }
 
-// The rows that are the last ones of their index: i32 [n].
+// Marks the rows that are the last ones of their index: i32 [n].
 Tensor lasts_of(const Rows& rows) {
   const uint32_t n = count32(rows.n, "scatter");
   const Sorted sorted = sort_lines(reshape(rows.index, {1, rows.n}), false);

@@ -1,4 +1,4 @@
-// Picking and putting elements by index: all are rows of a table, found by one kernel.
+// Picks and puts elements by index. All elements are rows of a table, which one kernel finds.
 #include "ops/layout/indexing.h"
 
 #include <limits>
@@ -20,8 +20,8 @@ struct IndexAttrs {
   PutMode mode = PutMode::add;  // of the gradient, or of what is scattered
 };
 
-// The rows that an index names along an axis of a dense tensor of `shape`. An index of its rank
-// names elements, one of rank 1 slices.
+// The rows that an index names along an axis of a dense tensor of `shape`. An index of the same
+// rank names elements, one of rank 1 names slices.
 Rows rows_of(const Tensor& index, const Shape& shape, int axis, bool slices) {
   const Around around(shape, axis);
   const int64_t inner = slices ? 1 : around.inner, count = index.size(slices ? 0 : axis);
@@ -38,7 +38,7 @@ Rows rows_of(const Tensor& index, const Shape& shape, int axis, bool slices) {
   return rows;
 }
 
-// x's shape with what the index has along the axis.
+// x's shape with the index's size along the axis.
 Shape picked_shape(const Shape& x, const Tensor& index, int axis, bool slices) {
   Shape shape = x;
   shape[axis] = index.size(slices ? 0 : axis);
@@ -96,7 +96,7 @@ std::vector<Tensor> put_vjp(Record& r, std::span<Tensor> dys) {
   if (r.needs_grad(2)) {
     const Rows rows = rows_of(index, r.inputs[0].shape, axis, slices);
     Tensor taken = take_rows(contiguous(dy), rows);
-    // Those that another one replaced, and those that lie outside, changed nothing.
+    // Elements that were replaced by later ones or lie outside had no effect.
     Tensor counts = greater_equal(rows.index, scalar_on(dy, 0, DType::i32));
     if (mode == PutMode::replace) counts = logical_and(counts, is_last_row(rows));
     const Tensor zero = scalar_on(dy, 0, dy.dtype());
@@ -240,7 +240,7 @@ Tensor flip(Tensor x, const Axes& axes) {
 
 namespace {
 
-// Where x is not 0, counted through: i32 [count].
+// The places where x is not 0: i32 [count].
 Tensor nonzero_places(const char* op, const Tensor& x) {
   check<DeviceError>(!x.device().backend().is_dry(), op,
                      "the result's shape depends on values, which a dry run does not have; where() "
@@ -249,7 +249,7 @@ Tensor nonzero_places(const char* op, const Tensor& x) {
   const Tensor flat = reshape(x, {x.numel()}) != 0;
   if (x.numel() == 0) return empty_on(x, {0}, DType::i32);
   const int64_t count = sum(flat).to_ints()[0];
-  // The order is stable: those that are 1 come first, as they lie.
+  // The order is stable: the ones come first, in their order.
   return slice(argsort(flat, 0, true), 0, 0, count);
 }
 

@@ -1,4 +1,5 @@
-// Diagonals, triangles, repetitions, windows: composed of views, copies and what indexing.h has.
+// Diagonals, triangles, repetitions and windows, composed of views, copies and the ops of
+// indexing.h.
 #include <cmath>
 #include <limits>
 #include <numeric>
@@ -34,7 +35,7 @@ std::vector<Tensor> unfold_forward(const std::any& attrs, std::span<Tensor> inpu
   return one(make_view(x, shape, strides, x.impl().offset));
 }
 
-// Every place adds up the windows that it was in.
+// Every place adds up the windows that contained it.
 std::vector<Tensor> unfold_vjp(Record& r, std::span<Tensor> dys) {
   const auto& [axis, size, step] = r.attributes<UnfoldAttrs>();
   Tensor dy = std::exchange(dys[0], {});
@@ -57,7 +58,8 @@ std::vector<Tensor> unfold_vjp(Record& r, std::span<Tensor> dys) {
 const Op unfold_op = {
     .name = "unfold", .forward = unfold_forward, .vjp = unfold_vjp, .is_view = true};
 
-// value(0), value(1), ..., n of them: by pieces, so that the host holds no second copy of all.
+// Makes a tensor of value(0), value(1), ..., n of them, in pieces, so that the host never holds all
+// of them.
 template <class T, class F>
 Tensor sequence(const char* op, int64_t n, DType dtype, const F& value) {
   check_sizes(op, {n}, size_of(dtype));
@@ -73,8 +75,7 @@ Tensor sequence(const char* op, int64_t n, DType dtype, const F& value) {
   return t;
 }
 
-// x's sizes with that of an axis so many times as large; ShapeError where no tensor can be that
-// large.
+// x's sizes, with one axis `times` as large. Throws ShapeError if no tensor can be that large.
 Shape times_longer(const char* op, const Tensor& x, int axis, int64_t times) {
   Shape shape = x.shape();
   const auto size = checked_mul(shape[axis], times);
@@ -85,7 +86,7 @@ Shape times_longer(const char* op, const Tensor& x, int axis, int64_t times) {
   return shape;
 }
 
-// [rows, columns]: the column less the row.
+// [rows, columns]: the column minus the row.
 Tensor columns_past_diagonal(int64_t rows, int64_t columns, const Tensor& like) {
   const DeviceScope device(like.device().shared_from_this());
   return arange(columns) - unsqueeze(arange(rows), 1);
@@ -97,7 +98,8 @@ Tensor triangle(const char* op, Tensor x, int64_t diagonal, bool lower) {
   return masked_fill(std::move(x), lower ? past > diagonal : past < diagonal, 0);
 }
 
-// A vector on the main diagonal: rows of n + 1 places, of which the first is its element.
+// A vector on the main diagonal: the matrix is rows of n + 1 places, each of which begins with an
+// element.
 Tensor diagonal_matrix(Tensor x) {
   const int64_t n = x.size(0);
   return reshape(slice(flatten(pad(unsqueeze(std::move(x), 1), {0, 0}, {0, n})), 0, 0, n * n),

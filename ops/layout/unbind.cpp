@@ -10,7 +10,7 @@ using namespace detail;
 
 namespace {
 
-// x without an axis, at `index` of it.
+// x at `index` of an axis, without that axis.
 Tensor part_of(const Tensor& x, int axis, int64_t index) {
   Shape shape;
   Strides strides;

@@ -1,4 +1,4 @@
-// Losses of classes: cross entropy, with weights and with probabilities, too; nll_loss,
+// Losses of classes: cross entropy, also with weights and with probabilities; nll_loss,
 // multi_margin_loss. Everything is computed in f32; only storage may be f16.
 #include "ops/losses/class_losses.h"
 
@@ -90,7 +90,7 @@ struct SoftAttrs {
   int ignore_index;
 };
 
-// The optional third input; without it, a tensor that nobody reads.
+// The optional third input, or a tensor that no kernel reads.
 Tensor class_weight(const Tensor& like, const Tensor* weight) {
   return weight ? contiguous(*weight) : empty_on(like, {1}, DType::f32);
 }
@@ -163,7 +163,7 @@ Tensor weights_of(const Tensor& target, const Tensor& weight, int ignore_index) 
                full({}, 0, DType::f32, device), found);
 }
 
-// What the weighted mean divides by: the sum of the weights, or 1 where that is 0.
+// The divisor of the weighted mean: the sum of the weights, or 1 if that is 0.
 Tensor divisor(const Tensor& weights) {
   const NoGrad guard;
   const Tensor total = sum(weights);
@@ -270,7 +270,7 @@ Tensor multi_margin_loss(Tensor x, Tensor target, const MultiMarginOptions& o) {
   Tensor own = reshape(nll_loss(x, target, {}, nothing, Reduction::none), with_one);
   Tensor excess = relu(affine(add(std::move(x), std::move(own)), 1, o.margin));
   if (o.p == 2) excess = square(std::move(excess));
-  // The target's own part is margin^p, always.
+  // The target's own term is always margin^p.
   Tensor losses = affine(sum(std::move(excess), {-1}), 1.0f / static_cast<float>(classes),
                          -std::pow(std::max(0.0f, o.margin), o.p) / static_cast<float>(classes));
   if (o.weight) losses = mul(std::move(losses), weights_of(target, o.weight, nothing));

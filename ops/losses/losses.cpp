@@ -1,4 +1,4 @@
-// Losses of pairs of tensors: one kernel makes the losses, another the gradient, from the inputs
+// Losses of pairs of tensors: one kernel computes the losses, another the gradient, from the inputs
 // alone.
 #include "ops/losses/losses.h"
 
@@ -18,7 +18,7 @@ struct PairAttrs {
   float a, b;
 };
 
-// What the kernels read of the optional third input: it repeats along the last axes.
+// The optional third input as the kernels read it: it repeats along the last axes.
 struct PositiveWeight {
   Tensor tensor;
   uint32_t period = 1;
@@ -75,7 +75,7 @@ Saves pair_saves(const std::any&, uint32_t) {
   return {7, 0};
 }
 
-// By LOSS_*.
+// The ops, indexed by LOSS_*.
 const Op pair_ops[] = {{"mse_loss", pair_forward, pair_vjp, pair_saves},
                        {"l1_loss", pair_forward, pair_vjp, pair_saves},
                        {"smooth_l1_loss", pair_forward, pair_vjp, pair_saves},
@@ -91,7 +91,7 @@ void check_constant(const char* op, const char* what, const Tensor& t) {
                        what);
 }
 
-// The losses of a kind one by one; `positive` may be undefined.
+// The losses of a kind for each element; `positive` may be undefined.
 Tensor pair_losses(PairAttrs attrs, Tensor x, Tensor target, const Tensor& positive = {}) {
   const char* op = pair_ops[attrs.kind].name;
   const AutocastInputs autocast(op, {&x, &target}, true);
@@ -106,7 +106,7 @@ Tensor pair_losses(PairAttrs attrs, Tensor x, Tensor target, const Tensor& posit
     check<DTypeError>(positive.dtype() == DType::f32, op, "pos_weight must be f32, got {}",
                       positive);
     check_constant(op, "pos_weight", positive);
-    // As it is where it repeats along the last axes, else spread out.
+    // Unchanged if it repeats along the last axes, otherwise expanded to a dense tensor.
     Shape trailing;
     for (int i = std::max(0, shape.rank() - positive.rank()); i < shape.rank(); ++i)
       trailing.push_back(shape[i]);

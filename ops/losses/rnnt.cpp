@@ -75,7 +75,7 @@ struct Steps {
   Tensor blank, label;
 };
 
-// Targets [N, U] with a last one that counts for nothing, and what the blank is, for each place.
+// Targets [N, U] with a final one that has no effect, and the class of the blank, for each place.
 struct Targets {
   Tensor next;  // [N, 1, U + 1]
   Tensor blank;

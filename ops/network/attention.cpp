@@ -1,4 +1,5 @@
-// Fused attention. The forward keeps the scores' log-sum-exp only; gradients make the scores again.
+// Fused attention. Forward keeps only the log-sum-exp of the scores; gradients compute the scores
+// again.
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -24,7 +25,7 @@ bool has(const AttentionAttrs& a, uint32_t flag) {
   return (a.flags & flag) != 0;
 }
 
-// The kernels read whole words: dense rows that begin at multiples of so many elements.
+// The kernels read whole words, so dense rows begin at multiples of this many elements.
 Tensor with_whole_words(const Tensor& t) {
   const int64_t word = t.dtype() == DType::f32 ? 4 : 8;
   bool whole = t.strides()[3] == 1 && static_cast<int64_t>(t.impl().offset) % word == 0;
@@ -32,7 +33,7 @@ Tensor with_whole_words(const Tensor& t) {
   return whole ? t : copy_of(t, t.dtype());
 }
 
-// What one call of an attention kernel reads besides its result and gradients.
+// What a call of an attention kernel reads besides its result and gradients.
 struct Operands {
   Tensor q, k, v, mask, lengths;
   kernels::AttentionParams params;
@@ -42,7 +43,7 @@ void copy_strides(const Tensor& t, uint32_t (&to)[3]) {
   for (int axis = 0; axis < 3; ++axis) to[axis] = count32(t.strides()[axis], "attention");
 }
 
-// 0 along axes of size 1.
+// The stride is 0 along axes of size 1.
 void copy_mask_strides(const Tensor& mask, uint32_t (&to)[3]) {
   copy_strides(mask, to);
   for (int axis = 0; axis < 3; ++axis)
@@ -56,7 +57,7 @@ Operands operands(const AttentionAttrs& a, const F& input) {
   const Shape& q = o.q.shape();
   const int64_t keys = o.k.shape()[2];
   int next = 3;
-  // Bindings that the flags leave unread still need a tensor.
+  // Bindings that the flags leave unread need a tensor all the same.
   o.mask = has(a, ATTENTION_MASK) ? Tensor(input(next++)) : empty_on(o.q, {1, 1, 1, 1}, DType::f32);
   o.lengths = has(a, ATTENTION_LENGTHS) ? contiguous(input(next)) : empty_on(o.q, {1}, DType::i32);
   if (o.mask.strides()[3] != 1) o.mask = contiguous(o.mask);
@@ -82,7 +83,7 @@ Operands operands(const AttentionAttrs& a, const F& input) {
   return o;
 }
 
-// `products`: of matrices, as large as the scores and a head are.
+// `products` is the number of matrix products, each as large as the scores and a head.
 double flops(const kernels::AttentionParams& p, int products) {
   return 2.0 * products * p.batch * p.heads * p.queries * p.keys * ATTENTION_DIM(p);
 }
@@ -104,7 +105,7 @@ std::vector<Tensor> attention_forward(const std::any& attrs, std::span<Tensor> i
   return {heads_first(y), std::move(lse)};
 }
 
-// The gradients of the scores, summed over what the mask was broadcast along.
+// The gradients of the scores, summed over the axes along which the mask was broadcast.
 Tensor mask_gradient(const Operands& o, const Tensor& dy, const Tensor& stats) {
   const Tensor mask = contiguous(o.mask);
   kernels::AttentionParams params = o.params;
@@ -192,7 +193,7 @@ void check_mask(const Tensor& mask, const Shape& scores) {
   check<DTypeError>(mask.dtype() == DType::f32, "attention", "the mask must be f32, got {}", mask);
 }
 
-// Slopes [H] or [B, H] in the place of a mask: [1 or B, H, 1, 1].
+// Slopes [H] or [B, H], which take the place of a mask, as [1 or B, H, 1, 1].
 Tensor slopes_as_mask(const Tensor& slopes, const Shape& scores) {
   check<ShapeError>(
       slopes.shape() == Shape{scores[1]} || slopes.shape() == Shape{scores[0], scores[1]},

@@ -1,5 +1,5 @@
-// Convolutions by the kernels of conv2d: forward, its gradient as a layer, sequences as images of
-// one line.
+// Convolutions by the kernels of conv2d: forward, its gradient as a layer, and sequences as images
+// of one line.
 #include "ops/network/conv.h"
 
 #include "core/base/checked.h"
@@ -61,8 +61,7 @@ const Op conv_op = {.name = "conv2d",
                     .saves = product_saves,
                     .is_heavy = true};
 
-// ---- the same from y to x
-// -------------------------------------------------------------------------
+// ---- the same from y to x -----------------------------------------------------------------------
 std::vector<Tensor> transposed_forward(const std::any& attrs, std::span<Tensor> inputs) {
   const auto& a = std::any_cast<const ConvAttrs&>(attrs);
   return one(run_conv("conv2d_dgrad", a, contiguous(inputs[0]), contiguous(inputs[1]), a.x,
@@ -85,7 +84,7 @@ const Op transposed_op = {.name = "conv_transpose2d",
                           .saves = product_saves,
                           .is_heavy = true};
 
-// Elements that the result of a transposed convolution has along one axis.
+// The size of a transposed convolution's result along one axis.
 int64_t transposed_size(const char* op, const Tensor& x, int axis, int64_t kernel, int64_t stride,
                         int64_t pad, int64_t output_pad, int64_t dilation) {
   check<ShapeError>(kernel > 0 && x.shape()[axis] > 0, op,
@@ -157,7 +156,7 @@ Tensor conv_transpose2d_as(const char* op, Tensor x, Tensor w, const Tensor& bia
   return apply1(transposed_op, attrs, TensorList(std::move(x), std::move(w)));
 }
 
-// A sequence as an image of one line, and a weight as one of one line.
+// A sequence as an image of one line, and a weight likewise.
 Tensor as_line(Tensor t) {
   return unsqueeze(std::move(t), 1);
 }

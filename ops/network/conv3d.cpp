@@ -1,6 +1,6 @@
-// Convolution of volumes: 2-d convolutions of planes that have the taps of the depth side by side
-// as channels. The kernels then sum over all taps in f32, and what is copied is a few percent of
-// the work wherever there is much work.
+// Convolution of volumes by 2-d convolutions of planes whose channels hold the taps of the depth
+// side by side. So the kernels sum over all taps in f32, and the copies are a few percent of the
+// work wherever there is much work.
 #include "ops/matmul.h"
 #include "ops/network/conv.h"
 #include "ops/network/conv_kernels.h"
@@ -33,7 +33,7 @@ Meeting meeting(const VolumeAttrs& a, int64_t k) {
   return {first * stride + shift, first, std::max<int64_t>(0, end - first)};
 }
 
-// Whether the planes can be convolved as they are.
+// Whether the planes can be convolved without a copy.
 bool is_flat_kernel(const VolumeAttrs& a) {
   return a.w[1] == 1 && a.stride.d == 1 && a.padding.d == 0 && a.x[1] == a.y[1];
 }
@@ -44,9 +44,9 @@ Tensor in_groups(const Tensor& t, int64_t groups) {
   return reshape(t, {s[0], s[1], s[2] * s[3], groups, s[4] / groups});
 }
 
-// [n * planes, H, W, groups * taps * channels]: for each of `planes` planes what its taps meet of t
-// [n, ..., H, W, groups * channels], zeros where that is nothing. `gathers`: planes of y, from x;
-// else planes of x, from y.
+// [n * planes, H, W, groups * taps * channels]: for each of `planes` planes, the planes of t [n,
+// ..., H, W, groups * channels] that its taps meet, or zeros where there is none. With `gathers`
+// these are planes of y from x, otherwise planes of x from y.
 Tensor with_taps(const VolumeAttrs& a, const Tensor& t, bool gathers) {
   const Shape& s = t.shape();
   if (is_flat_kernel(a)) return reshape(t, {s[0] * s[1], s[2], s[3], s[4]});
@@ -67,7 +67,7 @@ Tensor with_taps(const VolumeAttrs& a, const Tensor& t, bool gathers) {
   return reshape(all, {s[0] * planes, s[2], s[3], groups * taps * (s[4] / groups)});
 }
 
-// The attributes for the planes of `n` samples, with the taps beside each other on the side that is
+// The attributes for the planes of `n` samples. The taps lie beside each other on the side that is
 // gathered.
 ConvAttrs plane_attrs(const VolumeAttrs& a, int64_t n, bool gathers) {
   const int64_t taps = a.w[1], planes = n * (gathers ? a.y[1] : a.x[1]);
@@ -91,8 +91,8 @@ Tensor taps_as_outputs(const VolumeAttrs& a, const Tensor& w) {
                  {a.w[0] * a.w[1], a.w[2], a.w[3], a.w[4]});
 }
 
-// Calls body(first, end) for runs of samples whose planes with taps, of `bytes` per sample, take
-// 32 MiB, or one sample where it takes more.
+// Calls body(first, end) for runs of samples. The planes with taps of a run take at most 32 MiB,
+// with `bytes` per sample, or a run is a single sample.
 template <class Body>
 void each_run(int64_t samples, int64_t bytes, const Body& body) {
   const int64_t run = std::max<int64_t>(1, (int64_t{32} << 20) / std::max<int64_t>(1, bytes));

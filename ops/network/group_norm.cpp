@@ -1,5 +1,5 @@
 // Group and instance normalisation. A group's elements are spread over all rows of its sample, so
-// its statistics (f32) are made in levels: blocks of rows and channels first, which are then
+// its statistics (f32) are computed in levels: blocks of rows and channels first, which are then
 // combined.
 #include <numeric>
 
@@ -38,12 +38,12 @@ struct Layout {
 
   int64_t width() const { return channels / groups; }
   int64_t chunks() const { return parts(rows, chunk); }
-  // Channels that one thread joins to one block.
+  // The number of channels that one thread joins to a block.
   int64_t merged() const { return std::gcd(width(), int64_t{8}); }
   uint32_t threads(int64_t run) const { return u(samples * parts(rows, run) * parts(channels, 8)); }
 
-  // body(the same for some samples, the first of them), so few that partial results of `each`
-  // elements a sample stay small beside x, however few rows a sample has.
+  // Calls body(slice, first sample) for slices of samples that are small enough for partial results
+  // of `each` elements per sample to stay small beside x, however few rows a sample has.
   template <class F>
   void for_each_slice(int64_t each, const F& body) const {
     const int64_t limit = std::max<int64_t>(samples * rows * channels / 64, 1 << 18);
@@ -144,7 +144,7 @@ void write_dx(const Layout& l, const Tensor& x, const Tensor& dy, const Tensor& 
           .variant = {is_whole(l, {&x, &dy, &weight, &dx})}});
 }
 
-// dx is written over dy where nobody else holds that.
+// dx overwrites dy if nobody else holds it.
 std::vector<Tensor> vjp(Record& r, std::span<Tensor> dys) {
   const Tensor x = contiguous(r.input(0)), &stats = r.output(1);
   const Tensor weight = r.needs_grad(0) ? contiguous(r.input(1)) : Tensor();
@@ -166,7 +166,8 @@ std::vector<Tensor> vjp(Record& r, std::span<Tensor> dys) {
   return {std::move(dx), select(total, 0, 0), select(total, 0, 1)};
 }
 
-// As layer_norm: every gradient reads x and the statistics, that of x the weight too.
+// Like layer_norm's, every gradient reads x and the statistics; the gradient of x also reads the
+// weight.
 Saves saves(const std::any&, uint32_t needs) {
   return {needs & 1 ? 3u : 1u, 2};
 }

@@ -62,7 +62,7 @@ std::vector<Tensor> norm_vjp(Record& r, std::span<Tensor> dys) {
   return grads;
 }
 
-// Every gradient reads x and the statistics, that of x the weight too.
+// Every gradient reads x and the statistics; the gradient of x also reads the weight.
 Saves norm_saves(const std::any&, uint32_t needs) {
   return {needs & 1 ? 3u : 1u, 2};
 }

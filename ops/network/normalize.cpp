@@ -32,7 +32,7 @@ struct BatchNormAttrs {
   float eps;
   int64_t rows;                                  // of all parts
   std::shared_ptr<StatisticsExchange> exchange;  // or null
-  // What the exchange gave, for replays: other parts may be elsewhere by then.
+  // The result of the exchange, for replays: other parts may be elsewhere by then.
   std::shared_ptr<std::optional<BatchStatistics>> known;
 };
 
@@ -58,7 +58,7 @@ std::vector<Tensor> forward(const std::any& attrs, std::span<Tensor> inputs) {
   const auto& a = std::any_cast<const BatchNormAttrs&>(attrs);
   const Tensor x = contiguous(inputs[0]);
   const bool is_replay = a.known && *a.known;
-  // On another device the record is run again for its memory alone.
+  // On another device the record runs again only to measure its memory.
   const bool has_known = is_replay && &(*a.known)->mean.device() == &x.device();
   BatchStatistics all = has_known ? **a.known : statistics_of(x);
   if (a.exchange && !is_replay) {
@@ -72,7 +72,7 @@ std::vector<Tensor> forward(const std::any& attrs, std::span<Tensor> inputs) {
   return {std::move(y), std::move(all.mean), std::move(all.var)};
 }
 
-// Gradients of x, weight, bias; `train`: mean and var depended on x.
+// The gradients of x, weight and bias. With `train`, mean and var depend on x.
 std::vector<Tensor> gradients(const Record& r, Tensor dy_in, const Tensor& x_in,
                               const Tensor& mean_in, const Tensor& var_in, const Tensor& weight_in,
                               const BatchNormAttrs& attrs, bool train) {
@@ -130,7 +130,7 @@ const Op batch_norm_with_op = {"batch_norm_with", with_forward, with_vjp,
                                  return Saves{1 | 2 | 8 | 16, 0};
                                }};
 
-// `per_channel` become f32.
+// Casts `per_channel` to f32.
 void check_inputs(const Tensor& x, std::initializer_list<Tensor*> per_channel) {
   check_float(x, "batch_norm");
   check<ShapeError>(x.rank() >= 2 && x.numel() > 0, "batch_norm",
@@ -171,7 +171,7 @@ BatchStatistics combine_statistics(const std::vector<BatchStatistics>& parts) {
   return {mean, var, rows};
 }
 
-// Side effects stay off the tape: replay must not see them.
+// Side effects stay off the tape, so that replay does not see them.
 void update_running(const RunningStatistics& running, const BatchStatistics& batch) {
   const NoGrad guard;
   check(running.momentum >= 0 && running.momentum <= 1, "batch_norm",

@@ -44,7 +44,7 @@ void run_pool(const char* kernel, const PoolAttrs& a, std::initializer_list<Arg>
 std::vector<Tensor> max_forward(const std::any& attrs, std::span<Tensor> inputs) {
   const auto& a = std::any_cast<const PoolAttrs&>(attrs);
   const Tensor x = contiguous(inputs[0]);
-  // The gradient reads the winner's place in its window only: a byte, where windows are no larger.
+  // The gradient reads only the winner's place in its window: a byte, if windows are small enough.
   const auto [height, width] = a.options.kernel;
   const bool is_small = int64_t{height} * width <= 255;  // 255: none
   Tensor y = empty_on(x, a.y, x.dtype());
@@ -83,7 +83,8 @@ std::vector<Tensor> avg_vjp(Record& r, std::span<Tensor> dys) {
 
 const Op avg_op = {"avg_pool2d", avg_forward, avg_vjp};
 
-// Elements of a window that one thread looks at: it may have 8 windows, and 65535 rounds in all.
+// The elements of a window that one thread looks at: it may have 8 windows, and 65535 rounds in
+// all.
 constexpr int64_t most_in_window = 8191;
 
 PoolAttrs attributes(const Tensor& x, const Pool2dOptions& o, const char* op) {
@@ -127,8 +128,8 @@ PoolAttrs adaptive_attributes(const Tensor& x, Size2d size, const char* op) {
   return {{kernel, 1}, true, x.shape(), {x.shape()[0], size.h, size.w, x.shape()[3]}};
 }
 
-// One kernel, or for large windows one along each line and one across them: the first maximum and
-// the mean are the same.
+// Uses one kernel, or for large windows one along each line and one across them, which find the
+// same first maximum and mean.
 Tensor pool(const Op& op, PoolAttrs a, Tensor x) {
   const Size2d kernel = a.options.kernel;
   if (int64_t{kernel.h} * kernel.w <= most_in_window)
@@ -147,7 +148,7 @@ Pool2dOptions of_line(const Pool1dOptions& o) {
   return {{1, o.kernel}, {1, o.stride}, {0, o.padding}, {1, o.dilation}, o.count_include_pad};
 }
 
-// f of x [N, L, C] as an image of one line.
+// Applies f to x [N, L, C] as an image of one line.
 template <class F>
 Tensor on_line(const char* op, Tensor x, const F& f) {
   check<ShapeError>(x.rank() == 3, op, "needs x [N, L, C], got {}", x);

@@ -28,7 +28,7 @@ Tensor zeros_on(const Tensor& like, const Shape& shape, DType dtype) {
   return full(shape, 0, dtype, like.device().shared_from_this());
 }
 
-// Variant and threads of a cell kernel over [rows, hidden].
+// The variant and the threads of a cell kernel over [rows, hidden].
 Launch cell_launch(int64_t rows, int64_t hidden, std::initializer_list<const Tensor*> tensors) {
   bool whole = hidden % 4 == 0;
   for (const Tensor* t : tensors) whole = whole && t->impl().offset % 4 == 0;
@@ -43,13 +43,13 @@ Sizes sizes_of(const Shape& gates, const Shape& h0) {
   return {gates[0], gates[1], h0[1]};
 }
 
-// The steps in the order in which the network walks them.
+// The steps in the order in which the network processes them.
 int64_t nth(const Sizes& s, bool reverse, int64_t i) {
   return reverse ? s.steps - 1 - i : i;
 }
 
-// Outputs y, last c, c of every step in the gates' dtype (the network itself goes on with the f32
-// one), activations [T, N, 4 H].
+// The outputs are y, the last c, c of every step in the gates' dtype (the network itself continues
+// with the f32 one), and the activations [T, N, 4 H].
 std::vector<Tensor> lstm_forward(const std::any& attrs, std::span<Tensor> inputs) {
   const bool reverse = std::any_cast<const RecurrentAttrs&>(attrs).reverse;
   const Tensor gates = contiguous(inputs[0]), bias = contiguous(inputs[2]);
@@ -73,7 +73,7 @@ std::vector<Tensor> lstm_forward(const std::any& attrs, std::span<Tensor> inputs
   return {std::move(y), std::move(c), std::move(cells), std::move(acts)};
 }
 
-// The state before every step, [T N, H]: y moved by one step, with h0 where the network began.
+// The state before every step, [T N, H]: y shifted by one step, with h0 where the network began.
 Tensor states_before(const Tensor& y, const Tensor& h0, bool reverse) {
   const Tensor first = unsqueeze(h0, 0);
   const Tensor all = reverse ? concat({slice(y, 0, 1, y.size(0)), first}, 0)
@@ -81,7 +81,8 @@ Tensor states_before(const Tensor& y, const Tensor& h0, bool reverse) {
   return flatten(all, 0, 1);
 }
 
-// Gradients of weight_hh and bias_hh from those of the recurrent products, dgh [T, N, gates].
+// The gradients of weight_hh and bias_hh, from the gradients of the recurrent products, dgh [T, N,
+// gates].
 void parameter_gradients(const Record& r, const Tensor& dgh, std::vector<Tensor>& grads) {
   const Tensor rows = flatten(dgh, 0, 1);
   if (r.needs_grad(1)) {
@@ -184,7 +185,7 @@ const Op gru_op = {.name = "gru",
                        },
                    .is_heavy = true};
 
-// The op's first four inputs, checked; `count` gates.
+// Checks the op's first four inputs; `count` is the number of gates.
 TensorList check_inputs(const char* op, int64_t count, Tensor gates, Tensor weight, Tensor bias,
                         Tensor h0) {
   const AutocastInputs autocast(op, {&gates, &weight});

@@ -7,7 +7,7 @@ using namespace detail;
 
 namespace {
 
-// Over the last axis.
+// Works over the last axis.
 struct SoftmaxAttrs {
   bool log;
 };

@@ -12,8 +12,7 @@ using namespace detail;
 
 namespace {
 
-// ---- interpolate: two axes of [N, H, W, C] at a time
-// ----------------------------------------------
+// ---- interpolate: two axes of [N, H, W, C] at a time --------------------------------------------
 struct ResampleAttrs {
   uint32_t kind;  // RESAMPLE_*
   bool align;
@@ -21,15 +20,15 @@ struct ResampleAttrs {
   Shape x, y;
 };
 
-// Rounds that one thread may make.
+// The most rounds that one thread may make.
 constexpr int64_t most_rounds = 65000;
 
-// Outputs that may read one input, along an axis.
+// The most outputs that may read one input, along an axis.
 int64_t most_readers(int64_t outputs, float scale) {
   return scale == 0 ? outputs : std::min(outputs, static_cast<int64_t>(4 / scale) + 6);
 }
 
-// resample2d to y, or its gradient to x.
+// Runs resample2d to y, or its gradient to x.
 Tensor resample(const char* kernel, const ResampleAttrs& a, const Tensor& from, const Shape& to) {
   Tensor result = empty_on(from, to, from.dtype());
   if (result.numel() == 0) return result;
@@ -59,7 +58,7 @@ std::vector<Tensor> resample_vjp(Record& r, std::span<Tensor> dys) {
   const Tensor dy = contiguous(std::move(dys[0]));
   if (most_readers(a.y[1], a.scale_h) * most_readers(a.y[2], a.scale_w) <= most_rounds)
     return one(resample("resample2d_grad", a, dy, a.x));
-  // A thread would look at too many outputs: first along the lines, then across them.
+  // A thread would look at too many outputs, so this goes along the lines first, then across them.
   ResampleAttrs lines = a, columns = a;
   lines.x[1] = a.y[1], lines.scale_h = 1;
   columns.y[2] = a.x[2], columns.scale_w = 1;
@@ -74,7 +73,7 @@ struct Axis {
   float scale;  // elements of x per element of the result
 };
 
-// The result's axis `which` of those between the first and the last.
+// The size of the result's axis `which`, counted between the first and the last axis.
 Axis resampled(const Tensor& x, int which, const InterpolateOptions& o) {
   const int64_t in = x.shape()[which + 1];
   const auto entry = [&](const auto& list) {
@@ -91,7 +90,7 @@ Axis resampled(const Tensor& x, int which, const InterpolateOptions& o) {
   } else {
     out = entry(o.size);
   }
-  // The kernels' f32 positions and loops bound what they do.
+  // The kernels' f32 positions and loops limit the sizes.
   check<ShapeError>(in > 0 && out > 0 && std::max(in, out) <= int64_t{1} << 22, "interpolate",
                     "sizes must be 1 to 2^22, got {} for axis {} of {}", out, which + 1, x);
   const bool aligned = o.align_corners &&
@@ -125,7 +124,7 @@ void check_interpolation(const Tensor& x, const InterpolateOptions& o) {
   check(between || !o.align_corners, "interpolate", "align_corners is of linear and cubic only");
 }
 
-// x [N, H, W, C] along its two middle axes.
+// Resamples x [N, H, W, C] along its two middle axes.
 Tensor resample_image(Tensor x, const Axis& h, const Axis& w, const InterpolateOptions& o) {
   const Shape y = {x.shape()[0], h.size, w.size, x.shape()[3]};
   check_sizes("interpolate", y, size_of(x.dtype()));
@@ -134,15 +133,14 @@ Tensor resample_image(Tensor x, const Axis& h, const Axis& w, const InterpolateO
   return apply1(resample_op, attrs, one(std::move(x)));
 }
 
-// ---- borders
-// --------------------------------------------------------------------------------------
+// ---- borders ------------------------------------------------------------------------------------
 struct BorderAttrs {
   int axis;
   int64_t before, after;
   PaddingMode mode;
 };
 
-// pad_axis to the padded shape, or its gradient to `inner`, the shape without padding.
+// Runs pad_axis to the padded shape, or its gradient to `inner`, the shape without padding.
 Tensor run_border(const char* kernel, const BorderAttrs& a, const Tensor& from, const Shape& inner,
                   bool is_gradient) {
   Shape padded = inner;
@@ -210,7 +208,7 @@ Tensor interpolate(Tensor x, const InterpolateOptions& o) {
                                  {static_cast<int>(axes[0].size), static_cast<int>(axes[1].size)});
     return resample_image(std::move(x), axes[0], axes[1], o);
   }
-  // Height and width of all planes, then the depth of all their elements.
+  // First height and width of all planes, then the depth of all their elements.
   const int64_t n = x.size(0), d = x.size(1), c = x.size(4);
   const int64_t pixels = axes[1].size * axes[2].size;
   x = resample_image(flatten(std::move(x), 0, 1), axes[1], axes[2], o);

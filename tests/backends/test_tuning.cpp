@@ -260,8 +260,7 @@ TEST_CASE("tuning: profiles hold it" * doctest::test_suite("host")) {
         std::string::npos);
 }
 
-// ---- on a device
-// ---------------------------------------------------------------------------------
+// ---- on a device --------------------------------------------------------------------------------
 
 // Products and convolutions with gradients, of sizes that all ways have something to do with.
 std::vector<float> outputs() {

@@ -29,8 +29,7 @@ namespace {
 
 using Input = std::span<const uint8_t>;
 
-// ---- images
-// --------------------------------------------------------------------------------------
+// ---- images -------------------------------------------------------------------------------------
 
 void read_idx(Input input) {
   const IdxArray array = load_idx(write_scratch("array", input));
@@ -152,8 +151,7 @@ std::vector<Bytes> jpeg_seeds() {
           jpeg_bytes(8, 9, Bytes(8 * 9 * 4, 99), {JCS_CMYK})};
 }
 
-// ---- compressed files
-// ----------------------------------------------------------------------------
+// ---- compressed files ---------------------------------------------------------------------------
 
 void read_gzip(Input input) {
   constexpr uint64_t most = uint64_t{8} << 20;
@@ -176,8 +174,7 @@ std::vector<Bytes> gzip_seeds() {
   return {once, twice, gzip(mixed, "wb0"), gzip(Bytes(1 << 20, 7), "wb9"), gzip({}, "wb"), mixed};
 }
 
-// ---- text
-// ----------------------------------------------------------------------------------------
+// ---- text ---------------------------------------------------------------------------------------
 
 constexpr std::string_view small_vocabulary =
     "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\n##b\nab\nthe\n##s\n,\n.\ne\xcc\x81\n\xe4\xb8\xad\n";

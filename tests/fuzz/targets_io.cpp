@@ -31,8 +31,7 @@ void use_cpu() {
   static const auto device = set_default_device(open_backend("reference"));
 }
 
-// ---- tensors
-// -------------------------------------------------------------------------------------
+// ---- tensors ------------------------------------------------------------------------------------
 
 void read_safetensors(Input input) {
   use_cpu();
@@ -184,8 +183,7 @@ std::vector<Bytes> snapshot_seeds() {
   return {file_bytes(file)};
 }
 
-// ---- JSON
-// ----------------------------------------------------------------------------------------
+// ---- JSON ---------------------------------------------------------------------------------------
 
 void read_profile(Input input) {
   const vulkan::Caps caps =
