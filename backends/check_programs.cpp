@@ -25,7 +25,7 @@ Tensor leaf(const Shape& shape, DType dtype, uint32_t seed) {
   return numbers(shape, dtype, seed).set_requires_grad();
 }
 
-// y, and the gradients of the leaves for a dy that is not all the same.
+// Returns y and the gradients of the leaves, for a dy whose elements differ.
 std::vector<Tensor> with_gradients(Tensor y, std::initializer_list<Tensor> leaves) {
   y.backward(numbers(y.shape(), y.dtype(), 99));
   std::vector<Tensor> all = {y.detach()};
@@ -33,8 +33,8 @@ std::vector<Tensor> with_gradients(Tensor y, std::initializer_list<Tensor> leave
   return all;
 }
 
-// f32 values on which conversions to f16 and bf16 differ: ties, the last that is finite and the
-// first that is not, denormals and ties among them, zeros.
+// f32 values on which conversions to f16 and bf16 differ: ties, the last finite and the first
+// infinite result, denormals and ties among them, and zeros.
 std::vector<float> hard_to_round() {
   const float inf = std::numeric_limits<float>::infinity();
   std::vector<float> values = {
@@ -53,7 +53,7 @@ std::vector<Tensor> to_16_bits(DType) {
   std::vector<Tensor> all;
   for (const DType half : {DType::f16, DType::bf16}) {
     all.push_back(cast(x, half));
-    // Every second element: stored one by one.
+    // Takes every second element, which is stored alone.
     all.push_back(cast(slice(concat({x, x}, 0), 0, 1, 2 * count, 2), half));
   }
   return all;
@@ -84,7 +84,7 @@ std::vector<Tensor> elementwise(DType t) {
           transpose(x, 0, 1) * 3.0f};
 }
 
-// GLSL leaves open what functions and their slopes are far from 0: tanh, as drivers may have it, is
+// GLSL does not define functions and their slopes far from 0: tanh, as drivers may implement it, is
 // NaN from 89 on.
 std::vector<Tensor> functions_far_out(DType t) {
   const float inf = std::numeric_limits<float>::infinity();
@@ -171,7 +171,7 @@ std::vector<Tensor> indices(DType t) {
   return with_gradients(embedding(table, tensor(rows, {7})), {table});
 }
 
-// The factors lie in both orders of their elements, come in words and one by one, and are worth
+// The factors are stored in both orders, in words and element by element, and are large enough for
 // tiles of each size.
 std::vector<Tensor> large_products(DType t) {
   std::vector<Tensor> all;
@@ -191,13 +191,13 @@ std::vector<Tensor> large_products(DType t) {
   return all;
 }
 
-// Gradients of weights are such products: their sums are long, and are split.
+// Gradients of weights are such products: their sums are long and split.
 std::vector<Tensor> split_products(DType t) {
   return {matmul(transpose(numbers({2048, 128}, t, 33), 0, 1), numbers({2048, 128}, t, 34))};
 }
 
-// The result and both gradients fill large tiles; 124 channels of f16 are no whole words. Where
-// there are few pixels and many channels, sums are split.
+// The result and both gradients fill large tiles; 124 channels of f16 are no whole words. With few
+// pixels and many channels, sums are split.
 std::vector<Tensor> large_convolutions(DType t) {
   std::vector<Tensor> all;
   const auto convolve = [&](const Shape& image, const Shape& weight) {
@@ -210,7 +210,7 @@ std::vector<Tensor> large_convolutions(DType t) {
   return all;
 }
 
-// Heads have several words and several results a thread; queries and keys fill no whole tile.
+// Heads have several words, and threads several results; queries and keys fill no whole tile.
 std::vector<Tensor> large_attentions(DType t) {
   std::vector<Tensor> all;
   for (const int64_t dim : {64, 160}) {

@@ -19,7 +19,7 @@ std::string one_line(std::string text) {
   return text;
 }
 
-// Files are a head and pairs of lines.
+// A file is a head and pairs of lines.
 using Pairs = std::vector<std::pair<std::string, std::string>>;
 
 std::optional<Pairs> read_pairs(const std::string& file, const char* head) {

@@ -21,20 +21,21 @@ namespace rw {
 
 namespace {
 
-// The seconds of one core for one self-check on a CPU driver. Compiling and running it takes a
-// tenth of a second to two seconds.
+// The seconds that one core needs for one self-check on a CPU driver. Compiling and running it
+// takes a tenth of a second to two seconds.
 constexpr double kCheckSeconds = 15;
 constexpr std::string_view kVulkan = "vulkan", kVulkanPrefix = "vulkan:";
 constexpr std::string_view kDry = "dry", kDryPrefix = "dry:";
 
-// What follows "vulkan:", or $REWIND_DEVICE (with or without that prefix), or nothing.
+// The text behind "vulkan:", or $REWIND_DEVICE (with or without that prefix), or nothing.
 std::string vulkan_choice(std::string device) {
   if (device == kVulkan) device = env_text("REWIND_DEVICE");
   if (device == kVulkan) return "";
   return device.starts_with(kVulkanPrefix) ? device.substr(kVulkanPrefix.size()) : device;
 }
 
-// All that a verdict depends on: the device, its driver, what it offers here, and our shaders.
+// Everything that a verdict depends on: the device, its driver, the features that it offers here,
+// and our shaders.
 std::string verdict_file(const DeviceInfo& info) {
   std::string key =
       fmt::format("{} {} {} {}", info.uuid, info.name, info.driver, info.subgroup_size);
@@ -43,8 +44,8 @@ std::string verdict_file(const DeviceInfo& info) {
   return fmt::format("self-check-{:016x}", fnv1a(hash, vulkan::build_id()));
 }
 
-// The device, without the features that it fails its self-check with. The check runs when a device,
-// a driver or a build is new; REWIND_WITHOUT=self-check trusts the driver.
+// The device, without the features with which it fails its self-check. The check runs when a
+// device, a driver or a build is new; REWIND_WITHOUT=self-check trusts the driver.
 std::unique_ptr<Backend> open_proved(const std::string& choice) {
   static std::mutex mutex;
   static std::map<std::string, std::vector<RefusedFeature>> verdicts;
@@ -67,14 +68,14 @@ std::unique_ptr<Backend> open_proved(const std::string& choice) {
   return vulkan::make_backend(choice, known->second);
 }
 
-// Its threads come with its first kernel, and so after the check, which may fork.
+// Its threads start with its first kernel, and so after the check, which may fork.
 std::unique_ptr<Backend> open_vulkan(const std::string& choice) {
   std::unique_ptr<Backend> device = open_proved(choice);
   vulkan::work_ahead(*device);
   return device;
 }
 
-// What follows "dry:": a device, or the file or the name of a device's profile.
+// The text behind "dry:": a device, or the file or the name of a device's profile.
 std::unique_ptr<Backend> open_dry(const std::string& what) {
   if (!what.ends_with(".json")) return open_backend(what)->dry();
   return vulkan::make_dry_backend(read_config_text(find_profile(what)), what);

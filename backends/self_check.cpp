@@ -19,7 +19,7 @@ namespace rw {
 
 namespace {
 
-// Relative to the largest value of an output.
+// Tolerances are relative to the largest value of an output.
 float tolerance(DType dtype) {
   return dtype == DType::f16 ? 4e-3f : dtype == DType::bf16 ? 3.2e-2f : 2e-5f;
 }
@@ -30,8 +30,8 @@ struct Answer {
   std::vector<float> values;
 };
 
-// The check's outputs on a device, with a state of its own: whoever opens a device may be in any
-// scope.
+// Runs the check on a device and returns its outputs. It has a state of its own, since whoever
+// opens a device may be in any scope.
 std::vector<Answer> answers(const Check& check, DType dtype,
                             const std::shared_ptr<Device>& device) {
   const ThreadStateScope state{ThreadState{}};
@@ -41,7 +41,7 @@ std::vector<Answer> answers(const Check& check, DType dtype,
   return all;
 }
 
-// `slack`: how far off it may be; 0: not in one bit.
+// `slack` is the error that is allowed; with 0, every bit must agree.
 bool agrees(float got, float expected, float slack) {
   // An infinity or a NaN, whichever a formula meets first.
   if (slack != 0 && !std::isfinite(expected)) return !std::isfinite(got);
@@ -50,7 +50,7 @@ bool agrees(float got, float expected, float slack) {
   return got == expected || std::abs(got - expected) <= slack;
 }
 
-// What is wrong with an output; empty: nothing.
+// What is wrong with an output; empty if nothing is.
 std::string fault_in(const Answer& got, const Answer& expected, float relative) {
   float most = 0;
   for (const float v : expected.values)
@@ -86,7 +86,7 @@ Tasks tasks_for(const DeviceInfo& device) {
   return tasks;
 }
 
-// What is wrong with the device in one check; empty: nothing.
+// What is wrong with the device in one check; empty if nothing is.
 std::string run_check(const Task& task, const std::shared_ptr<Device>& device,
                       const std::shared_ptr<Device>& oracle) {
   const auto& [check, dtype] = task;
@@ -105,14 +105,14 @@ std::string run_check(const Task& task, const std::shared_ptr<Device>& device,
   return "";
 }
 
-// What is told of a task, by its number: that it begins (no text) or that it has ended, and with
-// which fault.
+// The report about a task, by its number: that it begins (without a text), or that it has ended,
+// and with which fault.
 struct Watcher {
   std::function<void(size_t)> begins;
   std::function<void(size_t, const std::string& fault)> ends;
 };
 
-// f32 and 16 bits side by side, as most of the time goes to compiling.
+// f32 and 16 bits run side by side, as compiling takes most of the time.
 void run_tasks(const Open& open, const Tasks& tasks, const Watcher& watcher) {
   const auto run = [&](bool halves) {
     const auto is_ours = [&](const Task& task) { return is_half(task.dtype) == halves; };
@@ -130,7 +130,7 @@ void run_tasks(const Open& open, const Tasks& tasks, const Watcher& watcher) {
   halves.get();
 }
 
-// What is known of the checks of a device without some features, and learnt.
+// The known and the new results of checks of a device without some features.
 struct Findings {
   CheckRecord& record;
   const std::vector<RefusedFeature>& without;
@@ -147,9 +147,9 @@ Tasks tasks_left(const Tasks& tasks, const Findings& findings) {
   return left;
 }
 
-// The same in a child process, which may crash or never end: that is the fault of the tasks that
-// had begun. False: that says nothing of the device, as the child did not get as far as to a task
-// or fell asleep: it has no threads of a driver that was loaded before it began.
+// Runs the tasks in a child process, which may crash or never end: that is a fault of the tasks
+// that had begun. Returns false if this says nothing about the device, because the child did not
+// reach a task or fell asleep: it has no threads of a driver that was loaded before it began.
 bool run_tasks_in_child(const Open& open, const Tasks& tasks, double seconds,
                         const Findings& findings) {
   std::vector<bool> is_running(tasks.size());
@@ -201,8 +201,8 @@ std::string list(const std::vector<Fault>& faults) {
   return text;
 }
 
-// The features without which there are no faults: one where one is enough, the least loss first in
-// DeviceInfo::features, else the first ones together.
+// The features without which there are no faults: a single one if that is enough, in the order of
+// least loss (DeviceInfo::features), otherwise the first ones together.
 std::vector<RefusedFeature> refuse_faulty_features(const OpenWithout& open, const DeviceInfo& info,
                                                    double child_seconds, CheckRecord& record) {
   const Tasks all_tasks = tasks_for(info);
@@ -214,7 +214,7 @@ std::vector<RefusedFeature> refuse_faulty_features(const OpenWithout& open, cons
   const std::string& first = faults.front().text;
   Tasks failed;
   for (const Fault& fault : faults) failed.push_back(fault.task);
-  // What failed decides first.
+  // The tasks that failed decide first.
   const auto mends = [&](const std::vector<RefusedFeature>& without) {
     return faults_without(without, failed).empty() && faults_without(without, all_tasks).empty();
   };

@@ -38,7 +38,7 @@ struct Class {
   std::vector<Product> products;
 };
 
-// Those that are wanted, of few products each, in the order in which they are measured.
+// The wanted classes, of few products each, in the order in which they are measured.
 std::vector<Class> classes_of(std::span<const std::string> lines, const Caps& caps,
                               const TuneOptions& options) {
   const size_t most = options.quick ? 1 : 3;  // products of a class

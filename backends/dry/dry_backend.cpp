@@ -29,7 +29,7 @@ class DryBackend final : public Backend {
     return add_block({bytes, false});
   }
 
-  // Nobody knows what the host will have free: as much as is asked for.
+  // Nobody knows how much memory the host will have free, so there is always enough.
   uint32_t allocate_host_block(uint64_t bytes) override {
     check<OutOfMemory>(bytes > 0 && bytes <= info_.max_block_bytes, "dry",
                        "a block must have 1 to {} bytes, got {}", info_.max_block_bytes, bytes);

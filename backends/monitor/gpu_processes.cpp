@@ -48,8 +48,8 @@ std::string user_name(const fs::path& process) {
   return entry ? entry->pw_name : uid;
 }
 
-// What was started, or the name of a process that does not tell; without control characters, which
-// would reach the terminal.
+// The command that was started, or the process's name if that is unknown; without control
+// characters, which would reach the terminal.
 std::string command_line(const fs::path& process) {
   std::string command = read_text(process / "cmdline");
   while (command.ends_with('\0')) command.pop_back();
@@ -66,7 +66,7 @@ bool is_pid(const std::string& name) {
   return !name.empty() && name.find_first_not_of("0123456789") == std::string::npos;
 }
 
-// Whether the line is one of engines'.
+// Whether the line tells the use of an engine.
 bool take_engine(EngineUses& engines, std::string_view key, std::string_view value) {
   const auto engine = [&](std::string_view prefix) -> EngineUse* {
     if (!key.starts_with(prefix)) return nullptr;
@@ -122,7 +122,8 @@ void describe(GpuProcess& process, const fs::path& proc) {
 }
 
 std::optional<DrmClient> parse_fdinfo(std::string_view text) {
-  // What is in memory; else what older kernels call so; else what was allocated.
+  // Bytes in memory; if there is no such line, the name of older kernels for them; else the bytes
+  // that were allocated.
   constexpr std::string_view kKinds[] = {"drm-resident-", "drm-memory-", "drm-total-"};
   DrmClient client;
   std::map<std::string, size_t, std::less<>> kind_of;
@@ -150,7 +151,7 @@ EnginePercents engine_percents(const EngineUses& before, const EngineUses& now, 
     const auto found = before.find(name);
     if (found == before.end()) continue;
     const EngineUse& earlier = found->second;
-    // Less than before where a file was closed in between.
+    // The value is less than before if a file was closed in between.
     const auto since = [](uint64_t then, uint64_t count) {
       return static_cast<double>(count) - static_cast<double>(then);
     };

@@ -12,7 +12,7 @@ namespace fs = std::filesystem;
 
 constexpr double kMega = 1e6, kMilli = 1e-3, kMicro = 1e-6;
 
-// The first of these files that tells a number, in units of `unit`.
+// The number in the first of these files that has one, in units of `unit`.
 std::optional<double> first_of(const fs::path& folder, std::initializer_list<const char*> names,
                                double unit = 1) {
   for (const char* name : names)
@@ -27,7 +27,7 @@ fs::path entry(const fs::path& folder, const std::string& prefix) {
   return folder / prefix;  // is not there
 }
 
-// i915's and xe's: the clock that the hardware has chosen. Those of amdgpu are hwmon's.
+// The clock that the hardware has chosen, of i915 and xe. amdgpu tells its clocks by hwmon.
 std::optional<double> intel_clock_mhz(const fs::path& device) {
   const fs::path card = entry(device / "drm", "card");
   const std::optional<double> i915 = first_of(card, {"gt/gt0/rps_act_freq_mhz", "gt_act_freq_mhz"});
@@ -36,8 +36,9 @@ std::optional<double> intel_clock_mhz(const fs::path& device) {
 
 }  // namespace
 
-// Documentation/hwmon/sysfs-interface.rst has the units of hwmon. Number 1 is the whole card, or
-// the chip; where xe has sensors of the package alone, theirs is 2. A limit of 0 is switched off.
+// Documentation/hwmon/sysfs-interface.rst defines the units of hwmon. Number 1 is the whole card,
+// or the chip; where xe has sensors of the package alone, they have number 2. A limit of 0 is
+// switched off.
 GpuSensors read_gpu_sensors(const std::string& pci_address, const fs::path& sys) {
   if (pci_address.empty()) return {};
   const fs::path device = sys / "bus/pci/devices" / pci_address;

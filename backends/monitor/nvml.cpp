@@ -7,7 +7,8 @@ namespace rw {
 
 namespace {
 
-// As nvml.h declares them. The names of functions have versions, so these do not change.
+// These are declared as in nvml.h. The names of functions have versions, so the structures do not
+// change.
 struct Utilization {
   unsigned gpu = 0, memory = 0;  // percent
 };
@@ -34,7 +35,7 @@ Nvml::Nvml(const std::string& library)
   if (library_ && !call("nvmlInit_v2")) library_.reset();
 }
 
-// False where the library has no such function, or it fails: a device need not tell everything.
+// False if the library has no such function or it fails: a device need not tell everything.
 template <class... Arguments>
 bool Nvml::call(const char* function, Arguments... arguments) const {
   if (!library_) return false;
@@ -69,7 +70,7 @@ std::vector<GpuProcess> Nvml::processes(const std::string& pci_address) const {
   void* const device = device_at(pci_address);
   if (!device) return {};
   std::map<unsigned, GpuProcess> by_pid;
-  // A process that computes and draws is in both lists, with the same bytes.
+  // A process that both computes and draws is in both lists, with the same bytes.
   for (const char* list :
        {"nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetGraphicsRunningProcesses_v3"}) {
     std::array<ProcessInfo, kMostProcesses> infos;

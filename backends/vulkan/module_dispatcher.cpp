@@ -9,7 +9,7 @@ namespace rw::vulkan {
 
 namespace {
 
-// Kernels read whole words of 16 bytes; an empty binding still needs one.
+// Kernels read whole words of 16 bytes, and an empty binding needs one, too.
 uint64_t bound_bytes(const BufferRange& range) {
   return std::max<uint64_t>(16, round_up(range.size, 16));
 }
@@ -119,7 +119,7 @@ ModuleDispatcher::Groups ModuleDispatcher::cube(const Shader& shader,
   return groups;
 }
 
-// So many workgroups, in as many rows as they need.
+// Splits this many workgroups into as many rows as they need.
 ModuleDispatcher::Groups ModuleDispatcher::flat(uint32_t count, std::string_view kernel) const {
   const Groups& most = caps().max_groups;
   const uint32_t rows = divide_up(count, most[0]);
@@ -138,8 +138,7 @@ Staging::Piece ModuleDispatcher::address_table(const KernelCall& call) {
   return piece;
 }
 
-// Views of what is bound for the first time are made by bind(); those of a block are not to pile
-// up.
+// bind() makes the views of what is bound for the first time; views of a block must not pile up.
 void ModuleDispatcher::limit_texels(const KernelCall& call) {
   constexpr size_t most = 4096;
   for (const Binding& b : call.bindings) {

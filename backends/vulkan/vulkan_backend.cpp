@@ -111,11 +111,11 @@ class VulkanBackend final : public Backend {
 
  private:
   void run_now(const KernelCall& call) { composer_.run(call, dispatcher_); }
-  // What is held back must not fail later, in the name of another op.
+  // A call that is held back must not fail later, in the name of another op.
   bool is_known(const KernelCall& call) const {
     return dispatcher_.available(call.kernel, call.bindings);
   }
-  // Runs what was held back for the next call to join.
+  // Runs calls that were held back for the next one to join.
   void release() {
     const auto chain = std::exchange(held_, {});
     if (!chain) return;

@@ -48,7 +48,7 @@ ChainStep dropout(const KernelCall& call) {
   return step;
 }
 
-// `second`: the value that the chain goes on with is the second factor.
+// `second`: the value with which the chain continues is the second factor.
 ChainStep binary(const KernelCall& call, bool second) {
   const auto params = call.params_as<kernels::BinaryParams>();
   const uint32_t code = CHAIN_BINARY + 6 * call.constant(0) + 2 * (call.constant(1) - 1) + second;
@@ -58,7 +58,7 @@ ChainStep binary(const KernelCall& call, bool second) {
   return step;
 }
 
-// What the call may be as a step.
+// The step that the call may become.
 std::optional<ChainStep> step_of(const KernelCall& call) {
   if (!is_float(call)) return {};
   if (call.kernel == "unary" && call.constant(1) == 1) return unary(call);
@@ -68,7 +68,7 @@ std::optional<ChainStep> step_of(const KernelCall& call) {
   return binary(call, false);
 }
 
-// The other way where either factor may be the value.
+// The other step, if either factor may be the value.
 std::optional<ChainStep> other_step_of(const KernelCall& call) {
   const bool either = call.kernel == "binary" && call.constant(1) == 1 && is_float(call);
   return either ? std::optional(binary(call, true)) : std::nullopt;
@@ -94,7 +94,7 @@ OwnedCall::OwnedCall(const KernelCall& call)
   std::copy(call.variant.begin(), call.variant.end(), variant_.begin());
 }
 
-// What may be held back is one module.
+// A call that is held back has a single module.
 KernelCall OwnedCall::call() const& {
   return {.kernel = kernel_,
           .bindings = {bindings_.data(), binding_count_},
@@ -146,7 +146,7 @@ bool Chain::join(const KernelCall& call) {
   return true;
 }
 
-// Such an operand would be read as it was before.
+// Such an operand would be read with its old contents.
 bool Chain::reads_result(const ChainValue& operand) const {
   const Use use = use_of(operand.binding);
   return uses_.conflicts({&use, 1});

@@ -6,7 +6,7 @@ namespace rw::vulkan {
 
 namespace {
 
-// The first range that ends after `begin` of the block: the only one that can be the first overlap.
+// The first range of the block that ends after `begin`: only it can be the first overlap.
 template <class Ranges>
 auto first_ending_after(Ranges& ranges, uint32_t block, uint64_t begin) {
   return std::partition_point(ranges.begin(), ranges.end(), [&](const auto& r) {

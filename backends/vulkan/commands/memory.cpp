@@ -43,7 +43,7 @@ Memory allocate_type(const Device& device, uint64_t bytes, uint32_t type, bool m
   if (!map) return memory;
   void* pointer = nullptr;
   result = vkMapMemory(device.handle(), memory.handle, 0, VK_WHOLE_SIZE, 0, &pointer);
-  // Some drivers succeed and map nothing when the process has no more address space (ulimit -v).
+  // Some drivers succeed but map nothing if the process has no more address space (ulimit -v).
   if (result == VK_SUCCESS && pointer) {
     memory.mapped = static_cast<std::byte*>(pointer);
     return memory;

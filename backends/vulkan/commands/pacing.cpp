@@ -66,7 +66,7 @@ void Pacing::learn(std::span<const TimedStep> steps, double seconds) {
     factors_[label] =
         std::clamp(factor(label) * std::pow(ratio, weight), kLeastFactor, kMostFactor);
   }
-  // Towards slowness at once, towards speed by halves: what was not measured may be another thing.
+  // The estimate becomes slower at once and faster by halves, since unmeasured work may differ.
   typical_ = std::clamp(std::max(seconds / guessed, typical_ / 2), kLeastFactor, 1.0);
 }
 

@@ -15,10 +15,10 @@ constexpr size_t kStepsPerSubmit = 64;
 constexpr uint32_t kQueries = 2 * kStepsPerSubmit;
 constexpr size_t kStepsWhenIdle = 16;  // gets an idle device going sooner
 constexpr uint32_t kSetsPerPool = 128;
-// A submit should take about this long: far below any watchdog (2 s), far above its own cost.
+// The time that a submit should take: far below any watchdog (2 s), far above its own cost.
 constexpr double kSubmitSeconds = 0.05;
-// Seconds without a submit that ends, after which none is waited for. A GPU's end within the
-// watchdog's 2 s; a CPU driver compiles within them, on a machine that may be busy.
+// The seconds without the end of a submit after which the recorder stops waiting. Submits of a GPU
+// end within the watchdog's 2 s; a CPU driver compiles in this time, on a machine that may be busy.
 constexpr int kPatience = 120, kPatienceOfCpu = 1800;
 
 constexpr VkPipelineStageFlags kStages =
@@ -26,13 +26,14 @@ constexpr VkPipelineStageFlags kStages =
 constexpr VkAccessFlags kWrites = VK_ACCESS_SHADER_WRITE_BIT | VK_ACCESS_TRANSFER_WRITE_BIT;
 constexpr VkAccessFlags kReads = VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_TRANSFER_READ_BIT;
 
-// How much faster than the slow device of Pacing::guess() the slowest of a kind are.
+// How much faster the slowest devices of a kind are than the slow device of Pacing::guess().
 double speed_of(const Caps& caps) {
   if (caps.type == "discrete GPU") return 20;
   return caps.type == "integrated GPU" ? 5 : 1;
 }
 
-// Waits for a value of the timeline. VK_TIMEOUT: for `patience` seconds in a row it has not moved.
+// Waits for a value of the timeline. VK_TIMEOUT means that the timeline has not moved for
+// `patience` seconds.
 VkResult await(VkDevice device, VkSemaphore timeline, uint64_t value, int patience) {
   VkSemaphoreWaitInfo info{VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO};
   info.semaphoreCount = 1;

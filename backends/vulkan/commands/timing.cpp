@@ -14,8 +14,8 @@ double StepTimes::seconds(uint64_t begin, uint64_t end) const {
   return static_cast<double>((end - begin) & mask_) * tick_us_ * 1e-6;
 }
 
-// Timestamps may wrap around after a minute, so the time is the sum of the differences. A small
-// step back, which Vulkan does not exclude, counts as none.
+// Timestamps may wrap around after a minute, so the time is the sum of differences. A small step
+// back, which Vulkan does not exclude, counts as zero.
 double StepTimes::advance(uint64_t tick) {
   if (!clock_started_) {
     last_tick_ = tick;

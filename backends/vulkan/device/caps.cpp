@@ -14,10 +14,11 @@ namespace {
 constexpr uint64_t kGiB = uint64_t{1} << 30;
 constexpr uint64_t kMostBlock =
     4 * kGiB;  // larger than any sensible tensor; some drivers lie above
-// GPUs that compute for seconds are taken for hung: 2 s on Windows, 0.6 to 10 s on Linux.
+// Operating systems take GPUs that compute for seconds for hung: after 2 s on Windows, 0.6 to 10 s
+// on Linux.
 constexpr double kDispatchSeconds = 0.25;
 
-// What drivers get wrong. `first` to `last`: major version as in "Mesa 22.3.6".
+// Faults of drivers. `first` to `last` are major versions, as in "Mesa 22.3.6".
 struct Quirk {
   VkDriverId driver;
   int first, last;
@@ -43,8 +44,9 @@ void apply_quirks(Caps& caps) {
     if (q.driver == caps.driver_id && version >= q.first && version <= q.last) q.apply(caps);
 }
 
-// What a device can do without, least loss first. Kernels that need one have others beside them. A
-// device that fails its self-check with one goes without it; the word turns it off.
+// Features that a device can do without, the least loss first. Kernels that need one have
+// alternatives. A device that fails its self-check with a feature does without it; the word turns
+// it off.
 struct Optional {
   const char* name;
   const char* word;  // of REWIND_WITHOUT
@@ -75,7 +77,7 @@ const Optional kOptional[] = {
     feature_bits<feature::shuffle>("subgroup shuffle", "shuffle"),
     feature_bits<feature::address>("buffer addresses", "addresses"),
     feature_bits<feature::arithmetic>("subgroup arithmetic", "arithmetic"),
-    // Nothing stands for them: without, f16 and bf16 are errors, and f32 trains.
+    // There is no alternative: without this feature, f16 and bf16 are errors, and f32 trains.
     feature_bits<feature::halves>("16-bit floats", "halves"),
 };
 
@@ -92,7 +94,7 @@ void apply_environment(Caps& caps) {
     caps.features &= ~feature::texels;
     caps.workgroup_size = row_workgroup(caps);
   }
-  // CPU drivers offer cooperative matrices to show what is right, not to be fast.
+  // CPU drivers offer cooperative matrices as a reference, not for speed.
   if (caps.is_cpu) caps.features &= ~(feature::cooperative | feature::cooperative_bf16);
   for (const Optional& o : kOptional)
     if (is_without(o.word)) o.turn_off(caps);
@@ -143,7 +145,7 @@ void query_matrices(VkInstance instance, VkPhysicalDevice device, Caps& caps) {
   if (caps.matrices.bf16 != MatrixShape{}) caps.features |= feature::cooperative_bf16;
 }
 
-// The heap that blocks go to.
+// The heap of the blocks.
 void query_heap(VkPhysicalDevice device, Caps& caps) {
   VkPhysicalDeviceMemoryProperties memory;
   vkGetPhysicalDeviceMemoryProperties(device, &memory);

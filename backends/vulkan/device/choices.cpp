@@ -8,7 +8,7 @@ namespace {
 
 constexpr VkMemoryPropertyFlags kLocal = VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT;
 constexpr VkMemoryPropertyFlags kCached = VK_MEMORY_PROPERTY_HOST_CACHED_BIT;
-// Needs features that nobody asked for, or is no memory that keeps data.
+// Whether the type needs features that nobody asked for, or is no memory that keeps data.
 constexpr VkMemoryPropertyFlags kUnusable =
     VK_MEMORY_PROPERTY_LAZILY_ALLOCATED_BIT | VK_MEMORY_PROPERTY_PROTECTED_BIT |
     VK_MEMORY_PROPERTY_DEVICE_COHERENT_BIT_AMD | VK_MEMORY_PROPERTY_DEVICE_UNCACHED_BIT_AMD |
@@ -31,7 +31,7 @@ std::vector<VkMemoryPropertyFlags> preferences(MemoryUse use, bool unified) {
   return {kLocal};  // never host memory: training over the bus would only look like training
 }
 
-// Whether the device has memory of the host's, of these types, beside its own.
+// Whether the device has memory of these types on the host, beside its own.
 bool has_host_memory(const VkPhysicalDeviceMemoryProperties& memory, uint32_t allowed) {
   for (uint32_t i = 0; i < memory.memoryTypeCount; ++i) {
     const VkMemoryPropertyFlags flags = memory.memoryTypes[i].propertyFlags;
@@ -44,8 +44,8 @@ bool has_host_memory(const VkPhysicalDeviceMemoryProperties& memory, uint32_t al
 
 }  // namespace
 
-// Drivers list types with fewer flags first, so of a GPU's own memory that which the host cannot
-// map comes before the window that it can.
+// Drivers list types with fewer flags first, so in a GPU's own memory the part that the host cannot
+// map comes before the window that it can map.
 std::vector<uint32_t> memory_types(const VkPhysicalDeviceMemoryProperties& memory, uint32_t allowed,
                                    MemoryUse use, bool unified) {
   std::vector<uint32_t> all;

@@ -20,7 +20,7 @@ struct Has {
   bool matrix, bf16;
 };
 
-// Bits may be set of extensions that are not there, so these are asked for first.
+// Feature bits may be set for extensions that are missing, so the extensions are checked first.
 Has query_features(VkPhysicalDevice device) {
   const bool has_bf16 = has_extension(device, VK_KHR_SHADER_BFLOAT16_EXTENSION_NAME);
   VkPhysicalDeviceShaderBfloat16FeaturesKHR bf16{

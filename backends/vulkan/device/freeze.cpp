@@ -9,7 +9,7 @@ namespace rw::vulkan {
 
 namespace {
 
-// As in the specification, without "Op".
+// The names are those of the specification, without "Op".
 enum Op : uint32_t {
   Nop = 0,
   Name = 5,
@@ -57,7 +57,7 @@ struct Instruction {
   size_t size() const { return words.size(); }
 };
 
-// In function bodies.
+// These occur in function bodies.
 std::optional<uint32_t> result_of(const Instruction& i) {
   switch (i.op()) {
     case Nop:
@@ -82,8 +82,8 @@ std::optional<uint32_t> result_of(const Instruction& i) {
   return i[2];
 }
 
-// What an instruction makes of 32-bit integers and booleans, where it is one that index
-// computations and conditions are made of.
+// The result of an instruction on 32-bit integers and booleans, for the instructions that index
+// computations and conditions consist of.
 std::optional<uint32_t> fold(uint32_t op, std::span<const uint32_t> x) {
   const auto as_signed = [&](size_t i) { return static_cast<int32_t>(x[i]); };
   if (op == 169 && x.size() == 3) return x[0] ? x[1] : x[2];  // Select
@@ -191,7 +191,7 @@ class Module {
     bool is_gone = false;
   };
 
-  // What is known of every id, by one pass in order: definitions come before what they dominate.
+  // Finds what is known of every id, in one pass: definitions come before what they dominate.
   void find_constants(std::span<const std::pair<uint32_t, uint32_t>> values) {
     for (const Instruction& i : all_) {
       switch (i.op()) {
@@ -279,15 +279,15 @@ class Module {
     const Instruction& end = all_[block.last];
     return end.op() != Branch && block.targets.size() == 1;
   }
-  // A selection that is decided is none any longer. Not so a switch: what is inside may leave it
-  // from any depth, which a branch may do to merge blocks only.
+  // A selection that is decided stops being one. A switch does not: its inside may leave it from
+  // any depth, and branches may do this only to merge blocks.
   bool drops_merge(const Block& block) const {
     const Instruction* merge = merge_of(block);
     return merge && merge->op() == SelectionMerge && is_decided(block) &&
            all_[block.last].op() == BranchConditional;
   }
 
-  // False where a loop's continue target is not reached any longer.
+  // False if a loop's continue target is not reached any longer.
   bool reach() {
     std::vector<uint32_t> todo = entries_;
     while (!todo.empty()) {

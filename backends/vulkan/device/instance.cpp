@@ -141,7 +141,7 @@ Instance::~Instance() {
         vkGetInstanceProcAddr(handle_, "vkDestroyDebugUtilsMessengerEXT"));
     destroy(handle_, messenger_, nullptr);
   }
-  // The first one stays, and with it the driver: NVIDIA's can be loaded again some 60 times in a
+  // The first instance stays, and with it the driver: NVIDIA's can be loaded some 60 times in a
   // process, and then no more.
   static std::atomic<VkInstance> kept = nullptr;
   VkInstance none = nullptr;

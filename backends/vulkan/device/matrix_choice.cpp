@@ -34,14 +34,14 @@ std::vector<uint32_t> sizes(Family family) {
   }
 }
 
-// Takes the head of a text, if it begins so.
+// Removes `head` from the beginning of a text, if it begins so.
 bool take(std::string_view& text, std::string_view head) {
   if (!text.starts_with(head)) return false;
   text.remove_prefix(head.size());
   return true;
 }
 
-// Takes a number as std::to_string() writes it; 0 where there is none.
+// Removes a number, as std::to_string() writes it, from the beginning; 0 if there is none.
 uint32_t take_number(std::string_view& text) {
   uint32_t value = 0;
   const char* end = text.data() + text.size();

@@ -11,7 +11,7 @@ namespace rw::vulkan {
 
 namespace {
 
-// The process that started the program has generation 0. Asking for the process's number would take
+// The process that started the program has generation 0. A query of the process's number would take
 // a system call.
 std::atomic<int> generation = 0;
 
@@ -22,7 +22,8 @@ OwnProcess::OwnProcess(std::unique_ptr<Backend> inner)
   [[maybe_unused]] static const int once = pthread_atfork(nullptr, nullptr, [] { ++generation; });
 }
 
-// To close it would be to wait for threads that are not there, or for a kernel that never ends.
+// Closing the device would mean waiting for threads that do not exist here, or for a kernel that
+// never ends.
 OwnProcess::~OwnProcess() {
   if (is_copy() || inner_->hangs()) static_cast<void>(inner_.release());
 }

@@ -21,7 +21,7 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
-// What was made for one set of limits is of no use with another.
+// Results for one set of limits are useless with another.
 uint64_t key_of(const Caps& caps) {
   const std::string text = fmt::format(
       "{} {} {} {} {} {:x} {} {} {} {} {} {} {:016x}", caps.uuid, caps.name, caps.driver,
@@ -35,7 +35,7 @@ std::string key_text(const Caps& caps) {
   return fmt::format("{:016x}", key_of(caps));
 }
 
-// A text as we write them: printable, short.
+// Whether a text is as we write it: printable and short.
 std::string plain_text(const Json& json, const std::string& what) {
   constexpr size_t most = 200;
   check<FileError>(json.is_string(), "tuning", "{} must be a text, got {}", what,

@@ -8,7 +8,7 @@ namespace rw::vulkan {
 
 namespace {
 
-// What is asked for by the environment, or was tuned.
+// The choice that the environment asks for, or that tuning found.
 Choice choice_for(const KernelCall& call, const Caps& caps) {
   const Choice forced = forced_choice();
   if (forced != Choice{} || caps.tuning.choices.empty()) return forced;

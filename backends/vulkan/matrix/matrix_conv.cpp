@@ -1,5 +1,5 @@
-// Convolutions: implicit matrix products by tiles, plain ones where the kernel is 1x1, and direct
-// kernels for groups of few channels .
+// Convolutions: implicit matrix products by tiles, plain products where the kernel is 1x1, and
+// direct kernels for groups of few channels.
 #include <algorithm>
 #include <bit>
 
@@ -49,7 +49,7 @@ bool in_words(const Image& x, uint32_t groups, uint32_t word) {
   return x.channels / groups % word == 0 && x.channels % word == 0 && x.offset % word == 0;
 }
 
-// What divides by d: divide() of conv_pixel.glsl.
+// The constants that divide by d: divide() of conv_pixel.glsl.
 uint32_t shift_of(uint32_t d) {
   return static_cast<uint32_t>(std::bit_width(d - 1));
 }
@@ -57,7 +57,7 @@ uint32_t over(uint32_t d) {
   return static_cast<uint32_t>((((uint64_t{1} << shift_of(d)) - d) << 32) / d + 1);
 }
 
-// Taps and runs over x. Taps that touch along w are one run.
+// Taps and runs over x. Adjacent taps along w are one run.
 ConvTileParams tile_params(const Image& x, const Axes& axes, uint32_t groups) {
   const auto& [h, w] = axes;
   const bool folded = w.step == 1 && groups == 1;
@@ -93,7 +93,7 @@ struct WeightView {
   uint32_t offset, group, n, c, h, w, channels;
 };
 
-// y = the sum of `parts` parts of x, of as many elements each.
+// y = the sum of `parts` parts of x, which have the same number of elements.
 void add_sum(Passes& passes, uint32_t parts, uint32_t elements, Operand x, Operand y,
              uint32_t y_offset) {
   add_reduce(passes,
@@ -116,7 +116,8 @@ void add_sum(Passes& passes, uint32_t parts, uint32_t elements, Operand x, Opera
              x, y);
 }
 
-// y at the pixels of the axes = x by the weight; n columns per group. y has `y.channels` in all.
+// y at the pixels of the axes = the product of x and the weight, with n columns per group. y has
+// `y.channels` in all.
 void add_implicit(Passes& passes, const Caps& caps, const Choice& choice, const Image& x,
                   const WeightView& weight, const Image& y, const Axes& axes, uint32_t groups,
                   double flops) {
@@ -185,7 +186,8 @@ void add_implicit(Passes& passes, const Caps& caps, const Choice& choice, const 
   if (is_split) add_sum(passes, split.parts, results, to, y.operand, y.offset);
 }
 
-// Elements of one pixel read as one word: what the CPU drivers' kernels need, 1 for the others.
+// The elements of one pixel that are read as one word: the CPU drivers' kernels need this; 1 for
+// the others.
 uint32_t pixel_word(const Caps& caps, const Choice& choice) {
   return takes_subgroup_tiles(caps, choice) ? 4 : 1;
 }
@@ -337,7 +339,7 @@ PointwiseProduct pointwise_product(std::string_view kernel, const Conv2dParams& 
 
 void add_conv(Passes& passes, const Caps& caps, const Choice& choice, std::string_view kernel,
               const Conv2dParams& p, Operand a, Operand b, Operand c) {
-  // On CPU drivers whose own tiles cannot be, those of GPUs are slower than none.
+  // On CPU drivers that cannot run their own tiles, those of GPUs are slower than none.
   const bool has_tiles =
       !caps.is_cpu || takes_subgroup_tiles(caps, choice) || choice.family == Choice::Family::tiled;
   const bool naive = choice.family == Choice::Family::naive || !has_tiles;

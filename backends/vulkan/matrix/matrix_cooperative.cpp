@@ -1,5 +1,5 @@
-// Tiles of cooperative matrices (shaders/tile_cooperative.glsl): which modules there are, and which
-// of them a device may run.
+// Tiles of cooperative matrices (shaders/tile_cooperative.glsl): the modules, and which of them a
+// device may run.
 #include "backends/vulkan/matrix/matrix_passes.h"
 
 namespace rw::vulkan {
@@ -15,7 +15,7 @@ bool fits_cooperative(const Caps& caps, DType t, uint32_t tile) {
   const uint32_t needed = brain ? feature::cooperative_bf16 : feature::cooperative;
   if (!is_half(t) || !(caps.features & needed)) return false;
   const uint32_t shared = 2 * 2 * tile * (step + 8) * 2;  // bytes of two pairs of panels
-  // Matrices of 8 x 8 have small tiles only: many of them in one take compilers long.
+  // Matrices of 8 x 8 have small tiles only: compilers take long for many of them in one tile.
   const MatrixShape& shape = caps.matrices.shape(brain);
   return (tile == 64 || shape[0] * shape[1] > 64) && caps.shared_bytes >= shared;
 }

@@ -38,7 +38,7 @@ bool fits_words(const GemmParams& g, uint32_t word, bool left, bool transposed) 
                     : in_words(word, g.offset[1], g.b_row, g.k, g.b_batch);
 }
 
-// How many elements of c can be stored at a time: 4, of 16 bits 8 or 2, or 1.
+// How many elements of c can be stored at a time: 4, in 16 bits 8 or 2, or 1.
 uint32_t stores_at_once(const Problem& q) {
   const MatmulParams& p = q.p;
   for (const uint32_t word : {8u, 4u, 2u})
@@ -71,9 +71,9 @@ Operand pack_operand(Passes& passes, const Problem& q, Operand x, uint32_t rows,
   return y;
 }
 
-// Whether panels of a factor are worth their making: enough tiles along the other side, of size
-// `readers`, read them, and as it lies the lines of a tile are far apart or collide in the cache.
-// Or, as chosen for the left or the right factor, `side`.
+// Whether it pays to pack a factor into panels: enough tiles along the other side, of size
+// `readers`, read them, and without panels the lines of a tile are far apart or collide in the
+// cache. `side` is an explicit choice for the left or the right factor.
 bool wants_panels(const Problem& q, Choice::Panels side, uint32_t size, uint32_t panel,
                   uint32_t readers) {
   constexpr uint32_t least_readers = 256, least_bytes = 140 << 10;
@@ -83,8 +83,8 @@ bool wants_panels(const Problem& q, Choice::Panels side, uint32_t size, uint32_t
          uint64_t{size} * q.p.k * size_of(q.t) >= least_bytes;
 }
 
-// Runs g, into c itself or, when it is split, by way of f32 parts. `variant`: all but the last of
-// gemm_subgroup's constants.
+// Runs g, into c itself or, if it is split, by way of f32 parts. `variant` holds all but the last
+// of gemm_subgroup's constants.
 void add_tiles(Passes& passes, const Caps& caps, const Problem& q, const TileFamily& family,
                GemmParams g, std::vector<uint32_t> variant, Operand a, Operand b, Operand c) {
   const uint64_t tiles = q.tiles().tiles(family);
@@ -167,13 +167,13 @@ TileFamily subgroup_family(const Caps& caps, DType t, uint32_t n, const Choice& 
   return {"subgroup", caps.subgroup_size / lanes * rows, lanes * width, lanes * width, lanes};
 }
 
-// Seconds of tiles on a device of `rate` FLOP/s with edges computed in full.
+// The seconds that tiles take on a device of `rate` FLOP/s, with edges computed in full.
 double tile_cost(const Problem& q, const TileFamily& f, double rate) {
   return 2.0 * multiple_of(f.tile_rows, q.p.m) * multiple_of(f.tile_cols, q.p.n) * q.p.k *
          q.batches() / rate;
 }
 
-// On CPU drivers, whose tiles write element by element.
+// The same on CPU drivers, whose tiles write element by element.
 double store_cost(const Problem& q, const Caps& caps) {
   return caps.is_cpu ? 1.0 * q.p.m * q.p.n * q.batches() / 3e8 : 0;
 }
@@ -224,7 +224,7 @@ struct Variant {
   void (*add)(Passes&, const Caps&, const Problem&, Operand a, Operand b, Operand c);
 };
 
-// Rates: two cores of a CPU driver, measured; a middling GPU.
+// The rates are measured on two cores of a CPU driver, and typical of an average GPU.
 constexpr Variant variants[] = {
     {Choice::Family::naive, [](const Problem& q, const Caps&) { return q.p.k <= kMaxLoop; },
      [](const Problem& q, const Caps& caps) {

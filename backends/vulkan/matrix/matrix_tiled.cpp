@@ -1,4 +1,4 @@
-// The tiles of GPUs (shaders/tile.glsl): their sizes, which of them a product takes, and its
+// The tiles of GPUs (shaders/tile.glsl): their sizes, the choice among them for a product, and its
 // constants.
 #include <algorithm>
 #include <cmath>
@@ -10,7 +10,7 @@ namespace rw::vulkan {
 
 namespace {
 
-// Sides of the tiles, and FLOP/s of a middling multiprocessor that is full of them.
+// The sides of the tiles, and the FLOP/s of an average multiprocessor that is full of them.
 struct Size {
   uint32_t tile;
   double rate;
@@ -19,15 +19,15 @@ struct Size {
 constexpr Size sizes[] = {{32, 3e10}, {64, 6e10}, {128, 9e10}, {64, 4e11, true}, {128, 6e11, true}};
 constexpr uint32_t step = 16;  // TILE_K
 
-// Workgroups that a multiprocessor runs at a time: their registers, and 512 threads without
-// matrices.
+// The workgroups that a multiprocessor runs at a time: limited by registers, and without matrices
+// by 512 threads.
 uint64_t groups_at_a_time(const Size& size) {
   return 256 / size.tile;
 }
 
-// How long a GPU takes for so many workgroups, where a busy multiprocessor takes 1 for each. The
+// How long a GPU takes for this many workgroups, where a busy multiprocessor takes 1 for each. The
 // last wave leaves some of it idle: few workgroups keep little more than 0.6 of a multiprocessor
-// busy, as many as fit keep all of it.
+// busy, and as many as fit keep all of it.
 double waves(const Caps& caps, const Size& size, uint64_t groups) {
   const uint64_t most = groups_at_a_time(size), wave = most * caps.multiprocessors;
   const auto last = static_cast<double>(divide_up(groups % wave, caps.multiprocessors));
@@ -42,7 +42,8 @@ uint32_t shared_bytes(uint32_t tile) {  // of the panels in tile_shared.glsl
 bool fits(const Caps& caps, DType t, const Size& size) {
   const uint32_t tile = size.tile;
   if (size.cooperative) return fits_cooperative(caps, t, tile);
-  // CPU drivers have tiles of their own, and need these only where they lack what those stand on.
+  // CPU drivers have tiles of their own, and need these only if they lack the features of their
+  // own.
   return (!caps.is_cpu || tile == 64) && caps.max_threads >= 2 * tile &&
          caps.shared_bytes >= shared_bytes(tile);
 }
@@ -52,7 +53,8 @@ TileFamily family_of(DType t, const Size& size) {
   return {fmt::format("tiled.TILE{}", size.tile), size.tile, size.tile, step};
 }
 
-// Seconds of sums over k in so many parts, with edges computed in full. Parts are added up.
+// The seconds that sums over k take in this many parts, with edges computed in full. The parts are
+// added up.
 double cost(const Caps& caps, const TileProblem& q, const Size& size, uint64_t tiles,
             uint64_t parts) {
   const double group = 2.0 * size.tile * size.tile * static_cast<double>(divide_up(q.k, parts));
@@ -61,7 +63,8 @@ double cost(const Caps& caps, const TileProblem& q, const Size& size, uint64_t t
   return waves(caps, size, tiles * parts) * group / size.rate + (parts > 1 ? sum : 0);
 }
 
-// The cheapest number of parts: one, or as many as give each multiprocessor so many workgroups.
+// The cheapest number of parts: one, or as many as give each multiprocessor a full load of
+// workgroups.
 uint64_t best_parts(const Caps& caps, const TileProblem& q, const Size& size, uint64_t tiles) {
   const uint64_t most = q.k / 256;  // a part is worth its reduction
   uint64_t best = 1;
@@ -80,7 +83,7 @@ uint64_t best_parts(const Caps& caps, const TileProblem& q, const Size& size, ui
 double cost(const Caps& caps, const TileProblem& q, const Size& size) {
   const TileFamily f = family_of(q.dtype, size);
   const uint64_t tiles = std::max<uint64_t>(1, q.tiles(f));
-  // Slower than element by element.
+  // On CPUs such tiles are slower than products element by element.
   if (caps.is_cpu) return 2.0 * static_cast<double>(tiles) * size.tile * size.tile * q.k / 1e9;
   return cost(caps, q, size, tiles, split_k(caps, q, f).parts);
 }
@@ -105,8 +108,8 @@ const Size* best(const Caps& caps, const TileProblem& q) {
   return found;
 }
 
-// Whether `lines` x `k` elements come in words of 16 bytes, of which none is partly outside: of
-// neighbours in k where `along_k`, else in a line.
+// Whether `lines` x `k` elements come in words of 16 bytes, none of which is partly outside: words
+// of neighbours in k with `along_k`, otherwise in a line.
 bool in_whole_words(DType t, bool along_k, uint32_t k, uint32_t offset, uint32_t line_step,
                     uint32_t lines, uint32_t k_step, const uint32_t batch[2]) {
   const uint32_t word = word_of(t);

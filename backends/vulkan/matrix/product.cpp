@@ -28,7 +28,7 @@ Count times(std::initializer_list<uint64_t> factors) {
   return product;
 }
 
-// Elements up to the last one of a stack of matrices.
+// The number of elements up to the last one of a stack of matrices.
 Count reach(uint32_t offset, uint32_t rows, uint32_t row, uint32_t cols, uint32_t col,
             const uint32_t count[2], const uint32_t batch[2]) {
   Count last = uint64_t{offset} + 1;

@@ -10,7 +10,7 @@
 
 namespace rw::vulkan {
 
-// Tiles of 64 rows need 32 KiB of shared memory, and in wide heads and gradients more registers
+// Tiles of 64 rows need 32 KiB of shared memory and, for wide heads and gradients, more registers
 // than Apple's GPUs have.
 AttentionTile attention_tile(const Caps& caps, uint32_t dim, std::string_view kernel) {
   const bool is_wide = dim > 64, is_large = !is_wide && has_large_shared(caps);
@@ -36,19 +36,19 @@ using kernels::AttentionParams;
 
 constexpr uint32_t dmask_rows = 4;  // of a tile of attention_dmask
 
-// Where there is no subgroup shuffle, a thread makes four sums one term after the other:
+// Without a subgroup shuffle, a thread computes four sums, one term after the other:
 // attention_plain_dmask.comp.
 bool is_plain(const Caps& caps) {
   return (caps.features & feature::shuffle) == 0;
 }
 
-// Stock lavapipe leaves a thread's loops after 65535 rounds in all, without a word
-// (docs/kernels.md): how often there is time for so many.
+// Stock lavapipe silently leaves a thread's loops after 65535 rounds in all (docs/kernels.md). This
+// is how often there is room for `rounds` of them.
 uint64_t most_turns(const Caps& caps, uint32_t rounds) {
   return caps.is_cpu ? 65535 / rounds : uint64_t{1} << 40;
 }
 
-// Checks that a thread has time for all keys or queries, `repeats` times.
+// Checks that a thread has rounds enough for all keys or queries, `repeats` times.
 void check_turns(const Caps& caps, const AttentionParams& p, uint32_t repeats) {
   const uint32_t dim = ATTENTION_DIM(p), columns = std::max(p.queries, p.keys);
   // A tile of keys takes its products by 16 dimensions at a time and 8 in each turn, its sums in
@@ -60,7 +60,7 @@ void check_turns(const Caps& caps, const AttentionParams& p, uint32_t repeats) {
                     dim, columns);
 }
 
-// The mask, of [1, heads or 1, queries, keys], again for each batch element.
+// Repeats the mask, [1, heads or 1, queries, keys], for each batch element.
 Operand add_mask_by_batch(Passes& passes, const Caps& caps, AttentionParams& p,
                           const Operand& mask) {
   const uint32_t heads = p.mask_stride[1] ? p.heads : 1, keys = p.keys;
@@ -82,7 +82,7 @@ Operand add_mask_by_batch(Passes& passes, const Caps& caps, AttentionParams& p,
   return own;
 }
 
-// attention_dmask: a tile of the sums is of `dmask_rows` rows by four columns of each lane.
+// attention_dmask: a tile of the sums has `dmask_rows` rows by four columns of each lane.
 void add_mask_gradient(Passes& passes, const Caps& caps, const KernelCall& call) {
   auto p = call.params_as<AttentionParams>();
   const uint32_t dim = ATTENTION_DIM(p), lanes = caps.subgroup_size;
@@ -92,7 +92,7 @@ void add_mask_gradient(Passes& passes, const Caps& caps, const KernelCall& call)
   const uint64_t row_tiles = divide_up(p.queries, dmask_rows);
   const uint32_t summed_heads = p.mask_stride[1] == 0 ? p.heads : 1;
   Operand mask = operand(call, 5), result = operand(call, 7);
-  // Where a thread has no time for all batch elements, each has a sum of its own at first.
+  // If a thread has not rounds enough for all batch elements, each has a sum of its own at first.
   const bool by_batch =
       !sums_rows && p.mask_stride[0] == 0 && uint64_t{p.batch} * summed_heads > turns;
   const uint32_t offset = p.offset[7];

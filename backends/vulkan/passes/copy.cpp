@@ -16,7 +16,7 @@ bool is_dense(const CopyParams& p) {
   return p.rank == 0 || (p.rank == 1 && p.x_stride[0] == 1 && p.y_stride[0] == 1);
 }
 
-// Whether the last dimension is dense in both and all moves in words.
+// Whether the last dimension is dense in both tensors and everything moves in words.
 bool moves_in_words(const CopyParams& p) {
   const uint32_t last = p.rank - 1;
   bool words = p.shape[last] % word == 0 && p.offset[0] % word == 0 && p.offset[1] % word == 0 &&
@@ -26,8 +26,8 @@ bool moves_in_words(const CopyParams& p) {
   return words;
 }
 
-// Tiles of the copy's last two dimensions, where it turns a matrix on a GPU: the dimension that the
-// source is dense along comes before the last one, which the target is dense along. 0 elsewhere.
+// Tiles of the copy's last two dimensions, if it transposes a matrix on a GPU: the source is dense
+// along the dimension before the last one, and the target along the last one. 0 otherwise.
 uint64_t turn(CopyParams& p, const Caps& caps) {
   constexpr uint32_t side = 32, least = 8;
   const uint32_t last = p.rank - 1;

@@ -10,17 +10,17 @@ namespace {
 
 using namespace kernels;
 
-// Whether rows of `cols` elements lie in whole words. `offsets`: bitwise or of those of the
-// tensors.
+// Whether rows of `cols` elements lie in whole words. `offsets` are the tensors' offsets, or their
+// bitwise or.
 bool in_words(uint32_t cols, uint32_t offsets) {
   return (cols | offsets) % REWIND_FLAT == 0;
 }
 
-// Longest runs that one pass takes: rows are shared by a workgroup, columns by a team at most.
+// The longest runs that one pass sums: a workgroup shares rows, and at most a team shares columns.
 constexpr uint64_t row_run = 8192, usual_column_run = 1024;
 
-// How many of `count` rows a thread adds where `threads` threads lie across the columns: `usual`,
-// or fewer where that leaves a GPU with too few threads; a divisor of `count` if there is one about
+// How many of `count` rows a thread adds if `threads` threads lie across the columns: `usual`, or
+// fewer if that leaves a GPU with too few threads; a divisor of `count` if there is one of about
 // that size.
 uint64_t column_run(const Caps& caps, uint64_t count, uint64_t threads, uint64_t usual) {
   constexpr uint64_t least = 8, threads_of_gpu = 1 << 18;
@@ -31,12 +31,12 @@ uint64_t column_run(const Caps& caps, uint64_t count, uint64_t threads, uint64_t
   return run;
 }
 
-// Threads that take turns along a column.
+// The threads that take turns along a column.
 uint32_t team_of(const Caps& caps, uint64_t inner) {
   return caps.is_cpu || inner % REWIND_FLAT != 0 ? 1 : REDUCE_TEAM;
 }
 
-// What one pass takes of columns.
+// How much of the columns one pass sums.
 uint64_t column_run_of(const Caps& caps, const ReduceParams& p) {
   constexpr uint32_t few = 128;  // for a team
   const uint64_t threads = divide_up(uint64_t{p.outer} * p.inner, REWIND_FLAT);
@@ -72,13 +72,13 @@ void add_levels(Passes& passes, const Caps& caps, uint32_t op, ReduceParams p, c
   add_levels(passes, caps, op, p, parts, y);
 }
 
-// Chunks of rows, each of which is added up by `team` threads for 8 columns.
+// Chunks of rows; `team` threads add up each of them for 8 columns.
 struct Chunks {
   uint32_t rows, count, team = 1;  // rows of a chunk, chunks
   std::array<uint32_t, 3> threads;
 };
 
-// About 256 of them, 32 to 32768 rows each, or as many as fill a GPU.
+// Makes about 256 chunks of 32 to 32768 rows each, or as many as fill a GPU.
 Chunks chunks_of(const Caps& caps, uint64_t rows, uint64_t cols, uint32_t team) {
   const uint64_t usual = std::clamp<uint64_t>(divide_up(rows, 256), 32, 32768);
   const uint64_t across = divide_up(cols, REWIND_FLAT);
@@ -92,7 +92,7 @@ Chunks batch_norm_chunks(const Caps& caps, uint64_t rows, uint64_t channels) {
   return chunks_of(caps, rows, channels, caps.is_cpu ? 1 : BATCH_NORM_TEAM);
 }
 
-// Sums [2, cols] over the chunks that `add(partial, its offset)` makes.
+// Makes sums [2, cols] over the chunks, which `add(partial, its offset)` sums.
 template <class Add>
 void add_sums_of_chunks(Passes& passes, const Caps& caps, uint32_t count, uint32_t cols,
                         const Operand& sums, uint32_t offset, const Add& add) {

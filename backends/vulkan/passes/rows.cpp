@@ -13,14 +13,14 @@ namespace rw::vulkan {
 
 namespace {
 
-// How many threads share a row.
+// The number of threads that share a row.
 struct Teams {
   uint64_t groups;
   uint32_t team;    // constant TEAM: 0 the workgroup, 1 a subgroup, 8 lanes
   uint32_t rounds;  // constant ROUNDS
 };
 
-// CPU drivers read rows again: they lie in a cache, registers are on the stack.
+// CPU drivers read rows again: these lie in a cache, while registers lie on the stack.
 std::optional<Teams> teams_of(const Caps& caps, uint64_t rows, uint64_t cols) {
   constexpr uint32_t needed = feature::arithmetic | feature::shuffle;
   if (caps.is_cpu || cols == 0 || cols % REWIND_FLAT != 0 || (caps.features & needed) != needed)

@@ -12,7 +12,7 @@ namespace rw::vulkan {
 
 namespace {
 
-// Tells a module from all others of a build.
+// Distinguishes a module from all others of a build.
 std::string module_name(const Shader& shader) {
   std::string text = shader.kernel;
   for (const ShaderBinding& b : shader.bindings) text += fmt::format(",{}", name(b.dtype));

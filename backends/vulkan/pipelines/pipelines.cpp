@@ -111,7 +111,7 @@ void Pipelines::start_threads() try {
 } catch (const std::system_error&) {  // the system has no thread to give: it goes without
 }
 
-// Looks again and again, and not at every new pipeline: hundreds come at once.
+// Looks repeatedly, and not at every new pipeline: hundreds come at once.
 void Pipelines::keep_saved(std::stop_token stop) {
   std::mutex mutex;
   std::condition_variable_any never;
@@ -140,7 +140,7 @@ VkShaderModule Pipelines::module(const PipelineKey& key, uint32_t workgroup_size
   uint32_t id = 0;
   for (const uint32_t value : specialization(*key.shader, caps, {key.values.data(), key.count}))
     constants.emplace_back(id++, value);
-  // SwiftShader unrolls nested loops of known length whatever comes of it, for minutes.
+  // SwiftShader unrolls nested loops of known length at any cost, for minutes.
   const bool unrolls = caps.driver_id != VK_DRIVER_ID_GOOGLE_SWIFTSHADER;
   const std::vector<uint32_t> words =
       freeze(key.shader->words, constants, unrolls, caps.float_modes);
@@ -191,9 +191,9 @@ std::string Pipelines::cache_file() const {
   return fmt::format("pipelines-{}-{:x}.bin", device_.caps().uuid, device_.caps().driver_number);
 }
 
-// A cache of what is on disk, and how many bytes that are. Drivers should reject a blob of another
-// driver themselves; not all do, so the header is checked. Without a blob it is empty, and they
-// compile again.
+// Makes a cache from the file on disk, and tells how many bytes that had. Drivers should reject a
+// blob of another driver themselves; as not all do, the header is checked. Without a blob the cache
+// is empty, and drivers compile again.
 VkResult Pipelines::create_cache(VkPipelineCache& cache, size_t& bytes) const {
   const std::vector<std::byte> blob = read_cache(cache_file());
   VkPhysicalDeviceProperties properties;
@@ -216,8 +216,8 @@ VkResult Pipelines::create_cache(VkPipelineCache& cache, size_t& bytes) const {
   return vkCreatePipelineCache(device_.handle(), &info, nullptr, &cache);
 }
 
-// Together with what other devices of this kind, of any process, have saved since this one was
-// opened. What cannot be saved is compiled again.
+// Saves the cache together with what other devices of this kind, of any process, have saved since
+// this one was opened. Kernels that cannot be saved are compiled again.
 void Pipelines::save_cache() {
   size_t own = 0, bytes = 0;
   if (vkGetPipelineCacheData(device_.handle(), cache_, &own, nullptr) != VK_SUCCESS) return;
@@ -240,7 +240,7 @@ void Pipelines::save_cache() {
   vkDestroyPipelineCache(device_.handle(), all, nullptr);
 }
 
-// What this run has used, then what only earlier ones have.
+// The pipelines that this run has used, then those that only earlier runs have used.
 void Pipelines::save_list() {
   std::vector<PipelineKey> all;
   {

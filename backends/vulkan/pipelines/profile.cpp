@@ -19,7 +19,7 @@ using Json = nlohmann::json;
 
 constexpr uint64_t kAny = UINT32_MAX, kBytes = uint64_t{1} << 62;
 
-// What a number may be: what Vulkan guarantees at least, up to what no device exceeds.
+// The limits of a number: from what Vulkan guarantees to what no device exceeds.
 struct Range {
   uint64_t low, high;
   bool power_of_two = false;

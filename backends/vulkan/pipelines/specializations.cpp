@@ -34,7 +34,7 @@ bool is_for(const Caps& caps, const Shader& shader, std::string_view constant, u
     return value <= (widest.module == kernel ? widest.results : 1);
   }
   if (constant == "TEAM") return value != 8 || caps.subgroup_size % 8 == 0;
-  // As add_wgrad() has it.
+  // This follows add_wgrad().
   if (constant == "WORDS_X")
     return value != 0 || !std::string_view(shader.kernel).ends_with("TILE128");
   if (constant == "LANES") return value <= caps.subgroup_size;

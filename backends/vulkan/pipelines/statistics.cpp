@@ -48,7 +48,7 @@ class Compiler {
         representations_(function<PFN_vkGetPipelineExecutableInternalRepresentationsKHR>(
             device, "vkGetPipelineExecutableInternalRepresentationsKHR")) {}
 
-  // A pipeline may have several executables: the largest number of each kind counts.
+  // A pipeline may have several executables; the largest number of each kind counts.
   void ask(VkPipeline pipeline, const std::string& text, PipelineStatistics& into) const {
     VkPipelineInfoKHR info{VK_STRUCTURE_TYPE_PIPELINE_INFO_KHR};
     info.pipeline = pipeline;
@@ -86,7 +86,7 @@ class Compiler {
     }
   }
 
-  // The last text that the driver has of it: the machine's own instructions.
+  // The driver's last representation: the machine's own instructions.
   std::string code(const VkPipelineExecutableInfoKHR& which) const {
     const auto ask = [&](uint32_t* count, VkPipelineExecutableInternalRepresentationKHR* data) {
       vk_check(representations_(device_.handle(), &which, count, data),
@@ -110,7 +110,7 @@ class Compiler {
   PFN_vkGetPipelineExecutableInternalRepresentationsKHR representations_;
 };
 
-// Whether the module asks how words of halves are stored (PACKS_HALVES).
+// Whether the module depends on how words of halves are stored (PACKS_HALVES).
 bool stores_halves(const Shader& shader) {
   return !shader.packed &&
          std::any_of(shader.bindings.begin(), shader.bindings.end(), [](const ShaderBinding& b) {
@@ -139,9 +139,9 @@ PipelineStatistics entry(const Shader& shader, const Caps& caps, bool brain) {
   return s;
 }
 
-// What numbers are called by RADV, NVK, Honeykrisp and Turnip of Mesa, and by NVIDIA. Spills:
-// registers spilled, accesses to the memory they go to, and its bytes, whatever a driver counts;
-// arrays that do not fit the registers are there as well.
+// The names of the numbers in Mesa's RADV, NVK, Honeykrisp and Turnip, and in NVIDIA's driver.
+// Spills are spilled registers, accesses to their memory, or its bytes, whichever a driver counts;
+// arrays that do not fit the registers are included.
 using Names = std::vector<const char*>;
 const Names kRegisters = {"VGPRs", "Number of GPRs", "GPRs", "Registers used", "Register Count"};
 const Names kSpills = {
@@ -200,7 +200,7 @@ std::vector<PipelineStatistics> pipeline_statistics(const std::string& choice,
   };
   const Device device(choice, without, Device::Use::statistics);
   compile(device, false);
-  // The self-check may take half packing from a device that offers it: both ways count.
+  // The self-check may take half packing away from a device that offers it, so both ways count.
   if (to_info(device.caps()).has("half packing")) {
     std::vector<RefusedFeature> more = without;
     more.push_back({"half packing", ""});

@@ -56,7 +56,7 @@ float value_at(const std::vector<std::byte>& stored, DType t, size_t i) {
   return from_16_bits(t, half);
 }
 
-// Whether results agree, to the rounding of their type and of long sums. Bytes that nobody wrote
+// Whether results agree, up to the rounding of their type and of long sums. Bytes that nobody wrote
 // are NaNs in both.
 bool agree(const std::vector<std::byte>& got, const std::vector<std::byte>& expected, DType t) {
   const float relative = t == DType::f32 ? 5e-5f : t == DType::f16 ? 4e-3f : 2e-2f;
@@ -97,7 +97,7 @@ class Task {
     call.workspace = {workspace.block, 0, passes.workspace_bytes};
     device_.run(call);
   }
-  // The result of one run, in a tensor that was full of NaNs unless it is added to.
+  // The result of one run, in a tensor that was full of NaNs unless the product adds to it.
   std::vector<std::byte> result(const Choice& choice, BufferRange workspace) {
     const Binding& c = product_.bindings[2];
     const std::vector<std::byte> before =
@@ -148,8 +148,8 @@ class Bench {
     return most;
   }
 
-  // Seconds of one run of all products: the mean of as many as take a round, on the device's clock
-  // where it has one.
+  // The seconds of one run of all products: the mean of enough runs for a round, on the device's
+  // clock if it has one.
   double time(const Choice& choice, double guess) {
     const int runs = std::clamp(static_cast<int>(round_ / std::max(guess, 1e-7)), 1, 1000);
     const BufferRange workspace = scratch(choice);
@@ -168,7 +168,7 @@ class Bench {
   double time_once(const Choice& choice) { return time(choice, round_); }
   double round() const { return round_; }
 
-  // Whether the results are those of a way that is known to be right.
+  // Whether the results agree with those of a way that is known to be right.
   bool is_right(const Choice& choice, const Choice& known) {
     for (size_t i = 0; i < tasks_.size(); ++i) {
       if (expected_.size() == i) expected_.push_back(tasks_[i]->result(known, scratch(known)));
@@ -201,7 +201,7 @@ struct Timed {
   double seconds;
 };
 
-// One look at each way. Much slower ones are not run again.
+// Runs each way once. Much slower ones do not run again.
 void look(Bench& bench, std::span<const Choice> choices, std::vector<Timed>& found) {
   for (const Choice& choice : choices) {
     double seconds = bench.time_once(choice);  // compiles
@@ -214,7 +214,7 @@ void look(Bench& bench, std::span<const Choice> choices, std::vector<Timed>& fou
   }
 }
 
-// The value with `share` of the others below it.
+// The value that is larger than this share of the values.
 double quantile(std::vector<double> values, double share) {
   const auto at =
       values.begin() + static_cast<std::ptrdiff_t>(share * static_cast<double>(values.size()));
@@ -226,7 +226,7 @@ double median(const std::vector<double>& values) {
 }
 
 // How much faster each challenger is than the standard: the median over rounds in which all run, or
-// 1 where it is not faster in three rounds of four.
+// 1 if it is not faster in three rounds of four.
 std::vector<double> gains(Bench& bench, const Timed& standard, std::span<const Timed> challengers,
                           int rounds, double& seconds) {
   std::vector<std::vector<double>> ratios(challengers.size());
@@ -254,7 +254,7 @@ Verdict measure(Backend& device, const Caps& caps, std::span<const Product> prod
   Verdict verdict;
   verdict.standard = verdict.choice = ways.standard();
 
-  // Element by element takes too long for large products.
+  // Element by element, large products take too long.
   double flops = 0;
   for (const KernelCall& call : calls) flops += compose(call, caps, {})->flops();
   const Choice naive{.family = Choice::Family::naive};
@@ -262,7 +262,7 @@ Verdict measure(Backend& device, const Caps& caps, std::span<const Product> prod
   std::vector<Choice> plain = plain_choices(caps.is_cpu);
   if (!is_small) std::erase(plain, naive);
 
-  // Plain ways, then finer ones of the best two, then of the best of those.
+  // First plain ways, then finer ones of the best two, then of the best of those.
   std::vector<Timed> found;
   const Choice standard[] = {{}};
   look(bench, standard, found);

@@ -9,7 +9,7 @@ namespace rw::vulkan {
 
 namespace {
 
-// All that a pass is.
+// Everything that determines a pass.
 std::string text_of(const Pass& pass) {
   std::string text =
       fmt::format("{} {} {}", pass.kernel, pass.threads, fmt::join(pass.variant, ","));
@@ -21,8 +21,8 @@ std::string text_of(const Pass& pass) {
   return text + "\n";
 }
 
-// The family of the kernels of these passes: a choice that a device cannot run gives those of
-// another family.
+// The family of the kernels of these passes. A choice that a device cannot run results in kernels
+// of another family.
 Choice::Family family_of(const std::string& passes) {
   constexpr std::pair<const char*, Choice::Family> kernels[] = {
       {"_cooperative.", Choice::Family::cooperative},
