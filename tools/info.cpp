@@ -45,7 +45,7 @@ void add_vulkan(std::vector<Found>& all, const std::string& choice) {
   }
 }
 
-// `missing`: why there is no Vulkan device, where that is so.
+// `missing` says why there is no Vulkan device, if there is none.
 std::vector<Found> look(const std::string& choice, std::string& missing) {
   std::vector<Found> all;
   try {
@@ -67,7 +67,7 @@ std::string joined(const std::vector<std::string>& words) {
   return words.empty() ? "none" : fmt::format("{}", fmt::join(words, ", "));
 }
 
-// What the self-check and `tune` say of it.
+// The results of the self-check and of `tune` for it.
 void print_proved(const DeviceInfo& info) {
   if (info.refused.empty())
     fmt::print("  self-check    {}\n",
@@ -96,7 +96,7 @@ void print(const Found& found, bool kernels) {
                v.variant.empty() ? "CANNOT RUN: lacks " + v.lacks : v.variant);
 }
 
-// The largest numbers of one module's pipelines, which differ in constants only.
+// The largest numbers of one module's pipelines, which differ only in constants.
 struct Largest {
   size_t pipelines = 0;
   std::optional<uint64_t> registers, spills, shared_bytes, instructions;
@@ -172,7 +172,7 @@ nlohmann::json to_json(const Found& found) {
   return json;
 }
 
-// Compiles them all, and prints them, or adds them to the device's `json` where there is one.
+// Compiles all pipelines and prints them, or adds them to the device's `json` if there is one.
 void tell_pipelines(const Found& found, const std::string& text, nlohmann::json* json) try {
   const std::vector<PipelineStatistics> compiled = found.device->pipeline_statistics(text);
   if (!json) return print_pipelines(compiled);

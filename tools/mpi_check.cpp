@@ -22,7 +22,7 @@ std::string host_name() {
   return name;
 }
 
-// The device that training with --device would take on this rank.
+// The device that training with --device would use on this rank.
 std::string device_text(const std::string& wanted) {
   try {
     return open_backend(device_of_rank(wanted))->info().name;
@@ -31,7 +31,7 @@ std::string device_text(const std::string& wanted) {
   }
 }
 
-// Seconds of body(), the mean of some.
+// The mean of the seconds of several calls of body().
 template <class F>
 double seconds_of(const F& body) {
   body();

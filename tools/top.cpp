@@ -1,4 +1,4 @@
-// Shows how busy all Vulkan devices are, their memory and who uses it; once, or again and again.
+// Shows how busy all Vulkan devices are, their memory and who uses it, once or repeatedly.
 #include <CLI/CLI.hpp>
 #include <fmt/chrono.h>
 #include <fmt/format.h>
@@ -48,7 +48,7 @@ Snapshot look(const std::string& choice) {
   return snapshot;
 }
 
-// With what takes two looks.
+// Looks twice, since rates need two looks.
 Snapshot look_twice(const std::string& choice) {
   const Snapshot before = look(choice);
   std::this_thread::sleep_for(std::chrono::milliseconds(200));
@@ -57,20 +57,20 @@ Snapshot look_twice(const std::string& choice) {
   return now;
 }
 
-// As https://no-color.org has it.
+// The rule of https://no-color.org.
 bool wants_colours() {
   const char* const refused = std::getenv("NO_COLOR");
   return isatty(STDOUT_FILENO) && !(refused && *refused);
 }
 
-// One JSON document; on one line where more follow. Commands may hold bytes that are no UTF-8.
+// One JSON document, on one line if more follow. Commands may hold bytes that are not UTF-8.
 std::string json_text(const Snapshot& snapshot, int indent) {
   return to_json(snapshot).dump(indent, ' ', false, nlohmann::json::error_handler_t::replace) +
          "\n";
 }
 
-// The terminal's second screen, without cursor and without line breaks; the first one is back when
-// the program ends, however it does.
+// The terminal's second screen, without cursor and line breaks. The first one comes back when the
+// program ends, in whatever way.
 class Screen {
  public:
   Screen() { write("\x1b[?1049h\x1b[?25l\x1b[?7l"); }
@@ -78,7 +78,7 @@ class Screen {
   Screen(const Screen&) = delete;
   Screen& operator=(const Screen&) = delete;
 
-  // Draws over what is there: nothing flickers. Lines below the screen are left out.
+  // Draws over the old contents, so that nothing flickers. Lines below the screen are left out.
   void show(const std::string& text) {
     winsize size{};
     const bool known = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_row > 0;
@@ -99,7 +99,8 @@ class Screen {
   }
 };
 
-// Signals that end the program, held back to be waited for between two looks.
+// The signals that end the program, blocked so that the program can wait for them between two
+// looks.
 class StopSignals {
  public:
   StopSignals() {

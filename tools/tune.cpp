@@ -1,5 +1,5 @@
-// Measures in which way this device runs matrix products and convolutions fastest, and keeps it:
-// for the models of the benchmarks, or for what another program asks for.
+// Measures which way this device runs matrix products and convolutions fastest, for the models of
+// the benchmarks or for another program's, and stores the result.
 #include "backends/tune.h"
 
 #include <CLI/CLI.hpp>
@@ -57,7 +57,7 @@ void print(const TunedClass& c) {
   std::fflush(stdout);
 }
 
-// What was found: of the time that all classes take, one run of each.
+// The sums over all classes, one run of each.
 struct Sum {
   size_t classes = 0, faster = 0;
   double before = 0, after = 0;

@@ -16,7 +16,7 @@ struct Piece {
   bool is_hole = false;
 };
 
-// Pieces [first, last) of the address order, which become one hole.
+// Pieces [first, last) in the order of addresses, which become one hole.
 struct Window {
   size_t first = 0, last = 0;
   uint64_t moved = 0, bytes = 0;
@@ -92,8 +92,8 @@ class Compaction {
     return all;
   }
 
-  // The window's values into holes outside, large ones first, each into the smallest that holds it.
-  // What the window has beyond `size` at its end counts as outside.
+  // Moves the window's values into holes outside, large ones first, each into the smallest hole
+  // that fits. The bytes at the window's end beyond `size` count as outside.
   std::optional<std::vector<Move>> evacuate(const Window& window) const {
     Holes holes = holes_;
     std::vector<Arena::Range> values;
@@ -121,7 +121,7 @@ class Compaction {
     return moves;
   }
 
-  // All values of the block with the most free bytes go down to its beginning.
+  // Moves all values of the block with the most free bytes down to its beginning.
   std::optional<std::vector<Move>> pack() const {
     const auto free = [](const Window& block) { return block.bytes - block.moved; };
     const std::vector<Window> blocks = this->blocks();

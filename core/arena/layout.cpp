@@ -30,7 +30,7 @@ std::vector<Event> sorted_events(std::span<const Lifetime> lifetimes) {
   return events;
 }
 
-// Those with the largest lower bounds first.
+// Components with the largest lower bounds come first.
 std::vector<Component> split(std::span<const Lifetime> lifetimes) {
   std::vector<Component> components;
   std::vector<uint32_t> place(lifetimes.size());  // in its component
@@ -77,8 +77,8 @@ void check_input(std::span<const Lifetime> lifetimes, std::span<const uint64_t> 
   }
 }
 
-// The input in units of 2^shift bytes, the smallest in which addresses have 30 bits: bytes below
-// 256 MiB in all, the 256 bytes of arenas below 64 GiB. Larger ones round up, which leaves that
+// The input in units of 2^shift bytes, the smallest with which addresses have 30 bits: bytes below
+// 256 MiB in all, the 256 bytes of arenas below 64 GiB. Larger units round up, which leaves that
 // much unused behind each lifetime.
 struct Units {
   int shift = 0;

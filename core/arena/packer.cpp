@@ -1,9 +1,9 @@
 // Sources. Packing upwards from the lowest free place is best fit by Sekiyama et al.,
 // "Profile-guided memory optimization for deep neural networks" (2018). Choosing only among
-// placements below which nothing else fits, and giving up where the bytes that are still to come
-// exceed the capacity, are the canonical solutions and the section inference of Moffitt,
-// "MiniMalloc" (2023). Raising the priority of what got in the way and packing again is "squeaky
-// wheel" optimization by Joslin and Clements (1999).
+// placements below which nothing else fits, and giving up when the bytes that still wait exceed the
+// capacity, are the canonical solutions and the section inference of Moffitt, "MiniMalloc" (2023).
+// Raising the priority of what got in the way and packing again is "squeaky wheel" optimization by
+// Joslin and Clements (1999).
 #include "core/arena/packer.h"
 
 #include <algorithm>
@@ -24,8 +24,8 @@ bool overlap(const Lifetime& a, const Lifetime& b) {
   return a.begin < b.end && b.begin < a.end;
 }
 
-// Debian's compiler may use what every x86-64 has; most have vectors of twice the length, which can
-// choose and take minima, too. Sanitizers cannot run what picks a version.
+// Debian's compiler may use only what every x86-64 has; most have vectors of twice the length,
+// which can also select and take minima. Sanitizers cannot run the code that picks a version.
 #if defined(__x86_64__) && defined(__GLIBC__) && defined(__GNUC__) && !defined(__clang__) && \
     !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define REWIND_VECTOR_VERSIONS __attribute__((target_clones("avx2", "default")))
@@ -40,8 +40,8 @@ struct Columns {
   size_t count;
 };
 
-// Lifts to `top` what shares a moment of [placed_begin, placed_end) and lies lower. No branches, so
-// that compilers make vectors of it: overlaps are hard to foretell.
+// Lifts to `top` whatever shares a moment of [placed_begin, placed_end) and lies lower. It has no
+// branches, so that compilers vectorize it: overlaps are hard to predict.
 REWIND_VECTOR_VERSIONS void lift(const Columns& c, int32_t top, int32_t placed_begin,
                                  int32_t placed_end) {
   const auto [address, size, begin, end, count] = c;
@@ -51,21 +51,21 @@ REWIND_VECTOR_VERSIONS void lift(const Columns& c, int32_t top, int32_t placed_b
   }
 }
 
-// Whether any at `address` is larger than `room`.
+// Whether any item at `address` is larger than `room`.
 REWIND_VECTOR_VERSIONS bool any_crosses(const Columns& c, int32_t address, int32_t room) {
   int32_t any = 0;
   for (size_t i = 0; i < c.count; ++i) any |= (c.address[i] == address) & (c.size[i] > room);
   return any != 0;
 }
 
-// The lowest end of any.
+// The lowest end of any item.
 REWIND_VECTOR_VERSIONS int32_t lowest_top(const Columns& c) {
   int32_t lowest = INT32_MAX;
   for (size_t i = 0; i < c.count; ++i) lowest = std::min(lowest, c.address[i] + c.size[i]);
   return lowest;
 }
 
-// 65536 log2(x), with straight lines between powers of two. x > 0.
+// 65536 log2(x), piecewise linear between powers of two. x > 0.
 uint64_t log2_fixed(uint64_t x) {
   const int exponent = std::bit_width(x) - 1;
   const uint64_t mantissa = exponent > 16 ? x >> (exponent - 16) : x << (16 - exponent);
@@ -155,7 +155,7 @@ void Packer::pack_repeatedly() {
     priorities[1].push_back(log_time);
     priorities[2].push_back(log_size);
   }
-  // Aiming between the target and what was reached gets further than aiming at one of them.
+  // Aiming between the target and the result so far gets further than aiming at one of them.
   for (uint64_t pass = 0; best_.reach > target_ && work_ > 0; ++pass) {
     const uint64_t quarters = 3 - pass / 3 % 4;
     const uint64_t capacity = target_ + (best_.reach - 1 - target_) / 4 * (quarters + 1);
@@ -290,7 +290,8 @@ void Packer::search(const Branch& branch) {
   }
 }
 
-// What waits in one clique needs its sizes above the lowest place any of it can take.
+// The waiting items of one clique need their sizes above the lowest place that any of them can
+// take.
 uint64_t Packer::least_reach(const Branch& branch) const {
   uint64_t reach = branch.reach;
   for (uint32_t clique = 0; clique < cliques_; ++clique) {

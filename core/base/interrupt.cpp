@@ -14,7 +14,7 @@ std::atomic<int> received = 0;
 std::atomic<bool> watching = false;
 struct sigaction before[std::size(watched)];
 
-// Two signals at one moment may be in this function at once, on two threads.
+// Two signals at the same moment may be in this function at once, on two threads.
 void note(int number) {
   int none = 0;
   const bool second = !received.compare_exchange_strong(none, number);
@@ -34,7 +34,7 @@ InterruptScope::InterruptScope() {
     struct sigaction action = {};
     action.sa_handler = note;
     action.sa_flags = SA_RESTART;
-    // Neither may come while the other is noted.
+    // Neither signal may come while the other one is handled.
     for (const int signal : watched) sigaddset(&action.sa_mask, signal);
     sigaction(watched[i], &action, nullptr);
   }

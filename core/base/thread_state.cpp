@@ -18,7 +18,7 @@ void NoAutocast::close() {
     open.erase(std::next(last).base());
 }
 
-// Not inline: GCC 12 warns there of members that it takes for unset.
+// This is not inline: GCC 12 would warn of members that it takes for uninitialized.
 ThreadStateScope::~ThreadStateScope() {
   std::swap(thread_state(), previous_);
 }

@@ -24,7 +24,8 @@ namespace fs = std::filesystem;
 
 constexpr mode_t own_folder = 0700, own_file = 0600, of_others = S_IWGRP | S_IWOTH;
 
-// In front of the contents: drivers trust what they are given, so damage must be found before.
+// This stands before the contents: drivers trust their input, so damage must be found before they
+// read it.
 struct Seal {
   uint64_t magic = 0x3165686361637772u;  // "rwcache1"
   uint64_t bytes = 0, hash = 0;
@@ -51,7 +52,7 @@ void make_folders(const fs::path& folder) {
   ::mkdir(folder.c_str(), own_folder);  // what is wrong shows when it is opened
 }
 
-// Why what is open must not be believed; empty: it is ours alone.
+// Why the open folder must not be trusted; empty if it belongs to us alone.
 std::string fault_of(const struct stat& status) {
   if (status.st_uid != ::geteuid())
     return fmt::format("it must belong to user {}, it does to {}", ::geteuid(), status.st_uid);
@@ -59,8 +60,8 @@ std::string fault_of(const struct stat& status) {
   return "";
 }
 
-// The cache folder, open. With a value below 0 it is not to be had, and `fault` says why; without a
-// fault it is only not there yet.
+// The open cache folder. With a value below 0 it is not available, and `fault` says why; without a
+// fault it merely does not exist yet.
 Descriptor open_folder(bool make, std::string& fault) {
   const fs::path path = user_cache_directory();
   if (path.empty()) fault = "there must be a folder: set HOME, or REWIND_CACHE to a folder";
@@ -84,7 +85,7 @@ Descriptor open_folder(bool make, std::string& fault) {
   return Descriptor(-1);
 }
 
-// The same for what can do without: why it does is said once.
+// The same for callers that can do without it. The reason why they must is printed once.
 Descriptor open_folder(bool make) {
   static std::mutex mutex;
   static std::set<std::string> said;
@@ -96,7 +97,7 @@ Descriptor open_folder(bool make) {
   return folder;
 }
 
-// The bytes of a file of the folder that is ours alone; nothing where there is no such file.
+// The bytes of a file in the folder that belongs to us alone; nothing if there is no such file.
 std::optional<std::string> read_whole(const std::string& name, uint64_t most) {
   const Descriptor folder = open_folder(false);
   if (folder.value < 0) return std::nullopt;
@@ -123,7 +124,7 @@ bool write_all(int file, std::span<const std::byte> bytes) {
   return true;
 }
 
-// Writes the file beside its place first, so that it is there whole or not at all.
+// Writes the file under another name first, so that it is there whole or not at all.
 bool replace(const std::string& name, std::initializer_list<std::span<const std::byte>> pieces) {
   const Descriptor folder = open_folder(true);
   if (folder.value < 0) return false;

@@ -37,13 +37,13 @@ void write_all(int file, std::string_view bytes) {
   }
 }
 
-// The child's whole life.
+// Everything that the child does.
 [[noreturn]] void live(const std::function<void(const Send&)>& body, int file, pid_t parent) {
 #ifdef __linux__
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != parent) ::_exit(1);
 #endif
-  // A crash is the parent's to report: no handler of the program, no core file.
+  // The parent reports a crash: there is no handler of the program and no core file.
   for (const int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTERM})
     ::signal(signal, SIG_DFL);
   ::signal(SIGPIPE, SIG_IGN);
@@ -72,8 +72,7 @@ double cpu_seconds(pid_t child) {
   return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
 }
 
-// Whether a thread of it could run if it had a processor, or was stopped. Elsewhere than on Linux
-// nobody tells.
+// Whether one of its threads could run if it had a processor, or was stopped. Only Linux tells.
 bool is_ready(pid_t child) {
   std::error_code gone;
   const std::filesystem::path threads = fmt::format("/proc/{}/task", child);
@@ -86,7 +85,7 @@ bool is_ready(pid_t child) {
   return false;
 }
 
-// The parent's view of the pipe.
+// The parent's end of the pipe.
 struct Lines {
   int file;
   const std::function<void(const std::string&)>& receive;
@@ -114,8 +113,8 @@ struct Lines {
   }
 };
 
-// Until the pipe ends or the child takes too long; says what it took then. Time is that of the
-// child, and the number of looks at it: where both wait for a processor, both go slowly.
+// Waits until the pipe ends or the child takes too long, and returns the time that it took. Time is
+// the child's own, or the number of looks at it: when both wait for a processor, both are slow.
 ChildEnd watch(Lines& lines, pid_t child, double seconds, double asleep_seconds) {
   constexpr double no_time = 1e-3, look_seconds = 0.1;
   double cpu = cpu_seconds(child), awake = cpu, longest = 0, asleep = 0;

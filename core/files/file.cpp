@@ -30,7 +30,7 @@ struct Descriptor {
   }
 };
 
-// Renaming is safely stored only when the folder is. Folders that may not be read, and file systems
+// A rename is safely stored only when the folder is. Folders that may not be read, and file systems
 // that do not sync folders, are no error.
 bool sync_directory(const fs::path& directory) {
   const Descriptor folder{file_calls::open(directory.c_str(), O_RDONLY | O_DIRECTORY)};
@@ -49,7 +49,7 @@ std::optional<int> own_descriptor(const fs::path& path) {
   return number;
 }
 
-// What a path stands for: links are followed, also to what is not there yet.
+// The file that a path stands for. Links are followed, also to a file that does not exist yet.
 fs::path behind_links(const std::string& given) {
   check<FileError>(!given.empty(), "write", "a file needs a name, got ''");
   std::error_code no_folder;  // the current one may be gone
@@ -93,8 +93,8 @@ std::string temporary_prefix(const fs::path& target) {
   return target.filename().string() + std::string(temporary_mark);
 }
 
-// What writers of this target left that have died: the system lifted their locks. Where it knows no
-// locks, everything stays.
+// Removes the files of this target's writers that have died, whose locks the system has lifted. On
+// a file system without locks, everything stays.
 void remove_stale(const fs::path& target) {
   const std::string prefix = temporary_prefix(target);
   std::error_code error;
@@ -109,7 +109,8 @@ void remove_stale(const fs::path& target) {
   }
 }
 
-// Whether a new file is its writer's: one that looks for stale files may have had the lock first.
+// Whether a new file still belongs to its writer: a search for stale files may have locked it
+// first.
 bool keep_locked(int file) {
   if (file_calls::lock(file) != 0 && errno == EWOULDBLOCK) return false;
   struct stat status = {};
@@ -134,10 +135,10 @@ AtomicFile::AtomicFile(const fs::path& target, Folders folders)
     return;
   }
   if (folders == Folders::are_made) make_folders(target_.parent_path());
-  // Others may not read a private file's successor for a moment either.
+  // The successor of a private file must not be readable by others for a moment either.
   constexpr mode_t permissions = 0777;
   open_beside(there ? status.st_mode & permissions : 0666);
-  // Not every file system knows modes and owners.
+  // Not every file system has modes and owners.
   if (there)
     file_calls::set_mode(descriptor_, status.st_uid, status.st_gid, status.st_mode & permissions);
 }
@@ -259,7 +260,7 @@ FolderLock::FolderLock(const fs::path& folder) {
     fail<FileError>("lock", "'{}' is in use by process {}; wait for it, or use another folder",
                     folder.string(), size > 0 ? holder : "?");
   }
-  // For the message above: a process that cannot say who it is holds the lock all the same.
+  // This is for the message above: a process that cannot name itself holds the lock all the same.
   const std::string self = std::to_string(getpid());
   if (ftruncate(file.value, 0) == 0) file_calls::write_at(file.value, self.data(), self.size(), 0);
   descriptor_ = std::exchange(file.value, -1);

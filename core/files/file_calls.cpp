@@ -17,7 +17,7 @@ Hook& hook() {
   return hook;
 }
 
-// False where the call is to fail, with errno set.
+// False if the call must fail, with errno set.
 bool allowed(Call call, size_t& bytes) {
   const int error = hook() ? hook()(call, bytes) : 0;
   if (error != 0) errno = error;

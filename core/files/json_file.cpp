@@ -9,7 +9,7 @@ std::string read_config_text(const std::filesystem::path& file) {
   constexpr uintmax_t most = 1 << 20;
   std::error_code unknown;
   std::ifstream stream;
-  // Opening anything else may wait for ever.
+  // Opening anything else may block for ever.
   if (std::filesystem::is_regular_file(file, unknown)) stream.open(file, std::ios::binary);
   check<FileError>(stream.is_open(), "json", "'{}' must be a file that can be read", file.string());
   std::string text(std::min(std::filesystem::file_size(file, unknown), most) + 1, '\0');

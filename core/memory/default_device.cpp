@@ -1,4 +1,4 @@
-// The process's one, and a thread's own instead.
+// The default device of the process, and that of a thread.
 #include "core/memory/default_device.h"
 
 #include <mutex>
@@ -11,7 +11,7 @@ namespace rw {
 
 namespace {
 
-// Never destroyed by the program's exit: by then drivers and layers have torn down their own
+// The program's exit never destroys it: by then drivers and layers have torn down their own
 // statics.
 std::shared_ptr<Device>& the_default_device = *new std::shared_ptr<Device>;
 std::mutex default_mutex;  // of the_default_device
@@ -29,7 +29,7 @@ std::shared_ptr<Device> set_default_device(std::unique_ptr<Backend> backend,
 namespace {
 
 // Thread-local objects die before the exit handlers, where drivers and layers tear down what the
-// device still needs (a CPU driver may even be compiling kernels): queued work is finished here,
+// device still needs (a CPU driver may even be compiling kernels). So queued work is finished here,
 // and the main thread closes the default device.
 struct CloseAtExit {
   ~CloseAtExit() {

@@ -17,7 +17,7 @@ namespace {
 std::atomic<uint64_t> next_number = 1;
 
 // The limit that the environment sets for a device that is opened without one. It holds from the
-// first tensor on, before an optimizer obeys it. Dry runs obey their callers instead.
+// first tensor on, before an optimizer reads it. Dry runs obey their callers instead.
 uint64_t limit_from_environment(const Backend& backend) {
   if (!obeys_environment || backend.is_dry()) return 0;
   const std::string budget = env_text("REWIND_MEMORY_BUDGET");
@@ -239,7 +239,8 @@ MemoryPool::Place Device::take(uint64_t bytes) {
     if (!place) out_of_host_memory(bytes);
     return *place;
   }
-  // What is freed for an allocation is freed before it: layouts learn it so.
+  // Memory that is freed to make room for an allocation is freed before it, and layouts learn it
+  // so.
   const uint64_t size = pool_.size_of(bytes), most = pool_.most(), moves = pool_.moves();
   while (pool_.live() + size > most)
     if (!reclaim_ || !reclaim_(pool_.live() + size - most)) out_of_memory(bytes);

@@ -15,8 +15,8 @@ struct Storages {
   size_t count = 0, writes = 0;
 };
 
-// A kernel's threads run in any order: what one writes is in one place, and no thread sees it by
-// another view.
+// A kernel's threads run in any order: each byte that one writes has one place, and no thread sees
+// it through another view.
 void check_written(const char* kernel, const Arg& to, std::span<const Arg> args) {
   check<ValueError>(
       !overlaps_itself(*to.tensor), op_or(kernel),

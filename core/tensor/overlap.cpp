@@ -6,7 +6,7 @@ namespace rw {
 
 namespace {
 
-// Its axes of more than one element, the largest stride first.
+// The axes with more than one element, the largest stride first.
 struct Axis {
   int64_t stride, size;
 };
@@ -19,7 +19,7 @@ std::vector<Axis> axes_of(const Tensor& t) {
   return axes;
 }
 
-// What all axes but the outermost touch.
+// The range that all axes but the outermost touch.
 int64_t inner_extent(const std::vector<Axis>& axes) {
   int64_t extent = 1;
   for (size_t i = 1; i < axes.size(); ++i) extent += (axes[i].size - 1) * axes[i].stride;
@@ -30,7 +30,7 @@ bool meet(int64_t a, int64_t a_size, int64_t b, int64_t b_size) {
   return a < b + b_size && b < a + a_size;
 }
 
-// Whether both step by one stride, and lie side by side within it: columns of one matrix.
+// Whether both have the same stride and lie side by side within it, like columns of one matrix.
 bool side_by_side(const Tensor& a, const Tensor& b) {
   const std::vector<Axis> of_a = axes_of(a), of_b = axes_of(b);
   if (of_a.empty() || of_b.empty() || of_a[0].stride != of_b[0].stride) return false;

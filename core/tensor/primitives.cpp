@@ -77,7 +77,7 @@ namespace {
 
 enum BinaryMode : uint32_t { mode_strided, mode_dense, mode_period, mode_scalar };
 
-// How b lies under a dense a of the output's shape.
+// How b is broadcast under a dense a of the output's shape.
 BinaryMode mode_of(const Tensor& a, const Tensor& b, const Shape& shape) {
   if (!(a.shape() == shape) || !is_flat(a) || !is_flat(b)) return mode_strided;
   if (b.shape() == shape) return mode_dense;

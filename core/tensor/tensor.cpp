@@ -28,7 +28,7 @@ void write_as(Tensor& t, const Values& values) {
   if (!values.empty()) write_elements(t, 0, t.numel(), values.data());
 }
 
-// As cast() has them.
+// Converts as cast() does.
 template <class To, class T>
 std::vector<To> whole_numbers(std::span<const T> values) {
   std::vector<To> whole;

@@ -1,4 +1,4 @@
-// Those of Tensor's members that may need a kernel.
+// The members of Tensor that may need a kernel.
 #include "core/tensor/primitives.h"
 #include "core/tensor/tensor.h"
 

@@ -9,7 +9,8 @@ namespace rw {
 
 namespace {
 
-// Elements between two parts that are copied with them: the weights of a norm between matrices.
+// Up to this many elements between two parts are copied with them, such as a norm's weights between
+// matrices.
 constexpr int64_t largest_gap = 4096;
 
 }  // namespace
@@ -48,7 +49,7 @@ Tensor WeightCopies::view(const Tensor& x, DType dtype) {
   return make_view(part->copy, x.shape(), x.strides(), begin - part->begin);
 }
 
-// The parts that were used, and what lies close together as one.
+// The parts that were used; parts that lie close together become one.
 std::vector<WeightCopies::Part> WeightCopies::joined() const {
   std::vector<const Part*> order;
   for (const Part& part : parts_)

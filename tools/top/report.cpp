@@ -44,7 +44,7 @@ std::optional<size_t> device_index(const Snapshot& snapshot, const GpuProcess& p
   return {};
 }
 
-// Colours of a terminal, as gpustat has them.
+// Colours of a terminal, like gpustat's.
 enum class Colour { name = 36, hot = 31, busy = 32, clock = 33, power = 35 };
 
 std::string coloured(const std::string& text, Colour colour, bool colours) {
