@@ -1,4 +1,4 @@
-// Everything that Rewind offers. Parts have headers of their own: <rewind/nn/layers.h>, ...
+// Everything that Rewind offers. Its parts have headers of their own: <rewind/nn/layers.h> etc.
 #pragma once
 
 // Devices and values.
@@ -34,7 +34,7 @@
 #include "ops/print.h"
 #include "ops/statistics.h"
 
-// Recomputation, and what a program will need.
+// Recomputation, and forecasts of what a program needs.
 #include "core/autograd/boundaries.h"
 #include "core/autograd/checkpoint.h"
 #include "core/autograd/gradients.h"

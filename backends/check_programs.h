@@ -11,9 +11,9 @@ namespace rw {
 struct Check {
   const char* name;
   std::vector<Tensor> (*run)(DType dtype);
-  bool is_exact = false;  // the same bits, but that a NaN may be any NaN; runs once
-  bool is_large = false;  // for the tiles of GPUs, of which CPU drivers have no such ones
-  bool in_bf16 = false;   // too, which has matrices of its own
+  bool is_exact = false;  // has the same bits everywhere, but a NaN may be any NaN; runs once
+  bool is_large = false;  // fills the tiles of GPUs; CPU drivers have no such tiles
+  bool in_bf16 = false;   // runs in bf16 as well, which has matrices of its own
 };
 
 std::span<const Check> checks();

@@ -8,7 +8,7 @@ namespace rw {
 // ValueError unless lr and weight_decay are >= 0, the betas in [0, 1).
 struct LionOptions {
   float lr = 1e-4f;                   // learning rate: a third to a tenth of Adam's
-  float beta1 = 0.9f, beta2 = 0.99f;  // of the momentum in the update, and of what is kept
+  float beta1 = 0.9f, beta2 = 0.99f;  // for the momentum in the update, and for the one kept
   float weight_decay =
       0;  // decoupled: parameters shrink by lr * weight_decay; 3 to 10 times Adam's
 };

@@ -11,8 +11,8 @@ struct RMSpropOptions {
   float alpha = 0.99f;     // decay of the means
   float eps = 1e-8f;       // added to the root
   float weight_decay = 0;  // added to the gradient
-  float momentum = 0;      // what is kept of the velocity per update; 0: there is none
-  bool centered = false;   // divides by the deviation, not by the root mean square
+  float momentum = 0;      // share of the velocity that an update keeps; 0: no velocity
+  bool centered = false;   // divides by the standard deviation, not by the root mean square
 };
 
 // With v the mean of the squared gradient, or its variance when centered: u = momentum * u + g /

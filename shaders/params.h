@@ -1,7 +1,7 @@
 // Push-constant structs, written once for C++ and GLSL: the files of params/, here for C++. A
-// kernel gets the one that defines its struct, so a change compiles that family only. At most 124
-// bytes each. Every struct begins with `offset`, in elements, one per binding in the kernel's
-// order: the accessors that the shader generator writes add it, so any view can be bound.
+// kernel includes only the file that defines its struct, so a change recompiles that family alone.
+// A struct has at most 124 bytes. It begins with `offset`, in elements, one per binding in the
+// kernel's order: the accessors that the shader generator writes add it, so any view can be bound.
 #pragma once
 
 #include <cstdint>

@@ -17,7 +17,8 @@ inline Chunk chunk_of(const Elements& table, uint64_t row) {
   return {at(0), at(1), at(2), at(3)};
 }
 
-// body(i, at) for each element of the rows of a call: i in the parameters, at in the gradients.
+// Calls body(i, at) for each element of the rows of a call: `i` is its index in the parameters,
+// `at` in the gradients.
 template <class P, class F>
 void each_element(const Elements& table, const P& p, F&& body) {
   for (uint64_t row = p.first; row < p.first + p.rows; ++row) {

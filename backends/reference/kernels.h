@@ -22,8 +22,8 @@ struct Kernel {
 
 namespace rw::reference {
 
-// Here single loops, in the Vulkan backend several shaders: matmul.cpp, conv.cpp, attention.cpp,
-// reduce.cpp, normalize.cpp, layer_norm.cpp.
+// Each of these is a single loop here and several shaders in the Vulkan backend: matmul.cpp,
+// conv.cpp, attention.cpp, reduce.cpp, normalize.cpp, layer_norm.cpp.
 void matmul(const Call& call);
 void conv2d(const Call& call);
 void conv2d_dgrad(const Call& call);

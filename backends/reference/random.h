@@ -6,7 +6,7 @@
 
 namespace rw::reference {
 
-// Four random words of one counter and key.
+// The four random words of one counter and key.
 std::array<uint32_t, 4> philox(std::array<uint32_t, 4> counter, std::array<uint32_t, 2> key);
 
 }  // namespace rw::reference

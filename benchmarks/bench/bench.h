@@ -13,7 +13,8 @@
 
 namespace rw::bench {
 
-// Each describes itself and adds its options to `app`, its subcommand, and gives what runs it.
+// Each function describes its benchmark, adds its options to `app`, its subcommand, and returns
+// what runs it.
 using Run = std::function<void()>;
 Run data_parallel(CLI::App& app);
 Run depthwise(CLI::App& app);
@@ -24,11 +25,11 @@ Run plan_costs(CLI::App& app);
 Run sharding(CLI::App& app);
 Run small_step(CLI::App& app);
 
-// Zeros, counted as data.
+// Zeros that count as data.
 Tensor data(const Shape& shape, DType dtype = DType::f32);
 double mib(uint64_t bytes);
 
-// Seconds of body(), with all that the device does for it.
+// Seconds that body() takes, with all the work that it gives to the device.
 template <class Body>
 double seconds_of(const Body& body) {
   default_device()->synchronize();

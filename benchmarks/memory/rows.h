@@ -1,4 +1,4 @@
-// The rows of the memory benchmark: what others published, run here.
+// The rows of the memory benchmark: published experiments, repeated here.
 #pragma once
 
 #include <functional>
@@ -14,8 +14,8 @@ struct RowOptions {
   Profile profile;              // of dry runs
   std::string device = "auto";  // of real runs
   bool all = false;             // every configuration, not only the quick ones
-  bool measured = false;        // results are really run, too, where the device has the memory
-  std::function<void(const Result&)> note;  // told of every result
+  bool measured = false;        // also runs results really, where the device has the memory
+  std::function<void(const Result&)> note;  // receives every result
 };
 
 struct Row {
@@ -26,7 +26,7 @@ struct Row {
 };
 const std::vector<Row>& rows();
 
-// Rows; each adds its results, bars and fits.
+// The rows. Each adds its results, bars and fits.
 void real_row(const RowOptions& options, Report& report);
 void openai_row(const RowOptions& options, Report& report);
 void depth122_row(const RowOptions& options, Report& report);
@@ -37,20 +37,20 @@ void chain_row(const RowOptions& options, Report& report);
 void steps_row(const RowOptions& options, Report& report);
 void decoder_row(const RowOptions& options, Report& report);
 
-// Real runs whose peak or tape is not the predicted one, one line each.
+// One line for each real run whose peak or tape differs from the prediction.
 std::vector<std::string> mispredictions(const Report& report);
 
 // What rows share.
 const Result& add(const RowOptions& options, Report& report, Result result);
-// The cheapest plan in so many bytes by FLOPs, or the least there is, and where the device is at
-// hand the quickest.
+// Adds the plan with the fewest FLOPs within `bytes`, or the one with the least memory if none
+// fits; first, if the profile has a device's times, the fastest plan.
 Result add_budget(const RowOptions& options, Report& report, Bench& bench, uint64_t bytes);
 // Every choice between memory and work; dry runs only, so not where everything really runs.
 void add_front(const RowOptions& options, Report& report, Bench& bench);
 // Plain steps, the model's own segments, the least memory, and plans that keep a half and a third
 // of the tape.
 void add_ways(const RowOptions& options, Report& report, Bench& bench);
-// `most_recompute`: share of FLOPs; 0 where none was asked for.
+// `most_recompute` is a share of FLOPs; 0: the row has no such target.
 void add_bar(Report& report, const Result& ours, std::string what, std::string theirs,
              uint64_t bytes, double most_recompute);
 std::string percent(double share);  // "+12.3 %"

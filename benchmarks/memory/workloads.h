@@ -8,7 +8,7 @@
 
 namespace rw::memory {
 
-// A residual network with cross entropy; gradients are made and dropped, or used by SGD.
+// A residual network with cross entropy. SGD uses the gradients, or they are computed and dropped.
 struct ResNetWorkload {
   std::string model;  // for the report
   ResNetConfig config;
@@ -19,8 +19,8 @@ struct ResNetWorkload {
 };
 Workload resnet_workload(const ResNetWorkload& options);
 
-// CIFAR ResNet of version 2, depth 6k + 2, gradients only: what OpenAI's gradient-checkpointing
-// measured.
+// The CIFAR ResNet of version 2 and depth 6k + 2 that OpenAI's gradient-checkpointing measured;
+// gradients only.
 Workload cifar_workload(int k, int64_t batch, bool norm, DType dtype);
 // ResNet-50 at 224 x 224 with SGD.
 Workload resnet50_workload(int64_t batch, DType dtype);
@@ -29,7 +29,7 @@ Workload resnet50_workload(int64_t batch, DType dtype);
 Workload resnet1001_workload(int64_t batch, DType dtype);
 
 // BERT pre-training: masked tokens (15 %) and next sentence, dropout 0.1, AdamW. The loss makes its
-// logits in chunks. f16: parameters, gradients and Adam's state stay f32.
+// logits in chunks. In f16, parameters, gradients and Adam's state stay f32.
 struct BertWorkload {
   std::string preset = "base";
   int64_t batch = 1, length = 128;
@@ -37,10 +37,10 @@ struct BertWorkload {
 };
 Workload bert_workload(const BertWorkload& options);
 
-// A causal decoder's next tokens, no dropout, AdamW.
+// A causal decoder that predicts the next tokens, without dropout, with AdamW.
 Workload gpt_workload(GptConfig config, int64_t batch, int64_t length);
 
-// y = tanh(y), `ops` times over, on f32 [elements], and its gradient.
+// y = tanh(y), `ops` times in a row, on f32 [elements], and its gradient.
 Workload chain_workload(int64_t ops, int64_t elements);
 
 }  // namespace rw::memory

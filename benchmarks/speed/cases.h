@@ -1,5 +1,5 @@
-// Pieces of work whose speed is measured beside PyTorch's: benchmarks/peers/speed.py has those of
-// the same names.
+// Pieces of work whose speed is compared with PyTorch's: benchmarks/peers/speed.py has cases of the
+// same names.
 #pragma once
 
 #include <functional>
@@ -15,10 +15,10 @@ using Work = std::function<void()>;
 
 struct Case {
   std::string name;                 // "group/what"
-  double flops = 0;                 // of a run, 0: no rate is told
-  double bytes = 0;                 // read and written by a run in f32, 0: no rate is told
+  double flops = 0;                 // of a run; 0: the rate is not shown
+  double bytes = 0;                 // read and written by a run in f32; 0: the rate is not shown
   std::function<Work(DType)> make;  // prepares it on the default device
-  bool is_large = false;            // a CPU takes minutes for it
+  bool is_large = false;            // takes minutes on a CPU
 };
 
 std::vector<Case> product_cases();    // matrix products and convolutions
@@ -33,8 +33,8 @@ std::vector<Case> all_cases();
 Work forward(std::function<Tensor()> body);
 Work forward_and_backward(std::function<Tensor()> body, std::vector<Tensor> leaves);
 
-// What a case is compared with where neither PyTorch nor a device runs it: products by OpenBLAS,
-// "copy" by memcpy. ValueError for others, and where this program was built without OpenBLAS.
+// What a case is compared with without PyTorch and without a device: OpenBLAS for products, memcpy
+// for "copy". Throws ValueError for other cases, and if this program was built without OpenBLAS.
 Work reference(const std::string& name);
 
 }  // namespace rw::speed

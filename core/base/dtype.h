@@ -11,7 +11,7 @@ namespace rw {
 // with 8 bits of precision), i32 (two's complement), u8 (also bool: 0 or 1).
 enum class DType : uint8_t { f32, f16, bf16, i32, u8 };
 
-// Bytes of an element.
+// The size of an element in bytes.
 constexpr size_t size_of(DType t) {
   return t == DType::f32 || t == DType::i32 ? 4 : t == DType::f16 || t == DType::bf16 ? 2 : 1;
 }
@@ -33,7 +33,7 @@ float from_half(uint16_t bits);
 // bfloat16, round to nearest even, denormals kept; NaN stays NaN.
 uint16_t to_brain(float x);
 float from_brain(uint16_t bits);
-// The same by name of the type: f16 or bf16.
+// The same for the given type, f16 or bf16.
 inline uint16_t to_16_bits(DType t, float x) {
   return t == DType::bf16 ? to_brain(x) : to_half(x);
 }

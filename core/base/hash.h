@@ -9,7 +9,7 @@ namespace rw {
 
 inline constexpr uint64_t fnv1a_start = 0xcbf29ce484222325u;
 
-// FNV-1a: the hash of what came before, and one value more.
+// FNV-1a: extends the hash of earlier values by one value.
 constexpr uint64_t fnv1a(uint64_t hash, uint64_t value) {
   return (hash ^ value) * 0x100000001b3u;
 }
@@ -20,8 +20,8 @@ constexpr uint64_t fnv1a(std::span<const std::byte> bytes) {
   return hash;
 }
 
-// SplitMix64 (Steele et al. 2014): random bits as a function of a state; its sequence of states
-// goes up in steps of splitmix64_step.
+// SplitMix64 (Steele et al. 2014): random bits as a function of a state. Successive states differ
+// by splitmix64_step.
 inline constexpr uint64_t splitmix64_step = 0x9e3779b97f4a7c15u;
 
 constexpr uint64_t splitmix64(uint64_t state) {

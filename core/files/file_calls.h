@@ -1,5 +1,5 @@
-// The system calls that reading and writing files make, and a hook that fails them: so tests see a
-// full disk, a broken one, or a process that dies at any of them.
+// The system calls that read and write files, and a hook that makes them fail. With it tests see a
+// full disk, a broken one, or a process that dies at any call.
 #pragma once
 
 #include <sys/stat.h>
@@ -12,17 +12,19 @@ namespace rw::file_calls {
 
 enum class Call { stat, open, lock, read, write, set_mode, sync, close, rename, unlink };
 
-// Asked before each call. Returns the errno to fail it with, or 0 to let it through; may lower
-// `bytes`, what a write is to write. Empty: every call goes through. Not for several threads.
+// The hook runs before each call. It returns the errno to fail with, or 0 to let the call through,
+// and may lower `bytes`, the size of a write. If it is empty, every call goes through. It is not
+// thread-safe.
 using Hook = std::function<int(Call call, size_t& bytes)>;
 void set_hook(Hook hook);
 
-// As the system's: -1 and errno on failure. A close that fails has closed the file all the same.
+// These behave like the system's: -1 and errno on failure. A close that fails has closed the file
+// all the same.
 int stat(const char* path, struct stat& status);
 int fstat(int file, struct stat& status);
 int open(const char* path, int flags, mode_t mode = 0);
 int duplicate(int file);  // closed by exec
-int lock(int file);       // for this holder alone; EWOULDBLOCK where another has it
+int lock(int file);       // exclusive; EWOULDBLOCK where another holder has it
 ssize_t read_at(int file, void* data, size_t size, off_t offset);
 ssize_t write(int file, const void* data, size_t size);
 ssize_t write_at(int file, const void* data, size_t size, off_t offset);

@@ -15,11 +15,11 @@ class DataRandom {
 
   // 64 random bits.
   uint64_t next() { return mix(state_ += 0x9E3779B97F4A7C15u); }
-  // [0, n), n > 0.
+  // Uniform in [0, n), for n > 0.
   uint64_t below(uint64_t n) { return static_cast<uint64_t>(static_cast<double>(n) * unit()); }
-  // [low, high).
+  // Uniform in [low, high).
   float uniform(float low, float high) { return low + (high - low) * static_cast<float>(unit()); }
-  // Normal, by Box and Muller's transform.
+  // Normally distributed, by the Box-Muller transform.
   float normal(float mean, float std) {
     const double radius = std::sqrt(-2 * std::log(1 - unit()));
     return mean + std * static_cast<float>(radius * std::cos(2 * std::numbers::pi * unit()));

@@ -20,15 +20,15 @@ struct SentenceDataset {
   bool has_pairs() const { return !seconds.empty(); }  // of sentences
 };
 
-// A header naming the columns, then a row per sentence or pair. The sentence is in `sentence`;
-// pairs are in `sentence1` and `sentence2` (MNLI, RTE), `question1` and `question2` (QQP),
-// `question` and `sentence` (QNLI), `premise` and `hypothesis`, or `#1 String` and `#2 String`
-// (MRPC). The label is in `gold_label`, `label`, `is_duplicate` or `Quality`, where there is one of
-// these; other columns are ignored. Labels are whole numbers in [0, 10000), or words: the classes
-// in sorted order. Pairs whose gold_label is `-`, on which the annotators did not agree, are left
-// out.
+// Reads a header that names the columns, then a row per sentence or pair. The sentence is in
+// `sentence`; pairs are in `sentence1` and `sentence2` (MNLI, RTE), `question1` and `question2`
+// (QQP), `question` and `sentence` (QNLI), `premise` and `hypothesis`, or `#1 String` and `#2
+// String` (MRPC). The label is in `gold_label`, `label`, `is_duplicate` or `Quality`, if there is
+// one of these; other columns are ignored. Labels are whole numbers in [0, 10000), or words, whose
+// sorted order numbers the classes. Pairs whose gold_label is `-`, on which the annotators did not
+// agree, are left out.
 //
-// `class_names`: those of the training data, of which no label may be another. Throws FileError
+// `class_names` are those of the training data; any other label is an error. Throws FileError
 // naming the line.
 SentenceDataset load_sentences(const std::filesystem::path& file,
                                std::span<const std::string> class_names = {});

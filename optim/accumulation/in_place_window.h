@@ -5,8 +5,8 @@
 
 namespace rw {
 
-// Backward adds each gradient to its sum. With one micro-batch its gradients are the plain
-// optimizer's, which have no places that outlive a step.
+// Backward adds each gradient to its sum. With one micro-batch, the gradients are the plain
+// optimizer's, and no memory of theirs outlives a step.
 class InPlaceWindow : public GradientWindow {
  public:
   InPlaceWindow(const FlatParameters& parameters, uint32_t micro_batches)

@@ -1,4 +1,4 @@
-// What to do when training needs more memory than there is, tried in dry runs first.
+// What to do when training needs more memory than the device has. Dry runs try each remedy first.
 #pragma once
 
 #include <string>
@@ -8,17 +8,17 @@
 
 namespace rw {
 
-// A change of a program's settings with which it fits.
+// A change of a program's settings that makes it fit.
 struct Remedy {
-  std::string options;    // as the program's RemedyWords have it
-  StepSettings settings;  // that they mean
-  Forecast forecast;      // of a step with them
+  std::string options;    // as the program's RemedyWords spell them
+  StepSettings settings;  // that the options mean
+  Forecast forecast;      // of a step with these settings
 };
-// Changes of `settings` that fit in `memory_limit` bytes (0: in the device).
+// Changes of `settings` that fit in `memory_limit` bytes (0: in the device's memory).
 std::vector<Remedy> find_remedies(const Planner& planner, const StepSettings& settings,
                                   uint64_t memory_limit);
 
-// For the end of an error message: the remedies with their numbers, or that there is none.
+// The end of an error message: the remedies with their numbers, or that there is none.
 std::string remedies_text(const Planner& planner, const StepSettings& settings,
                           uint64_t memory_limit);
 

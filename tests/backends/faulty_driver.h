@@ -1,4 +1,4 @@
-// A Vulkan driver that fails on demand: this program's own functions stand before the loader's.
+// A Vulkan driver that fails on demand: this program's own functions replace the loader's.
 #pragma once
 
 #include <cstdint>
@@ -10,18 +10,18 @@ namespace rw::test {
 
 // What the functions do; by default what the driver does.
 struct DriverFaults {
-  bool maps_nothing = false;  // mapping succeeds and gives no address
+  bool maps_nothing = false;  // mapping succeeds but returns no address
 
-  // The device is lost at this call of the function, counted from 0, and at all later ones that can
-  // tell of it.
+  // The device is lost at this call of the function, counted from 0, and at all later calls that
+  // can report it.
   std::string lost_in;
   int64_t lost_at = -1;
   int64_t calls = 0;  // of `lost_in`
 
-  bool hangs = false;  // no wait ever sees work end
+  bool hangs = false;  // no wait ever sees work complete
 
-  // Types of memory that the device shows in place of its own: property flags and heap, all of them
-  // the driver's first type in truth. Bytes of the heaps; full ones have no room.
+  // Memory types that the device shows instead of its own: property flags and heap. All of them are
+  // really the driver's first type. Then the bytes of the heaps; full heaps have no room.
   std::vector<std::pair<uint32_t, uint32_t>> types;
   std::vector<uint64_t> heaps;
   std::vector<bool> full;
@@ -34,13 +34,13 @@ struct DriverFaults {
 
   int64_t descriptor_pools = 0;  // created and not destroyed
 
-  // Submits, and those of them whose last command is no barrier that shows the host what was
-  // written.
+  // Submits, and those of them whose last command is no barrier that makes writes visible to the
+  // host.
   uint64_t submits = 0, hidden_submits = 0;
   uint64_t frees = 0;  // calls of vkFreeMemory
 };
 
-// For a scope; devices are opened in it.
+// Puts the driver in place for a scope; devices are opened in it.
 class FaultyDriver {
  public:
   explicit FaultyDriver(DriverFaults faults);

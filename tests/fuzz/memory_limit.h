@@ -1,4 +1,4 @@
-// What a scope may allocate with operator new, on all threads.
+// Limits what a scope may allocate with operator new, on all threads.
 #pragma once
 
 #include <cstddef>
@@ -6,7 +6,7 @@
 
 namespace rw::fuzz {
 
-// While it lives, allocations beyond a generous multiple of the input's size are a bad_alloc.
+// In its scope, allocations beyond a generous multiple of the input's size throw bad_alloc.
 class MemoryLimit {
  public:
   explicit MemoryLimit(size_t input_bytes);
@@ -14,7 +14,7 @@ class MemoryLimit {
   MemoryLimit(const MemoryLimit&) = delete;
   MemoryLimit& operator=(const MemoryLimit&) = delete;
 
-  uint64_t most() const;  // bytes that were allocated at once since it began
+  uint64_t most() const;  // the most bytes that were allocated at once since it began
 };
 
 }  // namespace rw::fuzz

@@ -1,4 +1,4 @@
-// What is fuzzed: one target per reader of files. libfuzzer.cpp and driver.cpp feed them.
+// What is fuzzed: one target per reader of files. libfuzzer.cpp and driver.cpp feed the targets.
 #pragma once
 
 #include <cstdint>
@@ -15,19 +15,19 @@ using Bytes = std::vector<uint8_t>;
 
 struct Target {
   const char* name;
-  // Reads the input and checks what came of it. Inputs that are wrong are an rw::Error; anything
-  // else that is thrown is a fault of the reader, OutOfMemory too: no input is to be believed about
-  // sizes.
+  // Reads the input and checks the result. A faulty input must throw an rw::Error. Any other
+  // exception is a bug of the reader, OutOfMemory too: a reader must not believe the sizes in its
+  // input.
   void (*read)(std::span<const uint8_t> input);
-  std::vector<Bytes> (*seeds)();             // inputs that are right
+  std::vector<Bytes> (*seeds)();             // inputs without faults
   std::vector<std::string_view> words = {};  // what inputs are made of, for mutations
-  bool refuses = true;                       // some inputs are wrong
-  char cells = 0;  // what separates those of a line, where inputs are tables; 0: they are not
+  bool refuses = true;                       // some inputs are faulty
+  char cells = 0;  // what separates the cells of a line, where inputs are tables; 0: they are not
 };
 
 std::vector<Target> data_targets();  // data/
 std::vector<Target> io_targets();    // io/, and device profiles
-// Faulty ones, which a fuzzer must find. Not among all_targets().
+// Targets with bugs, which a fuzzer must find. all_targets() leaves them out.
 std::vector<Target> planted_targets();
 
 inline std::vector<Target> all_targets() {
@@ -36,10 +36,11 @@ inline std::vector<Target> all_targets() {
   return all;
 }
 
-// True where the input was right, else what was wrong with it in `error`. Throws what is a fault.
+// True if the input is accepted, else `error` says what is wrong with it. Throws what is a bug of
+// the reader.
 bool accepts(const Target& target, std::span<const uint8_t> input, std::string& error);
 
-// For targets: what must be true of everything that a reader accepts.
+// Checks, for targets, what must be true of everything that a reader accepts.
 struct BrokenPromise : std::logic_error {
   using std::logic_error::logic_error;
 };
@@ -47,7 +48,7 @@ inline void expect(bool ok, const char* what) {
   if (!ok) throw BrokenPromise(what);
 }
 
-// A file of this process, in a folder of its own that goes at the end.
+// A file of this process, in a folder of its own that is removed at the end.
 std::filesystem::path scratch_file(std::string_view name);
 std::filesystem::path write_scratch(std::string_view name, std::span<const uint8_t> bytes);
 inline Bytes to_bytes(std::string_view text) {

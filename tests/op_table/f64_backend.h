@@ -1,6 +1,6 @@
-// The reference backend's kernels in double: behind every element of floating point, in a tensor of
-// whatever bits, is a double, which is what kernels read. Gradients and differences agree there to
-// many digits. It also watches which bytes a kernel touches.
+// The reference backend's kernels in double: behind every floating-point element, in a tensor of
+// whatever bits, is a double, and kernels read these doubles. Gradients and differences agree there
+// to many digits. The backend also watches which bytes a kernel touches.
 #pragma once
 
 #include <functional>
@@ -22,7 +22,7 @@ struct Bytes {
   bool writes;  // else only reads
 };
 
-// What a call may touch, by the words of someone who decides on barriers.
+// What a call may touch, as declared for the barriers.
 using DeclaredBytes = std::function<std::vector<Bytes>(const KernelCall&)>;
 
 class F64Backend final : public Backend {
@@ -30,11 +30,12 @@ class F64Backend final : public Backend {
   F64Backend();
   ~F64Backend() override;
 
-  // From now on every access of a kernel is held against what `declared` says of the call.
+  // From now on the backend compares every access of a kernel with what `declared` says of the
+  // call.
   void watch(DeclaredBytes declared) { declared_ = std::move(declared); }
-  // What kernels touched that was not declared, since the last call.
+  // What kernels touched without declaring it, since the last call.
   std::vector<std::string> take_culprits() { return std::exchange(culprits_, {}); }
-  uint64_t accesses() const { return accesses_; }  // that were watched
+  uint64_t accesses() const { return accesses_; }  // the number that was watched
 
   // The doubles behind the elements of a dense tensor on this device.
   std::vector<double> values(const Tensor& t) const;
@@ -49,13 +50,13 @@ class F64Backend final : public Backend {
   void run(const KernelCall& call) override;
   void synchronize() override {}
 
-  // For the kernels.
+  // Kernels call these.
   double get(const std::byte* at, DType dtype) const;
   void set(std::byte* at, DType dtype, double value);
   void see(const std::byte* at, size_t bytes, bool writes);
 
  private:
-  // A block's bytes, and a double for every two of them.
+  // A block's bytes, with a double for every two of them.
   struct Block {
     std::byte* bytes = nullptr;
     std::vector<double> wide;

@@ -20,7 +20,7 @@ class F64Check {
       values_.push_back(is_float(t.dtype()) ? backend.values(t) : std::vector<double>());
   }
 
-  // Every gradient that the row's inputs want.
+  // Checks every gradient that the row's inputs need.
   void run() {
     const std::vector<std::vector<double>> gradients = analytic();
     for (size_t k = 0; k < points_.size(); ++k) {
@@ -35,7 +35,7 @@ class F64Check {
   }
 
  private:
-  // Those of `evaluate`, in double.
+  // The gradients of `evaluate`, in double.
   std::vector<std::vector<double>> analytic() {
     const Tensors inputs = make_inputs(row_);
     evaluate(inputs, row_.run);
@@ -46,7 +46,7 @@ class F64Check {
     return all;
   }
 
-  // The terms of the loss where the inputs are now.
+  // The terms of the loss at the current inputs.
   std::vector<double> terms() const {
     const NoGrad guard;
     manual_seed(7);
@@ -61,13 +61,13 @@ class F64Check {
     return all;
   }
 
-  // What differences give, and how far their rounding may have moved it.
+  // A slope by differences, and how far their rounding may have moved it.
   struct Slope {
     double value = 0, rounding = 0;
   };
 
-  // The loss's slope where `move` moves input k: differences term by term, so that terms that stay
-  // as they are add no rounding.
+  // The loss's slope where `move` moves input k. Differences are taken term by term, so that terms
+  // that do not change add no rounding.
   template <class Move>
   Slope difference(size_t k, const Move& move) {
     const auto at = [&](double step) {
@@ -86,7 +86,7 @@ class F64Check {
     return slope;
   }
 
-  // Elements one by one: all of small inputs.
+  // Elements one by one: all elements of small inputs.
   void elements(size_t k, const std::vector<double>& gradient) {
     double largest = 0;
     for (const double g : gradient) largest = std::max(largest, std::abs(g));
@@ -102,7 +102,8 @@ class F64Check {
     }
   }
 
-  // All elements at once, each by a step of its own sign: a wrong one among thousands shows.
+  // All elements at once, each by a step of its own random sign: one wrong element among thousands
+  // shows.
   void directions(size_t k, const std::vector<double>& gradient) {
     std::mt19937 random(static_cast<uint32_t>(k));
     std::vector<double> signs(gradient.size());
@@ -120,7 +121,7 @@ class F64Check {
                             << ", differences give " << expected << ", the size is " << size);
   }
 
-  // Rows of much work get fewer.
+  // Rows with much work get fewer elements.
   size_t most_elements() const {
     size_t numbers = 1;
     for (const std::vector<double>& v : values_) numbers += v.size();

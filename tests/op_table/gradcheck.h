@@ -1,5 +1,5 @@
-// Running a row of the op table: inputs on a device, outputs and gradients as host values, and how
-// those of two devices are compared.
+// Runs a row of the op table: inputs on a device, outputs and gradients as host values, and the
+// comparison of two devices.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -13,7 +13,7 @@ namespace rw::test {
 
 using HostValues = std::vector<std::vector<float>>;
 
-// Outputs and, per input, the gradient of the loss below (empty where there is none).
+// The outputs and, per input, the gradient of the loss below (empty where there is none).
 struct Evaluation {
   HostValues outputs, gradients;
 };
@@ -63,9 +63,9 @@ Evaluation evaluate(const Tensors& inputs, F&& run) {
   return result;
 }
 
-// The worst element of `a` beside its own in `b`: |a - b| relative to |b| plus the root mean square
-// of all of `b`, which stands for the terms that are summed where elements are small because terms
-// cancel. Infinite when sizes differ or a value is not finite.
+// The worst element of `a` and its counterpart in `b`: |a - b| relative to |b| plus the root mean
+// square of all of `b`. The latter stands for the terms of a sum that are larger than their result.
+// Infinite if sizes differ or a value is not finite.
 template <class T>
 double largest_error(const std::vector<float>& a, const std::vector<T>& b) {
   if (a.size() != b.size()) return INFINITY;
@@ -79,7 +79,7 @@ double largest_error(const std::vector<float>& a, const std::vector<T>& b) {
   return worst;
 }
 
-// `of_gradients`: the gradients' own tolerance, where they have one.
+// `of_gradients` chooses the gradients' own tolerance, where they have one.
 inline void check_close(const Evaluation& actual, const Evaluation& expected, double tolerance,
                         const std::string& what, double of_gradients = 0) {
   const auto compare = [&](const HostValues& a, const HostValues& e, const std::string& kind,

@@ -1,5 +1,5 @@
 // What the files of rows share. A family's rows are a function add_FAMILY(Table&) in a file
-// op_cases_FAMILY.cpp, declared here and called by op_cases().
+// op_cases_FAMILY.cpp; it is declared here and called by op_cases().
 #pragma once
 
 #include <fmt/format.h>

@@ -19,26 +19,26 @@ struct NumberedDevice {
   GpuSensors sensors = {};
 };
 
-// One look at the machine.
+// The machine at one moment.
 struct Snapshot {
   std::string time;  // "2026-01-31 12:00:00"
-  double seconds;    // on a clock that only goes on
+  double seconds;    // of a monotonic clock
   std::vector<NumberedDevice> devices;
   std::vector<GpuProcess> processes;
 };
 
-// Bytes that all processes use: the heap without what a new process may have. Nothing where the
-// driver has no VK_EXT_memory_budget.
+// Bytes that all processes use: the heap without what a new process may have. Nothing if the driver
+// has no VK_EXT_memory_budget.
 std::optional<uint64_t> bytes_in_use(const HeapUsage& heap);
 
-// What two looks tell together: how busy processes are, and devices whose driver tells that of
-// processes alone; power, of drivers that count energy.
+// What two snapshots tell together: how busy the processes are, and the devices whose driver
+// reports this per process only; power, for drivers that count energy.
 void add_rates(Snapshot& now, const Snapshot& before);
 
 // Keeps the devices that `choice` means, as in "vulkan:CHOICE", and the processes on them.
 void select_devices(Snapshot& snapshot, const std::string& choice);
 
-// `colours`: escapes of a terminal.
+// `colours` adds a terminal's escape sequences.
 std::string to_text(const Snapshot& snapshot, bool colours = false);
 nlohmann::json to_json(const Snapshot& snapshot);
 

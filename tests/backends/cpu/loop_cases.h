@@ -1,4 +1,5 @@
-// Calls of single kernels on every level of the cpu backend's loops, compared with the reference.
+// Calls single kernels on every level of the cpu backend's loops and compares them with the
+// reference.
 #pragma once
 
 #include <functional>
@@ -11,11 +12,11 @@
 
 namespace rw::test {
 
-// What lies in a binding before the call.
+// The contents of a binding before the call.
 enum class Fill {
   numbers,   // of -3 to 3
   positive,  // of 0.1 to 4
-  specials,  // numbers among which lie NaN, infinities, zeros, denormals and large ones
+  specials,  // numbers with NaN, infinities, zeros, denormals and large ones among them
   bits,      // 0 and 1
   given,     // LoopArgument::values
 };
@@ -29,9 +30,9 @@ struct LoopArgument {
 
 struct LoopCase {
   std::string_view kernel;
-  std::vector<LoopArgument> arguments;  // each is read and written as the kernel likes
+  std::vector<LoopArgument> arguments;  // the kernel reads and writes each as it likes
   std::vector<uint32_t> variant = {};
-  double tolerance = 2e-6;  // of f32, relative to an element and to all; of 16 bits: two roundings
+  double tolerance = 2e-6;  // of f32, relative to an element and to all; 16 bits have two roundings
 };
 
 // Runs the case with these parameters on the reference and on the cpu backend at each level that
@@ -43,7 +44,7 @@ void check_loop(const LoopCase& c, const P& params) {
   check_loop(c, std::as_bytes(std::span(&params, 1)));
 }
 
-// Calls body with each level of this machine in force.
+// Calls body at each level that this machine has.
 void at_each_level(const std::function<void(std::string_view level)>& body);
 
 }  // namespace rw::test

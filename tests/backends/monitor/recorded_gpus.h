@@ -1,4 +1,4 @@
-// Files of /sys and /proc as drivers of GPUs have them, after the kernel's documentation:
+// Files of /sys and /proc as the drivers of GPUs write them, after the kernel's documentation:
 // hwmon/sysfs-interface.rst, gpu/drm-usage-stats.rst, gpu/amdgpu/thermal.rst,
 // ABI/testing/sysfs-driver-intel-{i915,xe}-hwmon and nouveau.rst.
 #pragma once
@@ -27,7 +27,7 @@ inline void put_tree(const std::filesystem::path& folder, std::string_view tree)
   }
 }
 
-// A Radeon RX 6800 at work. Below hwmon are sensors of memory and fans, too.
+// A Radeon RX 6800 at work. Below hwmon there are sensors of memory and fans, too.
 inline constexpr std::string_view recorded_amdgpu =
     R"(== sys/bus/pci/devices/0000:03:00.0/gpu_busy_percent
 87
@@ -71,7 +71,8 @@ drm-engine-gfx:	500 ns
 train
 )";
 
-// An Arc A770 with i915: no power, but energy; no share of time, but engines of processes.
+// An Arc A770 with i915: it reports energy, not power, and the processes' engines, not its own
+// load.
 inline constexpr std::string_view recorded_i915 =
     R"(== sys/bus/pci/devices/0000:04:00.0/drm/card0/gt_act_freq_mhz
 600
@@ -93,7 +94,7 @@ drm-engine-video:	9000000000 ns
 drm-engine-capacity-video:	2
 )";
 
-// A Battlemage with xe: sensors of the package are number 2, engines count cycles.
+// A Battlemage with xe: the sensors of the package have number 2, and engines count cycles.
 inline constexpr std::string_view recorded_xe =
     R"(== sys/bus/pci/devices/0000:05:00.0/tile0/gt0/freq0/act_freq
 1850
