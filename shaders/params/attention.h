@@ -1,15 +1,20 @@
 // Attention and positions.
 
-// Over each head: scores[i, j] = scale * q[i] . k[j] + mask[i, j] for the keys j < lengths[b] that
-// lie less than `window` behind the query, behind = i - j (i + keys - queries - j where
-// LOWER_RIGHT), and 0 or more when causal, else more than -window. P = softmax over j; out[i] = sum
-// of P[i, j] * kept[i, j] / keep * v[j]. `group` query heads in a row share a head of k and v. With
-// ALIBI the mask is one slope per head: -slope * |behind| is added. Scores below ATTENTION_NO_SCORE
-// do not count; a row without any is zero. kept: word j % 4 of the Philox block (counter, 1 + (b *
-// heads + h) * queries + i, j / 4) below keep, as in dropout. Rows of q, k, v and mask are dense,
-// their other strides are the call's; offsets and strides of q, k, v are
-// multiples of 4 (of 8 in 16 bits), dim of 8.
-// out, dout, dq [batch, queries, heads, dim]; lse [batch, heads, queries].
+// Attention of each head: scores[i, j] = scale * q[i] . k[j] + mask[i, j], P = softmax of the
+// scores over j, and out[i] = sum of P[i, j] * kept[i, j] / keep * v[j].
+//
+// Query i sees the keys j < lengths[b] with behind < window, where behind = i - j (LOWER_RIGHT: i +
+// keys - queries - j); CAUSAL also requires behind >= 0, otherwise behind > -window. Scores below
+// ATTENTION_NO_SCORE do not count, and a row without any other score is zero. `group` neighbouring
+// query heads share a head of k and v. With ALIBI the mask is one slope per head, and -slope *
+// |behind| is added to the scores.
+//
+// kept[i, j] is whether word j % 4 of the Philox block (counter, 1 + (b * heads + h) * queries + i,
+// j / 4) lies below keep, as in dropout.
+//
+// out, dout and dq are [batch, queries, heads, dim], lse is [batch, heads, queries]. Rows of q, k,
+// v and mask are dense, and the call gives their other strides. Offsets and strides of q, k and v
+// are multiples of 4 (of 8 in 16 bits), and dim is a multiple of 8.
 #define ATTENTION_CAUSAL 1
 #define ATTENTION_MASK 2
 #define ATTENTION_LENGTHS 4
@@ -24,15 +29,24 @@
 #define ATTENTION_MAX_DIM 256
 #define ATTENTION_PER_LANE 4       // columns of scores, of attention_dmask
 #define ATTENTION_TILE_COLUMNS 64  // of scores, of a workgroup's tile
-// variant {masked, results}, of attention_dmask {masked}. attention: q, k, v, mask, lengths, out,
-// lse. Mask and lengths are read where the flags say so. lse is the scores' log-sum-exp,
-// -ATTENTION_NO_SCORE for rows without any. attention_dq: q, k, v, dout, stats, mask, lengths, dq.
-// With dP = dout . v * kept / keep, dS = P * (dP - delta): dq[i] = sum of scale * dS[i, j] k[j].
-// attention_dkv: q, k, v, dout, stats, mask, lengths, dkv [2, batch, keys, heads / group, dim]:
-// first dk[j] = sum of scale * dS[i, j] q[i], then dv[j] = sum of P[i, j] kept / keep * dout[i],
-// over the queries of all heads of the group. attention_dmask: q, k, v, dout, stats, mask, lengths,
-// dmask [batch, heads, queries, keys]: the sum of dS[i, j] over the axes where mask_stride is 0,
-// which have size 1; where that of rows is 0, over the rows alone: [batch, heads, 1, keys].
+// The variant is {masked, results}, for attention_dmask {masked}. Mask and lengths are read only
+// where the flags say so.
+//
+// attention: bindings q, k, v, mask, lengths, out, lse. lse is the log-sum-exp of a row's scores,
+// or -ATTENTION_NO_SCORE for rows without any.
+//
+// The gradients use dP = dout . v * kept / keep and dS = P * (dP - delta).
+//
+// attention_dq: bindings q, k, v, dout, stats, mask, lengths, dq. dq[i] = sum of scale * dS[i, j]
+// k[j].
+//
+// attention_dkv: bindings q, k, v, dout, stats, mask, lengths, dkv [2, batch, keys, heads / group,
+// dim]. dkv holds dk[j] = sum of scale * dS[i, j] q[i], then dv[j] = sum of P[i, j] kept / keep *
+// dout[i], over the queries of all heads of the group.
+//
+// attention_dmask: bindings q, k, v, dout, stats, mask, lengths, dmask [batch, heads, queries,
+// keys]. dmask is the sum of dS[i, j] over the axes where mask_stride is 0, which have size 1 in
+// it. Where the stride of rows is 0, the sum is over the rows alone: [batch, heads, 1, keys].
 struct AttentionParams {
   uint offset[8];
   uint batch, heads, queries, keys;
@@ -51,9 +65,9 @@ struct AttentionDeltaParams {
 };
 
 // ---- positions -------------------------------------------------------------------------------
-// rotary: x of any strides, y dense, [batch, heads, rows, dim]. The pair i of a row s, elements
-// (2 i, 2 i + 1) or else (i, i + dim / 2), turns by (first + s) * theta^(-2 i / dim) radians, or
-// as far back. threads.x = pairs.
+// rotary: x [batch, heads, rows, dim] has any strides, y is dense. Pair i of row s is the elements
+// (2 i, 2 i + 1) or (i, i + dim / 2). It turns by (first + s) * theta^(-2 i / dim) radians, or back
+// by as much. threads.x = pairs.
 struct RotaryParams {
   uint offset[2];  // x, y
   uint heads, rows, dim, pairs;

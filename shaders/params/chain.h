@@ -1,7 +1,7 @@
 // Chains: a kernel and what comes after it on each of its elements.
 
-// A step is an op on what the one before wrote. Its operand is the first one, s, in the first step
-// that has one, else t. Codes:
+// A step is an op on the result of the step before. The first step that has an operand reads s, the
+// other one reads t. Codes:
 #define CHAIN_NONE 0
 #define CHAIN_UNARY 1  // + row of UNARY, with a and b
 #define CHAIN_DROPOUT 64
@@ -21,16 +21,16 @@ struct ChainSteps {
   uint counter_lo, counter_hi;
 };
 
-// chain: y = the steps of x, dense. variant {step, step, step}. Operands that no step has may be
-// anything. Flat.
+// chain: y = the steps of x, dense. The variant is {step, step, step}. Anything may be bound to an
+// operand that no step has. Flat.
 struct ChainParams {
   uint offset[4];  // x, s, t, y
   uint n;
   ChainSteps steps;
 };
 
-// batch_norm_chain: y = the steps of what batch_norm makes. variant as chain; threads as
-// batch_norm.
+// batch_norm_chain: y = the steps of batch_norm's result. The variant is chain's, the threads are
+// batch_norm's.
 struct BatchNormChainParams {
   uint offset[8];  // x, mean, var, weight, bias, s, t, y
   uint n, channels;

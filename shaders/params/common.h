@@ -5,7 +5,7 @@
 // variant `flat` = 1: the tensors are dense. Element offsets that are multiples of 8 are the fast
 // case.
 #define REWIND_FLAT 8
-// Batch normalisation: a thread takes 8 channels of this many consecutive rows (one load of the
-// channels' values).
+// Batch normalisation: a thread handles 8 channels of this many consecutive rows, so it loads the
+// channels' values once.
 #define BATCH_NORM_ROWS 16
 #define BATCH_NORM_RUN 256  // chunks that batch_norm_combine joins at once, at most

@@ -7,12 +7,15 @@ struct FillParams {
   uint bits;
 };
 
-// copy: y[...] = cast(x[...]); float to i32 or u8 truncates toward zero, u8 keeps the low 8 bits.
-// What a Vulkan device makes of it is its module `copy` {FLAT}: 1: both dense, 8 per thread; 2: 8
-// per thread, which the last dimension counts as one: its size is an eighth, its strides and all
-// others and the offsets are multiples of 8; 0: one per thread; and copy_tiled, where x has the
-// stride 1 in the last dimension but one, y in the last one: threads.x = tiles of 32 by 32 of these
-// two.
+// copy: y[...] = cast(x[...]). Casts from float to i32 or u8 truncate toward zero, and u8 keeps the
+// low 8 bits.
+//
+// A Vulkan device runs one of these. Module `copy` {FLAT}: with 1, both tensors are dense, and a
+// thread copies 8 elements. With 2, a thread copies 8 elements, which count as one in the last
+// dimension: its size is divided by 8, and its strides, all other strides and the offsets are
+// multiples of 8. With 0, a thread copies one element. Module copy_tiled: x has stride 1 in the
+// dimension before the last one, y in the last one; threads.x = tiles of 32 by 32 of these two
+// dimensions.
 struct CopyParams {
   uint offset[2];
   uint n;
@@ -82,9 +85,9 @@ struct DropoutParams {
   uint counter_lo, counter_hi;
 };
 
-// random: variant {0 uniform in [a, b), 1 normal of mean a and deviation b}. Same words. Normal:
-// words (w0, w1) and (w2, w3) of a block each give r cos(t), r sin(t) with r = sqrt(-2 log(1 -
-// u0)), t = 2 pi u1. Flat.
+// random: the variant is 0 for uniform numbers in [a, b), 1 for normal ones with mean a and
+// deviation b. It uses the same words as dropout. For normal numbers, words (w0, w1) and (w2, w3)
+// of a block each give r cos(t) and r sin(t) with r = sqrt(-2 log(1 - u0)), t = 2 pi u1. Flat.
 struct RandomParams {
   uint offset[1];
   uint n;

@@ -1,9 +1,10 @@
 // Losses.
 
-// pair_loss: y[i] = f(x[i], t[i]), dense; weighted: weight[i % period] is the positive class's.
-// variant {LOSS_*, weighted}. Flat.
-// pair_loss_grad: out = dy * the derivative of f by x, or with wrt 1 by t; dy_one 1: dy is one
-// element. variant {LOSS_*, weighted, wrt}. Flat.
+// pair_loss: y[i] = f(x[i], t[i]), dense. If weighted, weight[i % period] is the weight of the
+// positive class. The variant is {LOSS_*, weighted}. Flat.
+//
+// pair_loss_grad: out = dy * the derivative of f by x, or by t with wrt 1. With dy_one 1, dy is one
+// element. The variant is {LOSS_*, weighted, wrt}. Flat.
 #define LOSS_MSE 0         // (x - t)^2
 #define LOSS_L1 1          // |x - t|
 #define LOSS_SMOOTH_L1 2   // d = |x - t|: d < a ? d^2 / (2 a) : d - a / 2
@@ -34,13 +35,13 @@ struct NllLossParams {
   uint rows, cols;
   int ignore_index;
 };
-// soft_cross_entropy: per row, of target distributions p (i32 target: 1 at the class), p' = (1 - s)
-// p
-// + s / cols and weight w (1 unless weighted): loss = sum of w p' (lse - x), mass = sum of w p'.
-// i32: loss and mass are 0 where target == ignore_index, NaN where it is outside [0, cols). variant
-// {weighted}. One workgroup per row.
-// soft_cross_entropy_grad: dx = dloss[row] * (mass * softmax - w p'). variant {weighted}. Flat over
-// rows * cols.
+// soft_cross_entropy: with p the target distribution of a row (for an i32 target: 1 at its class),
+// p' = (1 - s) p + s / cols, and weights w (1 unless weighted): loss = sum of w p' (lse - x), mass
+// = sum of w p'. For an i32 target, loss and mass are 0 where target == ignore_index and NaN where
+// it is outside [0, cols). The variant is {weighted}. One workgroup per row.
+//
+// soft_cross_entropy_grad: dx = dloss[row] * (mass * softmax - w p'). The variant is {weighted}.
+// Flat over rows * cols.
 struct SoftCrossEntropyParams {
   uint offset[6];  // x, target, weight, loss, lse, mass
   uint rows, cols;
@@ -54,25 +55,33 @@ struct SoftCrossEntropyGradParams {
   int ignore_index;
 };
 
-// Ways through a lattice, in logarithms: the log of 0, of which sums stay finite, and how many ways
-// stand side by side at the most.
+// Paths through a lattice, in logarithms: a log of 0 whose sums stay finite, and the largest number
+// of states side by side.
 #define LOG_NEVER -1e30f
 #define MOST_WAYS 2048
 
-// Connectionist temporal classification: x [frames, samples, classes] of log-probabilities. A
-// sample's states are its labels with a blank before, between and behind them, `width` = 2 labels +
-// 2 of them at most (the last one is none). ctc_states: states [samples, 4, width] of targets
-// [samples, labels], frame counts and label counts: per state its class (-1: there is no such
-// state, -2: no class of x), the next state of its class or -1, CTC_FIRST | CTC_SKIPS, and per
-// sample frames and states. threads.x = samples * width. ctc_alpha: alpha [frames, samples, width]:
-// log of the probability of all ways to each state, for the frames [begin, end), from that of begin
-// - 1. A row's ways count from a whole number in its last place, where no state is: it is renewed
-// at every CTC_RENEWED-th frame, so that likely ways are near 0 and lose no digits. ctc_beta: the
-// same from the end, as posteriors [frames, samples, width] of states: NaN where the loss is
-// infinite, 0 where a sample has no such frame; `carry` [samples, width] goes from a call to that
-// of the frames before. One workgroup per sample. ctc_total: loss [samples]; threads.x
-// = samples. ctc_grad: dx (zeros) -= posterior * dloss, summed over the states of a class in their
-// order; threads.x = frames * samples * width.
+// Connectionist temporal classification of log-probabilities x [frames, samples, classes]. A
+// sample's states are its labels with a blank before, between and behind them. `width` is 2 labels
+// + 2, so that the last place of a row is never a state.
+//
+// ctc_states: makes states [samples, 4, width] of targets [samples, labels], frame counts and label
+// counts. For each state they hold its class (-1: there is no such state, -2: x has no such class),
+// the next state of its class or -1, and CTC_FIRST | CTC_SKIPS; for each sample the numbers of
+// frames and states. threads.x = samples * width.
+//
+// ctc_alpha: alpha [frames, samples, width] is the log of the probability of all paths to each
+// state. A call handles the frames [begin, end) and reads frame begin - 1. The logs of a row are
+// relative to a whole number, which is in its last place and is chosen anew at every CTC_RENEWED-th
+// frame, so that likely paths are near 0 and lose no digits. One workgroup per sample.
+//
+// ctc_beta: does the same from the end and makes the posteriors [frames, samples, width] of the
+// states: NaN where the loss is infinite, 0 where a sample has no such frame. `carry` [samples,
+// width] goes from a call to the call of the frames before. One workgroup per sample.
+//
+// ctc_total: loss [samples]. threads.x = samples.
+//
+// ctc_grad: dx (zeros) -= posterior * dloss, summed over the states of a class in their order.
+// threads.x = frames * samples * width.
 #define CTC_FIRST 1  // no state before it has its class
 #define CTC_SKIPS 2  // may follow the label before without the blank between
 #define CTC_RENEWED 8
@@ -83,14 +92,19 @@ struct CtcParams {
   uint blank;
 };
 
-// The lattice of a transducer: at frame t and after u labels, `blank` [samples, frames, width] goes
-// to the next frame and `label` of the same shape to the next label. lengths [samples, 2]: frames
-// and labels of each. Diagonals t + u are worked on one after the other, [begin, end) in a call.
-// rnnt_alpha: alpha [samples, frames, width]: log of the probability of all ways to each place.
-// rnnt_total: loss [samples]; threads.x = samples. rnnt_beta: from the end; gradient [2, samples,
-// frames, width] of blank and label times dloss, NaN where the loss is infinite unless dloss is 0;
-// `carry` [samples, width] goes from a call to that of the diagonals before. One workgroup per
-// sample.
+// The lattice of a transducer. At frame t and after u labels, `blank` [samples, frames, width]
+// leads to the next frame and `label` of the same shape to the next label. lengths [samples, 2]
+// holds the frames and labels of each sample. Calls handle one diagonal t + u after the other,
+// those in [begin, end).
+//
+// rnnt_alpha: alpha [samples, frames, width] is the log of the probability of all paths to each
+// place. One workgroup per sample.
+//
+// rnnt_total: loss [samples]. threads.x = samples.
+//
+// rnnt_beta: goes from the end and makes gradient [2, samples, frames, width], of blank and of
+// label, times dloss; NaN where the loss is infinite, unless dloss is 0. `carry` [samples, width]
+// goes from a call to the call of the diagonals before. One workgroup per sample.
 struct RnntParams {
   uint offset[8];
   uint samples, frames, width;

@@ -1,9 +1,9 @@
-// Matrix products and convolutions: the contract, and the parts that backends/vulkan/matrix*
-// issues.
+// Matrix products and convolutions: what they compute, and the kernels that backends/vulkan/matrix*
+// makes them of.
 
-// matmul: c = alpha * a @ b + beta * c for batch[0] x batch[1] matrices, f32 accumulation.
-// a [m, k], b [k, n] with any element strides of which one is 1; c rows are dense in n.
-// c is not read when beta == 0.
+// matmul: c = alpha * a @ b + beta * c for batch[0] x batch[1] matrices, accumulated in f32. a [m,
+// k] and b [k, n] have any element strides of which one is 1; rows of c are dense. c is not read
+// when beta == 0.
 struct MatmulParams {
   uint offset[3];  // a, b, c
   uint m, n, k;
@@ -24,13 +24,17 @@ struct Conv2dParams {
 };
 
 // ---- parts of matmul and conv2d (issued by backends/vulkan/matrix*, never by an op) ----------
-// gemm_subgroup, gemm_tiled: c[s] = alpha * a[:, ks] @ b[ks, :], in variants that add + beta *
-// c[s], for `batches` matrices and the ranges of k, ks, of `splits` parts of k_chunk each. One
-// workgroup per tile, part and matrix. gemm_subgroup, variant {lanes across columns, elements of c
-// stored at a time, a transposed, b transposed}: a is [m, k] or [k, m] as stored, b [k, n] or [n,
-// k]; offsets and row and batch steps are in words of 16 bytes. b [k, n] may lie in panels of one
-// tile's columns, b_panel elements apart, and a [k, m] in panels of one tile's rows; plain ones are
-// panels a tile's width apart. gemm_tiled: any strides; one of row and col is 1.
+// gemm_subgroup, gemm_tiled: c[s] = alpha * a[:, ks] @ b[ks, :], plus beta * c[s] in the variants
+// that add, for `batches` matrices and for each of `splits` parts of k, where ks is the range of
+// part s, of k_chunk elements. One workgroup per tile, part and matrix.
+//
+// gemm_subgroup: a is stored as [m, k] or [k, m], b as [k, n] or [n, k]. The variant is {lanes
+// across columns, elements of c stored at a time, a transposed, b transposed}. Offsets and the
+// steps of rows and batches are in words of 16 bytes. b [k, n] may lie in panels of one tile's
+// columns, b_panel elements apart, and a [k, m] in panels of one tile's rows; for plain matrices
+// the panels are a tile's width apart.
+//
+// gemm_tiled: any strides; of row and col one is 1.
 struct GemmParams {
   uint offset[3];  // a, b, c
   uint m, n, k;
@@ -44,8 +48,9 @@ struct GemmParams {
   float alpha, beta;
 };
 
-// matrix_pack: y [batches, panels, rows, panel] = x [batches, rows, cols] with any strides, `panel`
-// columns in each panel, zeros past the last. panel is a multiple of 4; one thread per 4 elements.
+// matrix_pack: y [batches, panels, rows, panel] = x [batches, rows, cols] with any strides. Each
+// panel has `panel` columns, a multiple of 4, and zeros behind the last one. One thread per 4
+// elements.
 struct MatrixPackParams {
   uint offset[2];
   uint n;  // threads: elements of y / 4
@@ -63,16 +68,22 @@ struct MatrixReduceParams {
   float alpha, beta;
 };
 
-// Implicit matrix product of a convolution. Row (image, i, j) of the left matrix is read from x
-// [images, in_h, in_row] in taps_h x taps_w runs of `run` elements, the first at
-// (i * stride_h + origin_h, j * stride_w + origin_w), the next step_h, step_w further; zero where
-// outside the image. Horizontal measures are in elements, not pixels.
-// conv_subgroup: y = x @ w; w [taps, run rounded up, w_row] as conv_pack writes it; row (image, i,
-// j) of y begins at image * y_image + i * y_h + j * y_w; n columns. Groups: z-th group's parts
-// begin z * x_group, z * w_group, z * y_group further. conv_wgrad_subgroup: y = x^T @ w for w
-// [rows, n], w_row elements apart: y [taps * run, y_w], part s of k_chunk rows at s * y_image,
-// zeros where there is no pixel. Variant {lanes, elements of y stored at a time, whole words of x,
-// for the gradient those of w}. conv_tiled, conv_wgrad_tiled: the same.
+// The implicit matrix product of a convolution. Row (image, i, j) of the left matrix is read from x
+// [images, in_h, in_row] in taps_h x taps_w runs of `run` elements. The first run begins at (i *
+// stride_h + origin_h, j * stride_w + origin_w), the next ones step_h and step_w further. Elements
+// outside the image are zero. Horizontal sizes are in elements, not pixels.
+//
+// conv_subgroup: y = x @ w, with w [taps, run rounded up, w_row] as conv_pack writes it. Row
+// (image, i, j) of y begins at image * y_image + i * y_h + j * y_w and has n columns. The z-th
+// group's parts begin z * x_group, z * w_group and z * y_group further.
+//
+// conv_wgrad_subgroup: y = x^T @ w for w [rows, n], whose rows are w_row elements apart. y is [taps
+// * run, y_w], with part s of k_chunk rows at s * y_image, and zeros where there is no pixel.
+//
+// The variant is {lanes, elements of y stored at a time, whole words of x (for the gradient, of
+// w)}.
+//
+// conv_tiled, conv_wgrad_tiled: the same products.
 struct ConvTileParams {
   uint offset[3];  // x, w, y
   uint images, rows_h, rows_w;
@@ -88,11 +99,11 @@ struct ConvTileParams {
   uint over_w, over_h, over_shifts;  // that divide by rows_w and rows_h: conv_pixel.glsl
 };
 
-// conv_pack: w of conv2d as the right matrix of conv_subgroup and conv_tiled: y [groups, taps_h,
-// taps_w, tap_rows, y_row], or with variant {1} [groups, taps_h, taps_w, tap_rows / panel, y_row,
-// panel]; row e of a tap is channel e % channels of its (e / channels)-th pixel, y column n is
-// output n: x[group * x_group + n * x_n + channel * x_c + kh * x_kh + kw * x_kw], zero past run, n
-// and x_channels.
+// conv_pack: writes w of conv2d as the right matrix of conv_subgroup and conv_tiled: y [groups,
+// taps_h, taps_w, tap_rows, y_row], or with variant {1} [groups, taps_h, taps_w, tap_rows / panel,
+// y_row, panel]. Row e of a tap is channel e % channels of its (e / channels)-th pixel, and column
+// n of y is output n: x[group * x_group + n * x_n + channel * x_c + kh * x_kh + kw * x_kw].
+// Elements beyond run, n and x_channels are zero.
 struct ConvPackParams {
   uint offset[2];
   uint total;  // elements of y / 4: threads
@@ -103,6 +114,9 @@ struct ConvPackParams {
 };
 
 // conv_direct, conv_dgrad_direct: conv2d and conv2d_dgrad, one element of the result per thread.
+//
+// conv_wgrad_direct: partial sums [parts, dw], each over line_chunk lines of the outputs of all
+// images, one element of one part per thread.
 // conv_wgrad_direct: partial sums [parts, dw] over line_chunk lines of all images' outputs each,
 // one element of one part per thread.
 struct ConvDirectParams {

@@ -6,19 +6,21 @@ struct BatchNormStatsParams {
   uint offset[3];  // x, mean, var
   uint rows, channels;
 };
-// On Vulkan devices by the next two. batch_norm_chunks: partial [chunks, 2, channels] = mean and
-// sum of squared deviations of each chunk of chunk_rows rows (<= 32768), in which `team` threads
-// take turns: 1 or BATCH_NORM_TEAM. variant {whole: 8 channels are one load; team}. threads =
+// Vulkan devices compute these statistics by the next two kernels.
+//
+// batch_norm_chunks: partial [chunks, 2, channels] = mean and sum of squared deviations of each
+// chunk of chunk_rows rows (<= 32768). `team` threads (1 or BATCH_NORM_TEAM) take turns along a
+// chunk. The variant is {whole, team}; with whole 1, 8 channels are one load. threads =
 // {ceil(channels / 8), chunks * team}.
 #define BATCH_NORM_TEAM 8
 struct BatchNormChunksParams {
   uint offset[2];
   uint rows, channels, chunk_rows;
 };
-// batch_norm_combine: Chan's formula over each run of chunks in order -> mean, and sum of squared
-// deviations [runs, channels], of which one run's is the biased variance. Chunk k of partial has
-// its means at k * chunk_step, its deviations deviations_at behind them. threads: channels, 16,
-// runs.
+// batch_norm_combine: joins each run of chunks, in order, by Chan's formula into means and sums of
+// squared deviations [runs, channels]; a single run gives the biased variance instead of the sum.
+// Chunk k of partial has its means at k * chunk_step, and its deviations lie deviations_at behind
+// them. threads: channels, 16, runs.
 struct BatchNormCombineParams {
   uint offset[3];  // partial, mean, var
   uint rows, channels, chunk_rows, chunks, run, chunk_step, deviations_at;
@@ -36,8 +38,8 @@ struct BatchNormGradStatsParams {
   uint rows, channels;
   float eps;
 };
-// batch_norm_grad_chunks: the same of each chunk, [chunks, 2, channels], on Vulkan devices. variant
-// and threads as batch_norm_chunks.
+// batch_norm_grad_chunks: the same sums of each chunk, [chunks, 2, channels], on Vulkan devices.
+// The variant and the threads are those of batch_norm_chunks.
 struct BatchNormGradChunksParams {
   uint offset[5];  // x, dy, mean, var, partial
   uint rows, channels, chunk_rows;
@@ -54,17 +56,16 @@ struct BatchNormGradParams {
 };
 
 // ---- rows (x is [rows, cols]) ----------------------------------------------------------------
-// layer_norm: y = (x - mean) * rstd * weight + bias per row; stats [rows, 2] = mean, rstd with
-// rstd = 1 / sqrt(biased variance + eps). variant {rms}: 1: mean is 0, rstd = 1 / sqrt(mean(x^2) +
-// eps) and bias is not added. cols <= 2^16.
+// layer_norm: y = (x - mean) * rstd * weight + bias per row; stats [rows, 2] = mean, rstd with rstd
+// = 1 / sqrt(biased variance + eps). The variant is {rms}; with 1, mean is 0, rstd = 1 /
+// sqrt(mean(x^2) + eps), and bias is not added. cols <= 2^16.
 struct LayerNormParams {
   uint offset[5];  // x, weight, bias, y, stats
   uint rows, cols;
   float eps;
 };
-// layer_norm_grad: with g = weight * dy and xhat = (x - mean) * rstd:
-// dx = rstd * (g - mean(g) - xhat * mean(g * xhat)), without mean(g) in variant {rms}. As
-// layer_norm.
+// layer_norm_grad: with g = weight * dy and xhat = (x - mean) * rstd, dx = rstd * (g - mean(g) -
+// xhat * mean(g * xhat)), without mean(g) in variant {rms}. Its limits are those of layer_norm.
 struct LayerNormGradParams {
   uint offset[5];  // x, dy, weight, stats, dx
   uint rows, cols;
@@ -74,30 +75,31 @@ struct LayerNormGradStatsParams {
   uint offset[4];  // x, dy, stats, sums
   uint rows, cols;
 };
-// layer_norm_grad_chunks: the same of each chunk of chunk_rows rows (<= 32768), [chunks, 2, cols],
-// on Vulkan devices. variant {flat}: 1: cols and the offsets of x and dy are multiples of 8.
-// threads = {ceil(cols / 8), chunks}.
+// layer_norm_grad_chunks: the same sums of each chunk of chunk_rows rows (<= 32768), [chunks, 2,
+// cols], on Vulkan devices. The variant is {flat}; with 1, cols and the offsets of x and dy are
+// multiples of 8. threads = {ceil(cols / 8), chunks}.
 struct LayerNormGradChunksParams {
   uint offset[4];  // x, dy, stats, partial
   uint rows, cols, chunk_rows;
 };
 
 // ---- groups: x is [samples, rows, channels], a group is `width` channels side by side ---------
-// A thread has 8 channels of some rows of one sample, of the last three kernels this
-// many. variant {whole} of the four that read x: 1: channels and the offsets of all tensors of
-// channels are multiples of 8.
+// A thread handles 8 channels of some rows of one sample: GROUP_NORM_ROWS of them in group_norm and
+// group_norm_grad, chunk_rows in the two kernels of statistics. The variant of these four is
+// {whole}; with 1, channels and the offsets of all tensors that have channels are multiples of 8.
 #define GROUP_NORM_ROWS 16
 // group_norm_stats: moments [samples, groups, blocks, 3] = count, mean and sum of squared
-// deviations of blocks of chunk_rows rows (<= 32768; the last ones may be short) and `merged`
-// channels (1, 2, 4 or 8; it divides width). A group's blocks are in the order of rows, then
+// deviations of blocks of chunk_rows rows (<= 32768; the last ones may be shorter) and `merged`
+// channels (1, 2, 4 or 8, which divides width). A group's blocks are ordered by rows, then by
 // channels. threads.x = samples * ceil(rows / chunk_rows) * ceil(channels / 8).
 struct GroupNormStatsParams {
   uint offset[2];
   uint samples, rows, channels, width, chunk_rows, merged;
 };
-// group_norm_combine: Chan's formula over runs of up to GROUP_NORM_BLOCKS of the `blocks` moments
-// of each group, in order. variant {last}: 0: combined [groups, runs, 3], moments again; 1, when
-// there is one run: [groups, 2] = mean, 1 / sqrt(biased variance + eps). threads.x = groups * runs.
+// group_norm_combine: joins runs of up to GROUP_NORM_BLOCKS of the `blocks` moments of each group,
+// in order, by Chan's formula. The variant is {last}. With 0, combined [groups, runs, 3] are
+// moments again; with 1, for a single run, they are [groups, 2] = mean, 1 / sqrt(biased variance +
+// eps). threads.x = groups * runs.
 #define GROUP_NORM_BLOCKS 64
 struct GroupNormCombineParams {
   uint offset[2];  // moments, combined
@@ -111,14 +113,14 @@ struct GroupNormParams {
   uint samples, rows, channels, width;
 };
 // group_norm_grad_stats: partial [samples, chunks, 2, channels] = sum(dy * xhat), sum(dy) over the
-// rows of each chunk. threads as group_norm_stats.
+// rows of each chunk. The threads are those of group_norm_stats.
 struct GroupNormGradStatsParams {
   uint offset[4];  // x, dy, stats, partial
   uint samples, rows, channels, width, chunk_rows;
 };
-// group_norm_grad: from sums [samples, 2, groups] = sum(g * xhat), sum(g) over the group, g =
-// weight * dy: dx = rstd * (g - (sums[1] + xhat * sums[0]) / (rows * width)). threads as
-// group_norm.
+// group_norm_grad: with g = weight * dy and sums [samples, 2, groups] = sum(g * xhat), sum(g) over
+// the group, dx = rstd * (g - (sums[1] + xhat * sums[0]) / (rows * width)). The threads are those
+// of group_norm.
 struct GroupNormGradParams {
   uint offset[6];  // x, dy, stats, weight, sums, dx
   uint samples, rows, channels, width;

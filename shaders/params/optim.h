@@ -20,13 +20,13 @@
 #define STATE_VOIDED 14         // and in all
 #define STATE_SIZE 16
 
-// Gradients lie anywhere in one range of memory: a table of chunks, each within one parameter, says
-// where. i32 [rows, 4]: begin in the parameters and their state, begin in the range of gradients,
+// Gradients lie anywhere in one range of memory. A table of chunks, each within one parameter, says
+// where: i32 [rows, 4] = begin in the parameters and their state, begin in the range of gradients,
 // size, parameter; in elements. Size 0: the parameter has no gradient and stays as it is.
 #define CHUNK_ROW 4
-// grad_stats: partial[c] = sum of squares of the gradient of row c, partial[chunks + c] = 1 if any
-// element of it is not finite (bit test), else 0, for the rows from `first` on. One workgroup per
-// row.
+// grad_stats: for the rows from `first` on, partial[c] = sum of squares of the gradient of row c,
+// and partial[chunks + c] = 1 if an element of it is not finite (by its bits), else 0. One
+// workgroup per row.
 struct GradStatsParams {
   uint offset[3];  // g, table, partial
   uint first, rows, chunks;
@@ -40,39 +40,41 @@ struct GradStatsParams {
 #define SCHEDULE_STEP 3        // gamma ^ floor((t - warmup) / period)
 #define SCHEDULE_POLYNOMIAL 4  // f + (1 - f) (1 - q) ^ gamma
 #define SCHEDULE_MULTISTEP 5   // gamma ^ number of milestones <= t
-// Cosine again and again: q = place in the period / its length; the first has `period` updates,
-// each one gamma times those of the one before.
+// Cosine with restarts: q = place in the period / its length. The first period has `period`
+// updates, each later one gamma times as many as the one before.
 #define SCHEDULE_RESTARTS 6
 #define SCHEDULE_NOAM 7  // gamma * min(sqrt(warmup / (t + 1)), (t + 1) / warmup), warm-up included
 // Cosine from gamma up to 1 at t = peak, which may lie between two updates, and down to f at total
 // - 1. No warm-up.
 #define SCHEDULE_ONE_CYCLE 8
 #define MOST_MILESTONES 8
-// Loss-scale rules: 0 fixed, 1 dynamic. An overflow counts as bad; at `hysteresis` bad ones the
-// scale is multiplied by `backoff`; after `interval` finite updates in a row by `growth`.
-// keep_bad 1: bad ones add up across finite updates (TensorFlow); 0: a finite update forgets them.
-// A scale change resets both counters; the scale stays in [min_scale, max_scale].
-// update_prepare: reduces the partials (in order), updates the STATE slots. One thread. The
-// gradient factor uses the scale from before this change: the one its gradients were made with.
-// Clip coefficient: min(1, max_norm / (norm + 1e-6)). An overflow counts as skipped and leaves
-// UPDATES and both factors. That is variant {PREPARE_ALL}; where gradients are used as they come:
+// Loss-scale rules: 0 fixed, 1 dynamic. An overflow counts as bad. After `hysteresis` bad updates
+// the scale is multiplied by `backoff`, after `interval` finite updates in a row by `growth`. With
+// keep_bad 1, bad updates add up across finite ones (TensorFlow); with 0, a finite update resets
+// their count. A change of the scale resets both counts; the scale stays in [min_scale, max_scale].
+//
+// update_prepare: reduces the partials in order and updates the STATE slots. One thread. The
+// gradient factor uses the scale that the gradients were made with, from before this change. The
+// clip coefficient is min(1, max_norm / (norm + 1e-6)). An overflow counts as skipped and leaves
+// UPDATES and both factors unchanged. This is variant {PREPARE_ALL}. The next three are for
+// gradients that are used as soon as they are made:
 #define PREPARE_ALL 0
-// Before them: FOUND_INF is forgotten, the factors are set with the norm of the update before, if
-// there was one, and UPDATES counts this one.
+// Before the first gradient: clears FOUND_INF, sets the factors with the norm of the last update,
+// if there was one, and counts this update in UPDATES.
 #define PREPARE_BEGIN 1
-// Before one of them is used: partial [chunks] are overflow flags; any of them sets FOUND_INF.
+// Before a gradient is used: partial [chunks] are overflow flags, and any of them sets FOUND_INF.
 #define PREPARE_CHECK 2
-// After them: the norm, unless there was an overflow, and the loss scale; an overflow takes the
-// update out of UPDATES.
+// After the last gradient: sets the norm, unless there was an overflow, and the loss scale. An
+// overflow takes the update out of UPDATES.
 #define PREPARE_END 3
-// Ends a micro-batch that is one part of an update: it clears FOUND_INF and sets the gradient
-// factor without clipping. After it comes PREPARE_JUDGE: PREPARE_END without a change of UPDATES.
+// Ends a micro-batch that is one part of an update: clears FOUND_INF and sets the gradient factor
+// without clipping. PREPARE_JUDGE follows it and is PREPARE_END without a change of UPDATES.
 #define PREPARE_PART 4
 #define PREPARE_JUDGE 5
 // Ends a micro-batch of a window that is judged alone: an overflow sets FOUND_INF and counts as
-// voided, else `weight` is added to WINDOW_WEIGHT. After them comes PREPARE_WINDOW: PREPARE_ALL
-// with WINDOW_WEIGHT for `weight`, where a voided micro-batch is an overflow for the loss scale,
-// and no weight at all skips the update.
+// voided; otherwise `weight` is added to WINDOW_WEIGHT. PREPARE_WINDOW follows the last one and is
+// PREPARE_ALL with WINDOW_WEIGHT for `weight`: a voided micro-batch is an overflow for the loss
+// scale, and without any weight the update is skipped.
 #define PREPARE_MICRO_BATCH 6
 #define PREPARE_WINDOW 7
 struct UpdatePrepareParams {
@@ -93,8 +95,8 @@ struct UpdatePrepareParams {
 
 // ---- The range of values -----------------------------------------------------------------------
 // A row of counts, i32: how many elements are NaN, infinite, normal, denormal (not 0, and below the
-// least normal value that is asked for) or 0; the bits of the largest finite |x|; and INFINITY_BITS
-// - the bits of the least |x| that is not 0, 0 where there is none.
+// least normal value that the call gives) or 0; the bits of the largest finite |x|; and
+// INFINITY_BITS minus the bits of the least |x| that is not 0, or 0 if there is none.
 #define RANGE_NANS 0
 #define RANGE_INFINITIES 1
 #define RANGE_NORMALS 2
@@ -104,9 +106,9 @@ struct UpdatePrepareParams {
 #define RANGE_LEAST 6
 #define RANGE_SIZE 8
 #define INFINITY_BITS 0x7f800000
-// value_range: adds x to the row, by integer atomics, which give the same in any order. With
-// `scaled` the least normal value is multiplied by state[SCALE]. One workgroup per `chunk`
-// elements, a multiple of 8. variant {flat}: 1 = dense.
+// value_range: adds x to the row by integer atomics, whose result does not depend on their order.
+// With `scaled` the least normal value is multiplied by state[SCALE]. One workgroup per `chunk`
+// elements, a multiple of 8. The variant is {flat}; with 1, x is dense.
 struct ValueRangeParams {
   uint offset[3];  // x, row, state
   uint n, chunk;
@@ -117,11 +119,11 @@ struct ValueRangeParams {
   uint stride[REWIND_MAX_DIMS];
 };
 
-// What rows of counts had in the steps so far, i32. Of the first step with a NaN or an infinity,
-// and of the first one with more denormal than normal values: its number (0: there was none), its
-// update, two counts, the bits of the loss scale. Then steps: all, those with a NaN or an infinity,
-// those with more denormal than normal values, those with nothing but zeros. RANGE_LARGEST and
-// RANGE_LEAST over all steps.
+// The history of a row of counts, i32. For the first step with a NaN or an infinity, and for the
+// first one with more denormal than normal values: its number (0: there was none), its update, two
+// counts, and the bits of the loss scale. Then the numbers of steps: all, those with a NaN or an
+// infinity, those with more denormal than normal values, and those with nothing but zeros. Last,
+// RANGE_LARGEST and RANGE_LEAST over all steps.
 #define HISTORY_OVERFLOW 0   // step, update, NaNs, infinities, scale
 #define HISTORY_UNDERFLOW 5  // step, update, denormal and normal values, scale
 #define HISTORY_STEPS 10
@@ -131,19 +133,20 @@ struct ValueRangeParams {
 #define HISTORY_LARGEST 14
 #define HISTORY_LEAST 15
 #define HISTORY_SIZE 16
-// range_history: takes each row of counts that has any into its history, and clears it. step 0:
-// only clears it. threads.x = rows.
+// range_history: adds each row of counts that is not empty to its history and clears it. With step
+// 0 it only clears it. threads.x = rows.
 struct RangeHistoryParams {
   uint offset[3];  // rows, history, state
   uint rows, step, update;
 };
 
-// Updates do nothing when state[FOUND_INF] != 0. g = grad * state[GRAD_FACTOR],
-// lr = lr * state[LR_FACTOR]. Rows of the table from `first` on; a row's chunk takes 2^shift
-// threads with REWIND_FLAT elements each: threads.x = rows << shift. sgd: g += weight_decay *
-// param; buffer = momentum * buffer + (1 - dampening) * g, and g itself in the first update
-// (state[UPDATES] == 1); param -= lr * (nesterov ? g + momentum * buffer : buffer). maximize
-// negates the gradient before the decay.
+// Updates do nothing when state[FOUND_INF] != 0. In them g = grad * state[GRAD_FACTOR] and lr = lr
+// * state[LR_FACTOR]. A call handles the rows of the table from `first` on. A row's chunk takes
+// 2^shift threads with REWIND_FLAT elements each: threads.x = rows << shift.
+//
+// sgd: g += weight_decay * param; buffer = momentum * buffer + (1 - dampening) * g, or g itself in
+// the first update (state[UPDATES] == 1); param -= lr * (nesterov ? g + momentum * buffer :
+// buffer). maximize negates the gradient before the decay.
 struct SgdParams {
   uint offset[5];  // param, grad, momentum (rw; bound to param when momentum == 0), table, state
   uint first, rows, shift;
@@ -160,11 +163,11 @@ struct AdamParams {
   uint decoupled;
 };
 
-// adam_8bit: the same for one parameter, dense, whose m and v are u8 codes. Block b of
-// ADAM_8BIT_BLOCK elements has the scales absmax_m[b] and absmax_v[b]: m = map[code] * absmax. maps
-// (f32 [4, 256]): the signed map of m, its bounds, the map of v, its bounds (optim/dynamic_map.h).
-// After the update absmax is the largest |m| or v of the block, and the code of m the number of
-// bounds b with m > b * absmax; the same of v, but at least 1 where v > 0. v is at most the largest
+// adam_8bit: adam for one parameter, dense, whose m and v are u8 codes. Block b of ADAM_8BIT_BLOCK
+// elements has the scales absmax_m[b] and absmax_v[b]: m = map[code] * absmax. maps (f32 [4, 256])
+// holds the signed map of m, its bounds, the map of v, and its bounds (optim/dynamic_map.h). After
+// the update absmax is the largest |m| or v of the block. The code of m is the number of bounds b
+// with m > b * absmax; the code of v likewise, but at least 1 where v > 0. v is at most the largest
 // finite number. One workgroup per block.
 #define ADAM_8BIT_BLOCK 256
 struct Adam8bitParams {
@@ -195,15 +198,15 @@ struct WindowFoldParams {
   uint offset[4];  // sum, grad, table, state
   uint first, rows, shift;
 };
-// window_add: sum += grad in 16 bits, rounded. variant {compensated}: with 1 what rounding left out
-// stays in rest (Kahan 1965): y = grad - rest, new = round(sum + y), rest = round((new - sum) - y);
-// with 0 rest is bound to sum and not touched. Flat.
+// window_add: sum += grad in 16 bits, rounded. The variant is {compensated}. With 1, rest holds
+// what rounding left out (Kahan 1965): y = grad - rest, new = round(sum + y), rest = round((new -
+// sum) - y). With 0, rest is bound to sum and not touched. Flat.
 struct WindowAddParams {
   uint offset[3];  // sum, rest, grad
   uint n;
 };
 
-// moment_update: the same as adam, variant {MOMENT_*}, for rules with up to three states. Those
+// moment_update: like adam, with variant {MOMENT_*}, for rules with up to three states. The states
 // that a rule does not have are bound to param and not touched.
 // rmsprop: g += weight_decay * param; first = a * first + (1 - a) * g^2; with flags 1 (centered)
 // third = a * third + (1 - a) * g and v = max(0, first - third^2), else v = first; u = g / (sqrt(v)
@@ -225,9 +228,9 @@ struct MomentUpdateParams {
   uint flags;
 };
 
-// muon_momentum: of a parameter's dense grad, buffer and update: buffer += (1 - momentum) * (g -
-// buffer), update = buffer, or with nesterov g + momentum * (buffer - g), the new buffer. Where
-// state[FOUND_INF] != 0 the buffer stays and update is 0. Flat.
+// muon_momentum: grad, buffer and update of one parameter are dense. buffer += (1 - momentum) * (g
+// - buffer). update = the new buffer, or with nesterov g + momentum * (buffer - g). If
+// state[FOUND_INF] != 0, the buffer stays and update is 0. Flat.
 struct MuonMomentumParams {
   uint offset[4];  // grad, buffer, update, state
   uint n;
@@ -241,20 +244,24 @@ struct MuonParams {
   float lr, weight_decay, ratio;
 };
 
-// Adafactor, of one parameter at a time, dense [matrices, rows, cols]. With w = t ^ beta2_decay, t
-// = state[UPDATES], mean squares of the gradient go into its states: x += w * (mean - x).
-// adafactor_rows: row_var [matrices, rows], over the columns. One workgroup per row.
+// Adafactor, for one parameter at a time, dense [matrices, rows, cols]. With t = state[UPDATES] and
+// w = t ^ beta2_decay, its states follow mean squares of the gradient: x += w * (mean - x).
+//
+// adafactor_rows: row_var [matrices, rows], of means over the columns. One workgroup per row.
+//
 // adafactor_columns: partial [matrices, chunks, cols] = sum of squares of each chunk of
 // ADAFACTOR_ROWS rows. threads.x = elements of partial.
-// adafactor_combine: col_var [matrices, cols] from these. threads.x = elements of col_var.
+//
+// adafactor_combine: col_var [matrices, cols] from these sums. threads.x = elements of col_var.
+//
 // adafactor_norms: partial [2, chunks] = sums of squares of the parameter and of its update u = g /
-// sqrt(max(v, eps1^2)) in each chunk of ADAFACTOR_CHUNK elements. variant {factored}: 1: v =
-// row_var
-// * col_var / max(mean, eps1), mean [matrices] of row_var; 0: v is row_var [elements], which takes
-// in g^2 first. One workgroup per chunk.
-// adafactor: param = param * (1 - lr * weight_decay) - rate / max(1, rms(u) / clip) * u with rate =
-// min(lr, 1 / sqrt(t)) (flags & 1), else lr, times max(eps2, rms(param)) (flags & 2). As
-// adafactor_norms.
+// sqrt(max(v, eps1^2)), for each chunk of ADAFACTOR_CHUNK elements. The variant is {factored}. With
+// 1, v = row_var * col_var / max(mean, eps1), where mean [matrices] is the mean of row_var. With 0,
+// v is row_var [elements], into which g^2 goes first. One workgroup per chunk.
+//
+// adafactor: param = param * (1 - lr * weight_decay) - rate / max(1, rms(u) / clip) * u. rate is
+// lr, or min(lr, 1 / sqrt(t)) with flags & 1, times max(eps2, rms(param)) with flags & 2. The
+// variant and the threads are those of adafactor_norms.
 #define ADAFACTOR_ROWS 64
 #define ADAFACTOR_CHUNK 16384
 #define ADAFACTOR_RELATIVE 1
@@ -273,27 +280,30 @@ struct AdafactorParams {
 };
 
 // ---- LAMB and averages of parameters -----------------------------------------------------------
-// lamb_norms: moves m and v of the table's rows from `first` on; partial [2, chunks], from `part`
-// on = sums of squares of the parameter and of its update u = m / (1 - beta1^t) / (sqrt(v / (1 -
-// beta2^t)) + eps) + weight_decay * param. lamb: param -= lr * ratio[parameter] * u. One workgroup
-// per row. Nothing happens when state[FOUND_INF] != 0.
+// lamb_norms: updates m and v of the table's rows from `first` on. partial [2, chunks], from `part`
+// on, are the sums of squares of the parameter and of its update u = m / (1 - beta1^t) / (sqrt(v /
+// (1 - beta2^t)) + eps) + weight_decay * param. One workgroup per row. Nothing happens when
+// state[FOUND_INF] != 0.
+//
+// lamb: param -= lr * ratio[parameter] * u. The threads and the condition are those of lamb_norms.
 struct LambParams {
   uint offset[7];  // param, grad, m, v, table, state, partial; lamb: param, m, v, table, ratio,
                    // state
   uint first, rows, part, chunks;
   float lr, beta1, beta2, eps, weight_decay;
 };
-// lamb_ratio: ratio [parameters] = norm of the parameter / norm of u, 1 where one of them is 0 or
-// `adapt` is 0. first [parameters + 1] (i32): first chunk of each. threads.x = parameters.
+// lamb_ratio: ratio [parameters] = norm of the parameter / norm of u, or 1 if one of them is 0 or
+// `adapt` is 0. first [parameters + 1] (i32) is the first chunk of each parameter. threads.x =
+// parameters.
 struct LambRatioParams {
   uint offset[4];  // partial, first, state, ratio
   uint parameters, chunks;
   uint adapt;
 };
-// ema: unless state[FOUND_INF] != 0, at every `every`-th update since the average began, average +=
-// rate * (param - average). With k such updates so far, this one included, from (state[UPDATES] -
-// start[0]) / every: rate = 1 - decay (AVERAGE_DECAY), (1 - decay) / (1 - decay^k)
-// (AVERAGE_CORRECTED), or 1 / k (AVERAGE_EQUAL). Flat.
+// ema: average += rate * (param - average) at every `every`-th update since the average began,
+// unless state[FOUND_INF] != 0. With k the number of such updates so far, this one included, which
+// is (state[UPDATES] - start[0]) / every, rate is 1 - decay (AVERAGE_DECAY), (1 - decay) / (1 -
+// decay^k) (AVERAGE_CORRECTED), or 1 / k (AVERAGE_EQUAL). Flat.
 #define AVERAGE_DECAY 0
 #define AVERAGE_CORRECTED 1
 #define AVERAGE_EQUAL 2

@@ -1,12 +1,15 @@
 // Reductions and softmax.
 
-// reduce: dense x [outer, count, inner] -> y [outer, ceil(count / chunk), inner], a result for each
-// chunk of places, the last one may be short; times scale (max and min of floats: NaN wins; i32 is
-// not scaled). variant {op: 0 sum, 1 max, 2 min, 3 prod}. On Vulkan devices it is made by the next
-// two, of chunks of up to 32768, in as many levels as it takes.
-// reduce_columns: variant {op; flat; team}. A thread per result, or with flat (inner % 8 == 0) for
-// 8 of them, each of which may be a team of REDUCE_TEAM (else 1) that takes turns along a chunk.
-// reduce_rows: the same for inner == 1 with one workgroup per result.
+// reduce: dense x [outer, count, inner] -> y [outer, ceil(count / chunk), inner], one result for
+// each chunk of places, of which the last one may be shorter, times scale. For max and min of
+// floats a NaN wins; i32 is not scaled. The variant is {op}: 0 sum, 1 max, 2 min, 3 prod.
+//
+// Vulkan devices run these two instead, with chunks of up to 32768, on as many levels as needed:
+//
+// reduce_columns: the variant is {op, flat, team}. A thread computes one result, or 8 with flat 1
+// (inner % 8 == 0). With team REDUCE_TEAM instead of 1, so many threads take turns along a chunk.
+//
+// reduce_rows: one workgroup per result, for inner == 1.
 #define REDUCE_TEAM 8
 struct ReduceParams {
   uint offset[2];
@@ -14,19 +17,21 @@ struct ReduceParams {
   float scale;
 };
 
-// argreduce: index (i32) of the first max/min along count. variant {0 max, 1 min}.
-// A NaN is larger (smaller) than every number. threads.x = outer * inner. count <= 2^18.
+// argreduce: the index (i32) of the first maximum or minimum along count. The variant is 0 for max,
+// 1 for min. A NaN counts as the maximum (minimum). threads.x = outer * inner. count <= 2^18.
 struct ArgReduceParams {
   uint offset[2];
   uint outer, count, inner;
 };
 
-// scan: running sums (OP 0), products (1) or logarithms of sums of exp (2, floats) over the middle
-// axis of [outer, count, inner]. The axis is cut into `chunks` parts of `chunk` places, the last
-// may be shorter; reverse 1: places count from its end. variant {OP, CARRY, TOTALS}. TOTALS 1: y
-// [outer, chunks, inner] is each part's sum. Else y [outer, count, inner] is the sum of a part up
-// to each place, and with CARRY 1 plus carry [outer, chunks, inner] of the part before. Those of
-// f16 are f32. threads.x = outer * chunks * inner.
+// scan: running sums (OP 0), products (OP 1) or logarithms of sums of exp (OP 2, floats) over the
+// middle axis of [outer, count, inner]. The axis is cut into `chunks` parts of `chunk` places; the
+// last one may be shorter. With reverse 1, places count from the end of the axis.
+//
+// The variant is {OP, CARRY, TOTALS}. With TOTALS 1, y [outer, chunks, inner] is the sum of each
+// part. Otherwise y [outer, count, inner] is the sum of a part up to each place; with CARRY 1 it
+// also includes carry [outer, chunks, inner] of the part before. The sums of parts of f16 are f32.
+// threads.x = outer * chunks * inner.
 struct ScanParams {
   uint offset[3];  // x, carry, y
   uint outer, count, inner;
