@@ -66,16 +66,22 @@ ResNetTask::DeviceBatch ResNetTask::upload(const Batch& batch, int64_t first, in
 // In parts as equal as can be.
 bool ResNetTask::train_on(const Batch& batch, Optimizer& optimizer, Meter& meter) {
   if (recipe_.parts <= 1) return false;
-  const int64_t rows = batch.size();
-  const auto parts = static_cast<uint32_t>(std::min<int64_t>(recipe_.parts, rows));
-  const auto begin = [&](uint32_t part) { return rows * part / parts; };
   const auto forward = [&](uint32_t part) {
-    const int64_t own = begin(part + 1) - begin(part);
-    return MicroBatch{loss_of(upload(batch, begin(part), own), meter), static_cast<float>(own)};
+    const DeviceBatch own = upload_part(batch, part);
+    return MicroBatch{loss_of(own, meter), static_cast<float>(own.labels.size(0))};
   };
-  dynamic_cast<Accumulate&>(optimizer).run_together(forward, parts);
+  dynamic_cast<Accumulate&>(optimizer).run_together(forward, parts_of(batch));
   optimizer.zero_grad();
   return true;
+}
+
+void ResNetTask::evaluate_on(const Batch& batch, Meter& meter) {
+  for (uint32_t part = 0; part < parts_of(batch); ++part) loss_of(upload_part(batch, part), meter);
+}
+
+ResNetTask::DeviceBatch ResNetTask::upload_part(const Batch& batch, uint32_t part) const {
+  const auto begin = [&](int64_t i) { return batch.size() * i / parts_of(batch); };
+  return upload(batch, begin(part), begin(part + 1) - begin(part));
 }
 
 Tensor ResNetTask::loss_of(const DeviceBatch& batch, Meter& meter) {

@@ -33,8 +33,9 @@ class ResNetTask {
   }
   double weight_of(const Batch& batch) const { return static_cast<double>(batch.size()); }
   Batch batch_of(const BatchShape& shape) const { return {.rows = shape.rows_or(settings_.batch)}; }
-  // Where a batch has parts.
+  // Where a batch has parts: side by side in training, one after another in an evaluation.
   bool train_on(const Batch& batch, Optimizer& optimizer, Meter& meter);
+  void evaluate_on(const Batch& batch, Meter& meter);
 
   ResNet model;
 
@@ -42,6 +43,10 @@ class ResNetTask {
   struct DeviceBatch {
     Tensor images, labels;
   };
+  uint32_t parts_of(const Batch& batch) const {
+    return static_cast<uint32_t>(std::min<int64_t>(recipe_.parts, batch.size()));
+  }
+  DeviceBatch upload_part(const Batch& batch, uint32_t part) const;
   // Rows [first, first + rows) of a batch.
   DeviceBatch upload(const Batch& batch, int64_t first, int64_t rows) const;
   Tensor loss_of(const DeviceBatch& batch, Meter& meter);
