@@ -10,9 +10,10 @@ namespace rw {
 // to and from (MemoryPlace::host) when the outermost segment around it ends, and comes back when
 // backward reaches that segment, one segment before it is needed, or when a kernel needs it
 // earlier. Device memory then holds what two segments hold, however many there are; each boundary
-// crosses the bus twice. So do the activations of a part of a Lockstep (ops/lockstep.h) while it
-// waits. The bits are the same. A view's whole storage goes; parameters, data and what policies
-// keep stay. As PyTorch's save_on_cpu around checkpoints, and DeepSpeed's "CPU checkpointing".
+// crosses the bus twice. The activations of a part of a Lockstep (ops/lockstep.h) go there while it
+// waits, and so do values that eviction would drop where they cost more to recompute than to fetch.
+// The bits are the same. A view's whole storage goes; parameters, data and what policies keep stay.
+// As PyTorch's save_on_cpu around checkpoints, and DeepSpeed's "CPU checkpointing".
 class [[nodiscard]] HostBoundaries {
  public:
   explicit HostBoundaries(bool on = true);  // false: they stay on the device, whatever is around

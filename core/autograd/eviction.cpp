@@ -2,6 +2,9 @@
 
 #include <algorithm>
 
+#include "core/autograd/boundaries.h"
+#include "core/memory/device.h"
+
 namespace rw {
 
 namespace {
@@ -11,7 +14,18 @@ struct Candidate {
   std::vector<uint64_t> ids;
   double cost = 0;
   uint64_t bytes = 0, used = 0;
-  const Storage* storage = nullptr;
+  Storage* storage = nullptr;
+  bool goes_to_host = false;
+
+  // Where that is allowed and cheaper than to recompute the values.
+  void choose_host(bool may_go) {
+    const double there_and_back = cost_on_bus * static_cast<double>(bytes);
+    goes_to_host = may_go && there_and_back < cost;
+    if (goes_to_host) cost = there_and_back;
+  }
+
+  // FLOPs of a byte that crosses the bus twice, at 25 GB/s and the 10 TFLOP/s of OpCost::total().
+  static constexpr double cost_on_bus = 800;
 };
 
 constexpr size_t most_ancestors = 64;  // looked at for the cost of one value
@@ -53,6 +67,7 @@ uint64_t drop_values(const Records& records, Segment& segment, uint64_t now, uin
   std::unordered_map<const Storage*, Candidate> all;
   for (const auto& [id, kept] : segment.kept) {
     const auto& storage = kept.value.tensor.impl().storage;
+    if (storage->is_away()) continue;
     Candidate& c = all[storage.get()];
     c.storage = storage.get();
     c.ids.push_back(id);
@@ -64,6 +79,7 @@ uint64_t drop_values(const Records& records, Segment& segment, uint64_t now, uin
   for (auto& [storage, c] : all) {
     if (!own.contains(storage)) continue;
     for (const uint64_t id : c.ids) c.cost += cost_of(records, segment, segment.kept.at(id).record);
+    c.choose_host(boundaries_on_host());
     const auto staleness = static_cast<double>(now - c.used + 1);
     order.emplace_back((c.cost + 1) / (static_cast<double>(c.bytes) * staleness), &c);
   }
@@ -78,8 +94,9 @@ uint64_t drop_values(const Records& records, Segment& segment, uint64_t now, uin
   for (const auto& [score, c] : order) {
     if (freed >= wanted) break;
     freed += c->bytes;
-    for (const uint64_t id : c->ids) segment.kept.erase(id);
     ++dropped;
+    if (c->goes_to_host && c->storage->device().to_host(*c->storage)) continue;
+    for (const uint64_t id : c->ids) segment.kept.erase(id);
   }
   return dropped;
 }
