@@ -105,6 +105,7 @@ const Op copy_op = {.name = "cast",
                     .forward = copy_forward,
                     .vjp = copy_vjp,
                     .any_grad_dtype = true,
+                    .passes_gradient = true,
                     .is_view = true};
 
 bool has_copy(const Tensor& x) {

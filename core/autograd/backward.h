@@ -155,6 +155,7 @@ class Backward {
       for (size_t k = 0; k < dy.size(); ++k)
         if (dy[k].defined() && dy[k].dtype() != record.outputs[k].dtype)
           dy[k] = to_dtype(dy[k], record.outputs[k].dtype);
+    for (Edge& edge : record.inputs) edge.leaf_edge = behind_cast(edge);
     for (Tape::Observer* observer : tape_.observers()) observer->before_vjp(index, record, dy);
     record.is_last_read = !retain_ || elastic >= 0;
     record.is_for_leaves = is_for_leaves_;
@@ -168,10 +169,21 @@ class Backward {
     distribute(record, std::move(dx));
   }
 
+  // The edge of the leaf of f32 that the value is a cast of; null where there is none, or where
+  // somebody wants the cast's own gradient.
+  const Edge* behind_cast(const Edge& edge) const {
+    const Record* maker = is_for_leaves_ ? records_.find(edge.record) : nullptr;
+    if (!maker || !maker->op->passes_gradient) return nullptr;
+    const Edge& source = maker->inputs[0];
+    const bool is_leaf = source.leaf.defined() && source.dtype == DType::f32;
+    const bool is_wanted = tape_.hooks_.contains({edge.record, edge.slot});
+    return is_leaf && !is_wanted ? &source : nullptr;
+  }
+
   void distribute(const Record& record, std::vector<Tensor> dx) {
     for (size_t k = 0; k < dx.size(); ++k) {
-      const Edge& edge = record.inputs[k];
-      if (!edge.requires_grad || !dx[k].defined()) continue;
+      if (!record.inputs[k].requires_grad || !dx[k].defined()) continue;
+      const Edge& edge = record.gradient_edge(k, dx[k].dtype());
       check<AutogradError>(dx[k].shape() == edge.shape, record.op->name,
                            "the gradient must have its input's shape, got {} and {}", dx[k].shape(),
                            edge.shape);

@@ -32,7 +32,7 @@ Tensor Record::take_input(int i) {
 }
 
 Tensor Record::gradient_so_far(int i) const {
-  const Edge& edge = inputs[static_cast<size_t>(i)];
+  const Edge& edge = gradient_edge(static_cast<size_t>(i), DType::f32);
   if (!edge.requires_grad || edge.record >= 0 || !is_for_leaves || edge.leaf.impl().hooks)
     return {};
   const Tensor own = edge.leaf.grad();

@@ -47,6 +47,8 @@ struct Op {
   };
   // The vjp takes dy of any float dtype (casts, views): weight gradients stay f32 on their way.
   bool any_grad_dtype = false;
+  // Its vjp passes a gradient on as it is, in the dtype of its first input (casts).
+  bool passes_gradient = false;
   // A matrix product, a convolution or the like, which is expensive to run again (save_matmuls).
   bool is_heavy = false;
   // The output is a view of its first input: the planner counts them as one value.
@@ -81,6 +83,9 @@ struct Edge {
       -1;           // outputs: how many records there were when the handle died; -1: it is alive
   Saved saved;      // for the vjp, as the forward read it
   Tensor gradient;  // outputs, in backward: what has come so far
+  // Inputs, in backward: that of the leaf of f32 of which it is a cast, unless somebody wants the
+  // cast's own gradient; else null.
+  const Edge* leaf_edge = nullptr;
 };
 
 // An op that ran: its arguments, and what its gradient will read.
@@ -109,8 +114,14 @@ struct Record {
   // input(i), read for the last time: the record releases it if no later backward may need it, so
   // that its memory can hold the next gradient.
   Tensor take_input(int i);
-  // The gradient that leaf input i has already, or the zeros in its place (f32, dense), for the vjp
-  // to add to and to return: no second one is in memory then. Undefined if there is none.
+  // The edge that a gradient of input i goes to: that input's, or for one of f32 the leaf's behind
+  // a cast.
+  const Edge& gradient_edge(size_t i, DType of_gradient) const {
+    const Edge& edge = inputs[i];
+    return edge.leaf_edge && of_gradient == DType::f32 ? *edge.leaf_edge : edge;
+  }
+  // The gradient that the leaf there has already, or the zeros in its place (f32, dense), for the
+  // vjp to add to and to return: no second one is in memory then. Undefined if there is none.
   Tensor gradient_so_far(int i) const;
   // Whether the vjp must make the gradient of this input.
   bool needs_grad(int input) const { return inputs[input].requires_grad; }

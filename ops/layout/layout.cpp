@@ -24,8 +24,11 @@ std::vector<Tensor> cast_vjp(Record& r, std::span<Tensor> dy) {
   return one(cast(std::exchange(dy[0], {}), r.inputs[0].dtype));
 }
 
-const Op cast_op = {
-    .name = "cast", .forward = cast_forward, .vjp = cast_vjp, .any_grad_dtype = true};
+const Op cast_op = {.name = "cast",
+                    .forward = cast_forward,
+                    .vjp = cast_vjp,
+                    .any_grad_dtype = true,
+                    .passes_gradient = true};
 
 std::vector<Tensor> contiguous_forward(const std::any&, std::span<Tensor> inputs) {
   return one(copy_of(inputs[0], inputs[0].dtype()));

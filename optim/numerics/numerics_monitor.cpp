@@ -182,8 +182,8 @@ void NumericsMonitor::before_vjp(int64_t index, const Record& record, std::span<
 void NumericsMonitor::after_vjp(int64_t index, const Record& record, std::span<const Tensor> dx) {
   if (!is_watching()) return;
   for (size_t k = 0; k < dx.size(); ++k) {
-    const Edge& edge = record.inputs[k];
-    if (!edge.requires_grad || !dx[k].defined()) continue;
+    if (!record.inputs[k].requires_grad || !dx[k].defined()) continue;
+    const Edge& edge = record.gradient_edge(k, dx[k].dtype());
     if (edge.record >= 0) {
       note_maker(edge, index, record);
       continue;

@@ -54,14 +54,16 @@ TEST_CASE_FIXTURE(CpuDevice,
 TEST_CASE_FIXTURE(
     CpuDevice, "backward: a weight's gradient is added to the one there is, without a second one" *
                    doctest::test_suite("host")) {
-  const Tensor w = weight({width, width}), x = full({2, width}, 0.25f);
-  const auto loss = [&] { return sum(linear(x, w)); };
-  const uint64_t first = needed(loss(), false);
-  CHECK(first >= large);  // w.grad itself
-  const std::vector<float> once = w.grad().to_vector();
-  CHECK(needed(loss(), false) <= small);
-  const std::vector<float> twice = w.grad().to_vector();
-  for (size_t i = 0; i < once.size(); ++i) REQUIRE(twice[i] == 2 * once[i]);
+  for (const DType dtype : {DType::f32, DType::f16}) {
+    const Tensor w = weight({width, width}), x = full({2, width}, 0.25f, dtype);
+    const auto loss = [&] { return sum(linear(x, cast(w, dtype))); };
+    const uint64_t first = needed(loss(), false);
+    CHECK(first >= large);  // w.grad itself
+    const std::vector<float> once = w.grad().to_vector();
+    CHECK(needed(loss(), false) <= small);
+    const std::vector<float> twice = w.grad().to_vector();
+    for (size_t i = 0; i < once.size(); ++i) REQUIRE(twice[i] == 2 * once[i]);
+  }
 }
 
 TEST_CASE_FIXTURE(CpuDevice,

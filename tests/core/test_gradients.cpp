@@ -155,6 +155,40 @@ TEST_CASE("hooks: of a weight whose products add to its gradient") {
   CHECK(weight.grad().to_vector() == times(plain, 3));
 }
 
+TEST_CASE("gradients: of a weight whose casts are read, added up in f32 without the cast's own") {
+  const CpuDevice device;
+  Tensor weight = full({4, 4}, 0.5f);
+  weight.set_requires_grad();
+  const Tensor x = full({1, 4}, 2, DType::f16);
+  const auto run = [&](int uses, bool is_seen) {
+    const Tensor h = cast(weight, DType::f16);
+    std::vector<float> seen;
+    if (is_seen)
+      h.register_hook([&](const Tensor& g) {
+        seen.push_back(g.to_vector()[0]);
+        return Tensor();
+      });
+    Tensor y = linear(x, h);
+    if (uses > 1) y = y + linear(x, h);
+    if (uses > 2) y = y + matmul(x, transpose(h, 0, 1)) + sum(h * h);
+    sum(cast(y, DType::f32)).backward();
+    return seen;
+  };
+  run(1, false);
+  CHECK(weight.grad().to_vector() == Values(16, 2));
+  run(2, false);
+  CHECK(weight.grad().to_vector() == Values(16, 6));
+  run(3, false);  // y has four elements: 2 + 2 + 2 + 4 * (0.5 + 0.5)
+  CHECK(weight.grad().to_vector() == Values(16, 16));
+  CHECK(run(2, true) == Values{4});  // a hook has this pass's alone
+  CHECK(weight.grad().to_vector() == Values(16, 20));
+  weight.set_grad({});
+  Tensor low = full({4, 4}, 0.5f, DType::f16);  // its gradient is rounded to its type on the way
+  low.set_requires_grad();
+  sum(linear(full({1, 4}, 2049), cast(low, DType::f32))).backward();
+  CHECK(low.grad().to_vector() == Values(16, 2048));
+}
+
 TEST_CASE("hooks: of a result stay when the record before it is freed") {
   const CpuDevice device;
   const Tensor a = leaf(4);
