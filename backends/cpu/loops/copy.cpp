@@ -102,6 +102,20 @@ void turn(const Copy& c, int d) {
   });
 }
 
+// A short run of whole registers without a call, which would take as long.
+inline void copy_run(const void* from, void* to, int64_t bytes) {
+  constexpr int64_t width = sizeof(Vec), most = 8 * width;
+  if (bytes > most || bytes % width != 0) {
+    __builtin_memcpy(to, from, static_cast<size_t>(bytes));
+    return;
+  }
+  const float* x = static_cast<const float*>(from);
+  float* y = static_cast<float*>(to);
+#pragma GCC unroll 8
+  for (int64_t i = 0; i < most / width; ++i)
+    if (i * width < bytes) store(y + i * lanes, load(x + i * lanes));
+}
+
 // Runs along the last dimension.
 template <class T>
 void move_runs(const Copy& c) {
@@ -120,7 +134,7 @@ void move_runs(const Copy& c) {
     while (count > 0) {
       const int64_t length = least(count, c.shape[last] - place[last]);
       if (x_step == 1 && y_step == 1)
-        __builtin_memcpy(y, x, static_cast<size_t>(length) * sizeof(T));
+        copy_run(x, y, length * int64_t{sizeof(T)});
       else
         each(length, [=](int64_t i) { y[i * y_step] = x[i * x_step]; });
       count -= length;

@@ -1,6 +1,5 @@
 // Reductions, places of extremes, scans.
 #include "backends/cpu/loops/fold.h"
-#include "backends/cpu/loops/scratch.h"
 
 namespace rw::cpu::REWIND_LEVEL {
 
@@ -93,51 +92,51 @@ void fold_columns(const Operand& x, int64_t count, int64_t step, int64_t width, 
 }
 
 // One of [count, inner], whose columns are shared in blocks and, where these are few, rows in
-// pieces.
+// pieces, whose results fit the stack.
 template <class F>
-bool reduce_columns(const Operand& x, const ReduceParams& p, const Operand& y) {
-  constexpr int64_t width = 512, most = 64;
+void reduce_columns(const Operand& x, const ReduceParams& p, const Operand& y) {
+  constexpr int64_t width = 512, most = 64, most_parts = 16 * width;
+  float parts[most_parts];
   const int64_t outer = p.outer, count = p.count, inner = p.inner, across = divide_up(inner, width);
-  const int64_t wanted = outer * across < 16 ? least(most, divide_up(count, 64)) : 1;
+  const int64_t wanted =
+      outer * across < 16 ? least(least(most, most_parts / (outer * inner)), divide_up(count, 64))
+                          : 1;
   const int64_t rows = divide_up(divide_up(count, wanted), 32) * 32,
                 pieces = divide_up(count, rows);
-  const Scratch parts(pieces > 1 ? static_cast<size_t>(outer * pieces * inner) * sizeof(float) : 0);
-  if (pieces > 1 && !parts) return false;
   const float scale = p.scale;
   parallel_for(outer * pieces * across, outer * count * inner * x.width, [&](int64_t i) {
     const int64_t col = i % across * width, piece = i / across % pieces, o = i / across / pieces;
     const int64_t size = least(width, inner - col), first = piece * rows;
     Block out;
-    float* to = pieces > 1 ? parts.as<float>() + (o * pieces + piece) * inner + col : out.at;
+    float* to = pieces > 1 ? parts + (o * pieces + piece) * inner + col : out.at;
     fold_columns<F>(x.from((o * count + first) * inner + col), least(rows, count - first), inner,
                     size, to);
     if (pieces > 1) return;
     for (int64_t j = 0; j < size; ++j) to[j] *= scale;
     write(y, o * inner + col, size, to);
   });
-  if (pieces == 1) return true;
+  if (pieces == 1) return;
   for (int64_t o = 0; o < outer; ++o)
     for (int64_t col = 0; col < inner; col += width) {
       const int64_t size = least(width, inner - col);
       Block out;
-      fold_columns<F>(
-          {reinterpret_cast<std::byte*>(parts.as<float>() + o * pieces * inner + col), DType::f32},
-          pieces, inner, size, out.at);
+      float* const from = parts + o * pieces * inner + col;
+      fold_columns<F>({reinterpret_cast<std::byte*>(from), DType::f32}, pieces, inner, size,
+                      out.at);
       for (int64_t j = 0; j < size; ++j) out.at[j] *= scale;
       write(y, o * inner + col, size, out.at);
     }
-  return true;
 }
 
 template <class F>
-bool reduce_floats(const Operand& x, const ReduceParams& p, const Operand& y) {
-  if (p.inner != 1) return reduce_columns<F>(x, p, y);
-  if (p.outer >= 16 || p.count <= 16 * block)
+void reduce_floats(const Operand& x, const ReduceParams& p, const Operand& y) {
+  if (p.inner != 1)
+    reduce_columns<F>(x, p, y);
+  else if (p.outer >= 16 || p.count <= 16 * block)
     reduce_rows<F>(x, p.outer, p.count, p.scale, y);
   else
     for (int64_t row = 0; row < p.outer; ++row)
       reduce_long_row<F>(x.from(row * p.count), p.count, p.scale, y.from(row));
-  return true;
 }
 
 // ---- integers ----------------------------------------------------------------------------------
@@ -173,34 +172,53 @@ bool reduce(const LoopCall& call) {
   const Operand x = operand(call, 0), y = operand(call, 1);
   if (op > product || p.chunk < p.count || p.count == 0) return false;
   if (p.outer == 0 || p.inner == 0) return true;
-  if (x.dtype == DType::i32) {
+  if (x.dtype == DType::i32)
     reduce_ints(x.as<int32_t>(), p, op, y.as<int32_t>());
-    return true;
-  }
-  switch (op) {
-    case sum:
-      return reduce_floats<Sum>(x, p, y);
-    case maximum:
-      return reduce_floats<Largest>(x, p, y);
-    case minimum:
-      return reduce_floats<Least>(x, p, y);
-    default:
-      return reduce_floats<Product>(x, p, y);
-  }
+  else if (op == sum)
+    reduce_floats<Sum>(x, p, y);
+  else if (op == maximum)
+    reduce_floats<Largest>(x, p, y);
+  else if (op == minimum)
+    reduce_floats<Least>(x, p, y);
+  else
+    reduce_floats<Product>(x, p, y);
+  return true;
 }
 
 namespace {
 
-// Where the first of the best values lies; a NaN is the best.
+// Looks for the first of the best values among elements [from, count); a NaN is the best.
+template <class T>
+void look(const T* x, int64_t from, int64_t count, int64_t step, bool is_min, T& best,
+          int64_t& place) {
+  for (int64_t i = from; i < count && best == best; ++i) {
+    const T value = x[i * step];
+    if ((is_min ? value < best : value > best) || value != value) best = value, place = i;
+  }
+}
+
 template <class T>
 int32_t best_place(const T* x, int64_t count, int64_t step, bool is_min) {
-  int64_t best = 0;
-  for (int64_t i = 1; i < count && x[best * step] == x[best * step]; ++i) {
-    const T value = x[i * step];
-    const bool better = is_min ? value < x[best * step] : value > x[best * step];
-    if (better || value != value) best = i;
+  T best = x[0];
+  int64_t place = 0;
+  look(x, 1, count, step, is_min, best, place);
+  return static_cast<int32_t>(place);
+}
+
+// In a row of any type, by blocks.
+int32_t best_place(const Operand& x, int64_t count, bool is_min) {
+  float best = 0;
+  int64_t place = 0;
+  for (int64_t at = 0; at < count; at += block) {
+    Block in;
+    const int64_t size = least(block, count - at);
+    const float* values = read(x, at, size, in.at);
+    int64_t here = -1;
+    if (at == 0) best = values[0];
+    look(values, at == 0 ? 1 : 0, size, 1, is_min, best, here);
+    if (here >= 0) place = at + here;
   }
-  return static_cast<int32_t>(best);
+  return static_cast<int32_t>(place);
 }
 
 }  // namespace
@@ -211,16 +229,10 @@ bool argreduce(const LoopCall& call) {
   const Operand x = operand(call, 0);
   int32_t* y = operand(call, 1).as<int32_t>();
   const int64_t inner = p.inner, count = p.count, n = p.outer * inner;
-  if (count == 0 || x.width == 2) {
-    // One line at a time as f32.
-    if (count == 0 || inner != 1) return false;
-    const Scratch line(static_cast<size_t>(count) * sizeof(float));
-    if (!line) return false;
-    for (int64_t i = 0; i < n; ++i) {
-      for (int64_t at = 0; at < count; at += block)
-        read(x, i * count + at, least(block, count - at), line.as<float>() + at);
-      y[i] = best_place(line.as<float>(), count, 1, is_min);
-    }
+  if (count == 0 || (x.width == 2 && inner != 1)) return false;
+  if (x.width == 2) {
+    parallel_for(n, n * count * x.width,
+                 [&](int64_t i) { y[i] = best_place(x.from(i * count), count, is_min); });
     return true;
   }
   parallel_for(n, n * count * x.width, [&](int64_t i) {

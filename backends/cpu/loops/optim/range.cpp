@@ -1,6 +1,5 @@
 // The range of values: how many are of which class, and the extremes (shaders/params/optim.h).
 #include "backends/cpu/loops/functions.h"
-#include "backends/cpu/loops/scratch.h"
 #include "backends/cpu/loops/views.h"
 
 namespace rw::cpu::REWIND_LEVEL {
@@ -43,10 +42,10 @@ bool value_range(const LoopCall& call) {
   uint32_t* row = operand(call, 1).as<uint32_t>();
   const float scale = p.scaled == 1 ? operand(call, 2).as<float>()[STATE_SCALE] : 1.0f;
   const uint32_t least_normal = bits_of(p.least_normal * scale);
-  constexpr int64_t piece = 16 * block;
-  const int64_t n = p.n, pieces = divide_up(n, piece);
-  const Scratch parts(static_cast<size_t>(pieces) * sizeof(Counts));
-  if (n > 0 && !parts) return false;
+  constexpr int64_t most = 256;
+  const int64_t n = p.n, piece = divide_up(divide_up(n, most), 16 * block) * 16 * block;
+  const int64_t pieces = n > 0 ? divide_up(n, piece) : 0;
+  Counts parts[most];
   parallel_for(pieces, n * x.width, [&](int64_t i) {
     Counts counts{};
     for (int64_t at = i * piece; at < least(n, (i + 1) * piece); at += block) {
@@ -54,10 +53,10 @@ bool value_range(const LoopCall& call) {
       const int64_t count = least(block, n - at);
       count_block(read(from, at, count, in.at), count, least_normal, counts);
     }
-    parts.as<Counts>()[i] = counts;
+    parts[i] = counts;
   });
   for (int64_t i = 0; i < pieces; ++i) {
-    const uint32_t* counts = parts.as<Counts>()[i].at;
+    const uint32_t* counts = parts[i].at;
     for (int k = 0; k < RANGE_LARGEST; ++k) row[k] += counts[k];
     for (const int k : {RANGE_LARGEST, RANGE_LEAST})
       row[k] = counts[k] > row[k] ? counts[k] : row[k];
