@@ -83,10 +83,10 @@ class CpuBackend final : public HostBackend {
     std::vector<KernelVariant> all = reference::kernel_variants();
     const std::string library = cpu::plan_library();
     for (KernelVariant& v : all)
-      if (loops_.find(v.kernel))
-        v.variant = fmt::format("vector {}", loops_.level());
-      else if (!library.empty() && std::ranges::count(planned, v.kernel, &Planned::kernel) > 0)
+      if (!library.empty() && planning_of(v.kernel))
         v.variant = library;
+      else if (loops_.find(v.kernel))
+        v.variant = fmt::format("vector {}", loops_.level());
     return all;
   }
 

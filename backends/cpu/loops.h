@@ -21,6 +21,7 @@ struct Level {
   // As those of halves.h.
   void (*to_floats)(const std::byte* from, DType dtype, int64_t count, float* to);
   void (*from_floats)(const float* from, int64_t count, DType dtype, std::byte* to);
+  void (*multiply)(const ProductTile& tile);
 };
 
 // Those that this processor has and REWIND_WITHOUT=x86-64-v4,... does not take away, the best one

@@ -1,4 +1,5 @@
-// Matrix products by oneDNN's sgemm, on one thread for each tile of the result.
+// Matrix products by oneDNN's sgemm, of 16-bit factors by a vector loop, on one thread for each
+// tile of the result.
 #include <fmt/format.h>
 #include <oneapi/dnnl/dnnl.h>
 
@@ -7,6 +8,7 @@
 #include <atomic>
 
 #include "backends/cpu/halves.h"
+#include "backends/cpu/loops.h"
 #include "backends/cpu/one_thread.h"
 #include "backends/cpu/plan.h"
 #include "backends/cpu/work.h"
@@ -53,14 +55,17 @@ class MatmulPlan final : public Plan {
         b_(p_.k, p_.n, p_.b_row, p_.b_col, p_.b_batch),
         batches_(int64_t{p_.batch[0]} * p_.batch[1]) {
     cut();
+    is_direct_ = parts_ == 1 && out_ == DType::f32;
     const auto area = [](int64_t rows, int64_t cols) { return static_cast<uint64_t>(rows * cols); };
     if (in_ != DType::f32) {
-      a_tile_ = slot_scratch(area(tile_rows_, part_k_));
-      b_tile_ = slot_scratch(area(part_k_, tile_cols_));
+      multiply_ = levels().front().multiply;
+      is_direct_ &= p_.beta == 0 || p_.beta == 1;
+      const int64_t cols = divide_up(tile_cols_, 32) * 32;  // a panel has 32 at most
+      packed_ = slot_scratch(area(tile_rows_ + cols, std::min(part_k_, packed_depth)) + 16);
     }
     if (parts_ > 1)
       sums_ = scratch(area(parts_ * batches_ * p_.m, p_.n));
-    else if (out_ != DType::f32)
+    else if (!is_direct_)
       c_tile_ = slot_scratch(area(tile_rows_, tile_cols_));
     place_slots(pieces());
   }
@@ -78,22 +83,24 @@ class MatmulPlan final : public Plan {
       const int64_t batch = i / cols / rows % batches_, part = i / cols / rows / batches_;
       const int64_t m = std::min(tile_rows_, p_.m - row), n = std::min(tile_cols_, p_.n - col);
       const int64_t first = part * part_k_, k = std::min(part_k_, p_.k - first);
-      const Lines a =
-          lines(memory, 0, offset[0] + a_.at(batch, p_.batch[1], row, first), a_, {m, k}, a_tile_);
-      const Lines b =
-          lines(memory, 1, offset[1] + b_.at(batch, p_.batch[1], first, col), b_, {k, n}, b_tile_);
       const uint64_t at = offset[2] + c_at(batch) + row * p_.c_row + col;
-      const bool is_direct = parts_ == 1 && out_ == DType::f32;
-      float* to = is_direct     ? memory.at<float>(2, at)
+      float* to = is_direct_    ? memory.at<float>(2, at)
                   : parts_ == 1 ? floats_of_slot(memory, c_tile_)
                                 : floats(memory, sums_) +
                                       ((part * batches_ + batch) * p_.m + row) * p_.n + col;
-      const int64_t step = is_direct ? p_.c_row : parts_ == 1 ? n : p_.n;
-      const dnnl_status_t status =
-          dnnl_sgemm(a_.is_transposed ? 'T' : 'N', b_.is_transposed ? 'T' : 'N', m, n, k, p_.alpha,
-                     a.data, a.step, b.data, b.step, is_direct ? p_.beta : 0, to, step);
-      if (status != dnnl_success) is_done = false;
-      if (parts_ > 1 || is_direct) return;
+      const int64_t step = is_direct_ ? p_.c_row : parts_ == 1 ? n : p_.n;
+      const uint64_t a = offset[0] + a_.at(batch, p_.batch[1], row, first);
+      const uint64_t b = offset[1] + b_.at(batch, p_.batch[1], first, col);
+      const float beta = is_direct_ ? p_.beta : 0;
+      if (multiply_) {
+        std::byte* y = is_narrowed() ? memory.bindings[2] + at * size_of(out_) : nullptr;
+        multiply_deep(memory, {a, b}, {m, n, k}, beta != 0, to, step, y);
+      } else if (dnnl_sgemm(a_.is_transposed ? 'T' : 'N', b_.is_transposed ? 'T' : 'N', m, n, k,
+                            p_.alpha, memory.at<float>(0, a), a_.step, memory.at<float>(1, b),
+                            b_.step, beta, to, step) != dnnl_success) {
+        is_done = false;
+      }
+      if (parts_ > 1 || is_direct_ || is_narrowed()) return;
       for (int64_t line = 0; line < m; ++line)
         add(to + line * n, 0, n, memory.bindings[2] + (at + line * p_.c_row) * size_of(out_));
     });
@@ -104,7 +111,7 @@ class MatmulPlan final : public Plan {
 
  private:
   // About so many pieces of work, where the result or the sum is large enough for them.
-  static constexpr int64_t most_pieces = 16, least_tile = 64, least_part = 512;
+  static constexpr int64_t most_pieces = 16, least_tile = 64, least_part = 512, packed_depth = 512;
 
   void cut() {
     tile_rows_ = p_.m;
@@ -113,7 +120,8 @@ class MatmulPlan final : public Plan {
       return batches_ * divide_up(p_.m, tile_rows_) * divide_up(p_.n, tile_cols_);
     };
     while (tiles() < most_pieces && std::max(tile_rows_, tile_cols_) > least_tile) {
-      int64_t& side = tile_rows_ > tile_cols_ ? tile_rows_ : tile_cols_;
+      const bool has_long_lines = p_.k == 1 && tile_rows_ > least_tile;  // the result alone moves
+      int64_t& side = has_long_lines || tile_rows_ > tile_cols_ ? tile_rows_ : tile_cols_;
       side = divide_up(divide_up(side, 2), 16) * 16;
     }
     parts_ =
@@ -126,21 +134,34 @@ class MatmulPlan final : public Plan {
     return parts_ * batches_ * divide_up(p_.m, tile_rows_) * divide_up(p_.n, tile_cols_);
   }
 
-  // A part of a factor in f32: where it lies, or copied.
-  struct Lines {
-    const float* data;
-    int64_t step;
-  };
-  Lines lines(const Memory& memory, size_t binding, uint64_t at, const Factor& factor,
-              std::array<int64_t, 2> size, uint64_t tile) const {
-    if (in_ == DType::f32) return {memory.at<float>(binding, at), factor.step};
-    const auto [count, length] =
-        factor.is_transposed ? std::array{size[1], size[0]} : std::array{size[0], size[1]};
-    float* to = floats_of_slot(memory, tile);
-    for (int64_t line = 0; line < count; ++line)
-      to_floats(memory.bindings[binding] + (at + line * factor.step) * size_of(in_), in_, length,
-                to + line * length);
-    return {to, length};
+  // c = a b, or c += a b, where element (0, 0) of a and b is this one of its binding; in parts of
+  // the sum whose packed factors stay in the second cache.
+  void multiply_deep(const Memory& memory, std::array<uint64_t, 2> at, std::array<int64_t, 3> size,
+                     bool adds, float* c, int64_t c_step, std::byte* y) const {
+    const auto [m, n, k] = size;
+    const auto from = [&](size_t i, const Factor& factor, int64_t row, int64_t col) {
+      const auto element = at[i] + static_cast<uint64_t>(factor.at(0, 1, row, col));
+      return Lines16{memory.bindings[i] + element * 2, factor.step, factor.is_transposed};
+    };
+    for (int64_t done = 0; done < k; done += packed_depth)
+      multiply_({.m = m,
+                 .n = n,
+                 .k = std::min(k - done, packed_depth),
+                 .a = from(0, a_, 0, done),
+                 .b = from(1, b_, done, 0),
+                 .dtype = in_,
+                 .alpha = p_.alpha,
+                 .adds = adds || done > 0,
+                 .c = c,
+                 .c_step = c_step,
+                 .y = k - done <= packed_depth ? y : nullptr,
+                 .y_step = p_.c_row,
+                 .y_dtype = out_,
+                 .scratch = floats_of_slot(memory, packed_)});
+  }
+  // Whether the loop itself makes 16 bits of its results.
+  bool is_narrowed() const {
+    return multiply_ && parts_ == 1 && out_ != DType::f32 && p_.beta == 0;
   }
 
   int64_t c_at(int64_t batch) const {
@@ -176,7 +197,9 @@ class MatmulPlan final : public Plan {
   Factor a_, b_;
   int64_t batches_;
   int64_t tile_rows_ = 1, tile_cols_ = 1, parts_ = 1, part_k_ = 1;
-  uint64_t a_tile_ = 0, b_tile_ = 0, c_tile_ = 0, sums_ = 0;
+  bool is_direct_ = false;                               // tiles are made where they belong
+  void (*multiply_)(const ProductTile& tile) = nullptr;  // null: factors of f32
+  uint64_t packed_ = 0, c_tile_ = 0, sums_ = 0;
 };
 
 }  // namespace
@@ -189,6 +212,8 @@ std::string plan_library() {
 std::shared_ptr<const Plan> plan_matmul(const KernelCall& call) {
   const auto p = call.params_as<MatmulParams>();
   if (p.m == 0 || p.n == 0 || p.k == 0 || p.batch[0] == 0 || p.batch[1] == 0) return nullptr;
+  const bool is_row = p.m == 1 && p.a_col == 1;  // has a vector loop of its own
+  if (call.bindings[0].dtype != DType::f32 && (is_row || levels().empty())) return nullptr;
   auto plan = std::make_shared<MatmulPlan>(call);
   return plan->has_form() ? plan : nullptr;
 }

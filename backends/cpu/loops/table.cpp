@@ -56,6 +56,7 @@
   X(lookahead)               \
   X(lstm_cell)               \
   X(lstm_cell_grad)          \
+  X(matmul)                  \
   X(max_pool2d)              \
   X(max_pool2d_grad)         \
   X(moment_update)           \

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "../philox.h"
-#include "product.h"
+#include "../product.h"
 
 namespace rw::cpu::REWIND_LEVEL {
 

@@ -1,7 +1,7 @@
 // Products of small matrices that lie in the cache, of f32.
 #pragma once
 
-#include "../vectors.h"
+#include "vectors.h"
 
 namespace rw::cpu::REWIND_LEVEL {
 
