@@ -69,11 +69,13 @@ void check_marks(const Storage& storage) {
   }
 }
 
-void check_peak(uint64_t most) {
+// Less than the values that move would take again; pages of the program itself come and go.
+void check_peak(uint64_t before) {
+  const uint64_t peak = host_memory().peak;
+  INFO(peak << " where it was " << before);
 #ifndef __SANITIZE_ADDRESS__  // which has memory of its own beside what is written
-  CHECK(host_memory().peak < most);
+  CHECK(peak < before + 40 * kMiB);
 #endif
-  static_cast<void>(most);
 }
 
 }  // namespace
@@ -138,7 +140,7 @@ TEST_CASE("process memory: values of the cpu come into one block without a secon
   const auto large = marked(*device, 48 * kMiB);
   CHECK(device->memory_report().moved == 72 * kMiB);
   CHECK(device->memory_report().peak_reserved == 120 * kMiB);
-  check_peak(before + 8 * kMiB);
+  check_peak(before);
   check_marks(*a);
   check_marks(*c);
 }
@@ -154,7 +156,7 @@ TEST_CASE("process memory: a value that goes down by less than its size does so 
   const uint64_t before = host_memory().peak;
   const auto above = marked(*device, kMiB);
   CHECK(device->memory_report().moved == 64 * kMiB);
-  check_peak(before + 24 * kMiB);
+  check_peak(before);
   check_marks(*value);
 }
 
