@@ -17,7 +17,7 @@ constexpr uint64_t smallest_shared = uint64_t{64} << 10, largest_shared = uint64
 
 // Both ranges may overlap where it goes down.
 void copy_down(Backend& backend, const Arena::Range& from, const Arena::Range& to) {
-  constexpr uint64_t most_pieces = 64, most_on_host = uint64_t{16} << 20;
+  constexpr uint64_t most_pieces = 64, most_on_host = uint64_t{4} << 20;
   const bool overlaps = from.block == to.block && to.offset < from.offset + from.size &&
                         from.offset < to.offset + to.size;
   const uint64_t step = overlaps ? from.offset - to.offset : from.size;

@@ -74,7 +74,7 @@ void check_peak(uint64_t before) {
   const uint64_t peak = host_memory().peak;
   INFO(peak << " where it was " << before);
 #ifndef __SANITIZE_ADDRESS__  // which has memory of its own beside what is written
-  CHECK(peak < before + 40 * kMiB);
+  CHECK(peak < before + 24 * kMiB);
 #endif
 }
 
