@@ -59,7 +59,8 @@ class MatmulPlan final : public Plan {
     const auto area = [](int64_t rows, int64_t cols) { return static_cast<uint64_t>(rows * cols); };
     if (in_ != DType::f32) {
       multiply_ = levels().front().multiply;
-      is_direct_ &= p_.beta == 0 || p_.beta == 1;
+      // What is there is added to the whole sum, as it would be to one that was made apart.
+      is_direct_ &= p_.beta == 0 || (p_.beta == 1 && part_k_ <= packed_depth);
       const int64_t cols = divide_up(tile_cols_, 32) * 32;  // a panel has 32 at most
       packed_ = slot_scratch(area(tile_rows_ + cols, std::min(part_k_, packed_depth)) + 16);
     }

@@ -68,7 +68,7 @@ void multiply_packed(const ProductTile& t, const Factor& a, const float* b) {
     for (int64_t row = 0; row < t.m; ++row) {
       const float factor = a.at[row];
       float* const c = t.c + row * t.c_step;
-      each(t.n, [=](int64_t j) { c[j] = adds ? mul_add(factor, b[j], c[j]) : factor * b[j]; });
+      each(t.n, [=](int64_t j) { c[j] = adds ? c[j] + factor * b[j] : factor * b[j]; });
     }
     return;
   }

@@ -18,7 +18,8 @@ struct Factor {
   int64_t row, col;
 };
 
-// Rows and registers' worth of columns of c = a b, or c += a b.
+// Rows and registers' worth of columns of c = a b, or c += a b: the whole sum is added, so that it
+// has the bits of one that was made apart.
 template <int rows, int registers, bool adds>
 inline void product_tile(int64_t k, const Factor& a, const float* b, int64_t b_row, float* c,
                          int64_t c_row) {
@@ -26,7 +27,7 @@ inline void product_tile(int64_t k, const Factor& a, const float* b, int64_t b_r
 #pragma GCC unroll 16
   for (int r = 0; r < rows; ++r)
 #pragma GCC unroll 4
-    for (int v = 0; v < registers; ++v) sums[r][v] = adds ? load(c + r * c_row + v * lanes) : Vec{};
+    for (int v = 0; v < registers; ++v) sums[r][v] = Vec{};
   const float* left = a.at;
   for (int64_t i = 0; i < k; ++i, left += a.col, b += b_row) {
     Vec right[registers];
@@ -42,7 +43,10 @@ inline void product_tile(int64_t k, const Factor& a, const float* b, int64_t b_r
 #pragma GCC unroll 16
   for (int r = 0; r < rows; ++r)
 #pragma GCC unroll 4
-    for (int v = 0; v < registers; ++v) store(c + r * c_row + v * lanes, sums[r][v]);
+    for (int v = 0; v < registers; ++v) {
+      float* const to = c + r * c_row + v * lanes;
+      store(to, adds ? load(to) + sums[r][v] : sums[r][v]);
+    }
 }
 
 template <int rows, bool adds>

@@ -50,7 +50,9 @@ void check(const Case& t, DType dtype) {
 TEST_SUITE_BEGIN("host");  // needs no Vulkan
 
 TEST_CASE("cpu loops: products of 16 bits") {
-  for (const DType dtype : {DType::f16, DType::bf16})
+  for (const DType dtype : {DType::f16, DType::bf16}) {
+    for (const float beta : {0.0f, 1.0f})  // deep, and not cut in parts
+      check({250, 260, 520, false, true, 1, 1, beta}, dtype);
     for (const bool ta : {false, true})
       for (const bool tb : {false, true}) {
         check({13, 45, 33, ta, tb}, dtype);              // rows and columns that fill no register
@@ -61,6 +63,7 @@ TEST_CASE("cpu loops: products of 16 bits") {
         check({130, 40, 1, ta, tb, 1, 1, 1}, dtype);  // a column times a row
         check({5, 1, 70, ta, tb}, dtype);
       }
+  }
 }
 
 TEST_CASE("cpu loops: products of one row") {
