@@ -9,23 +9,16 @@ namespace rw {
 
 namespace {
 
-// One past the last segment inside an outermost one.
-int end_of(const Segments& segments, int segment) {
-  int end = segment + 1;
-  while (end < segments.size() && segments[end].parent >= 0) ++end;
-  return end;
-}
-
-// Storages of values of the tape that it holds, those inside included. Parameters stay.
+// Storages of values of the tape that an outermost segment holds; segments inside hold no others
+// from outside. Parameters stay.
 template <class F>
 void for_each_held(Segments& segments, int segment, const F& f) {
-  for (int s = segment; s < end_of(segments, segment); ++s)
-    for (const auto& [id, external] : segments[s].externals) {
-      const Tensor& value = external.value.tensor;
-      if (external.record < 0 || !value.defined()) continue;
-      Storage& storage = *value.impl().storage;
-      if (storage.purpose() == Purpose::activation) f(storage);
-    }
+  for (const auto& [id, external] : segments[segment].externals) {
+    const Tensor& value = external.value.tensor;
+    if (external.record < 0 || !value.defined()) continue;
+    Storage& storage = *value.impl().storage;
+    if (storage.purpose() == Purpose::activation) f(storage);
+  }
 }
 
 }  // namespace
