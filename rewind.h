@@ -61,6 +61,8 @@
 
 // Models and optimizers.
 #include "models/bert.h"
+#include "models/causal_lm.h"
+#include "models/decoder_config.h"
 #include "models/gpt.h"
 #include "models/mobilenet.h"
 #include "models/resnet.h"

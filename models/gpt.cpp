@@ -1,16 +1,13 @@
 #include "models/gpt.h"
 
 #include <cmath>
-#include <limits>
 #include <tuple>
 
 #include "core/autograd/checkpoint.h"
 #include "nn/init.h"
 #include "nn/layer_stack.h"
 #include "ops/autocast.h"
-#include "ops/layout/indexing.h"
 #include "ops/layout/unbind.h"
-#include "ops/losses/losses.h"
 #include "ops/operators.h"
 
 namespace rw {
@@ -44,21 +41,6 @@ void init_weights(const Module& module, const GptConfig& config) {
       init::zeros_(parameter);
   }
 }
-
-// The module is in evaluation mode while this lives.
-class EvalScope {
- public:
-  explicit EvalScope(Module& module) : module_(module), was_training_(module.is_training()) {
-    module.eval();
-  }
-  ~EvalScope() { module_.train(was_training_); }
-  EvalScope(const EvalScope&) = delete;
-  EvalScope& operator=(const EvalScope&) = delete;
-
- private:
-  Module& module_;
-  bool was_training_;
-};
 
 }  // namespace
 
@@ -167,76 +149,6 @@ Tensor GptModel::forward(Tensor ids, KeyValueCaches* caches) {
 
 GptLMHeadModel::GptLMHeadModel(const GptConfig& config) : transformer(config) {
   register_module("transformer", transformer);
-}
-
-Tensor GptLMHeadModel::forward(Tensor ids, KeyValueCaches* caches) {
-  return linear(transformer.forward(std::move(ids), caches), transformer.wte.weight);
-}
-
-Tensor GptLMHeadModel::loss(Tensor ids, const Tensor& targets) {
-  check<ShapeError>(ids.shape() == targets.shape(), "GptLMHeadModel",
-                    "needs a target for each token, got {} and {}", ids, targets);
-  Tensor hidden = transformer.forward(std::move(ids), nullptr);
-  return tied_cross_entropy(flatten(std::move(hidden), 0, 1), transformer.wte.weight, {},
-                            flatten(targets));
-}
-
-namespace {
-
-// The index of the largest of scores [N, V] with noise -log(-log(u)). Where u is 0 the noise is
-// -infinity, and any token with a chance wins over that one.
-Tensor draw(const Tensor& scores, Generator& generator) {
-  Tensor noise = neg(log(neg(log(rand(scores.shape(), 0, 1, DType::f32, generator)))));
-  return argmax(scores + std::move(noise));
-}
-
-}  // namespace
-
-Tensor sample_tokens(const Tensor& logits, const SampleOptions& o) {
-  check<ShapeError>(logits.rank() == 2 && logits.size(1) > 0, "sample_tokens",
-                    "the logits must be [N, V], got {}", logits);
-  check(o.temperature >= 0 && std::isfinite(o.temperature), "sample_tokens",
-        "the temperature must not be negative, got {}", o.temperature);
-  check(o.top_k >= 0 && o.top_p > 0 && o.top_p <= 1, "sample_tokens",
-        "top_k must not be negative and top_p be in (0, 1], got {} and {}", o.top_k, o.top_p);
-  const NoGrad guard;
-  if (o.temperature == 0) return argmax(logits);
-  Generator& generator = o.generator ? *o.generator : default_generator();
-  const Tensor scores = cast(logits, DType::f32) / o.temperature;
-  if (o.top_k == 0 && o.top_p == 1) return draw(scores, generator);
-  const int64_t tokens = logits.size(1), kept = o.top_k == 0 ? tokens : std::min(o.top_k, tokens);
-  const SortResult likeliest = topk(scores, kept);
-  // The first of the tokens that top_k keeps always stays.
-  const Tensor chances = softmax(likeliest.values);
-  const Tensor before = cumsum(chances, 1) - chances;
-  const Tensor allowed =
-      masked_fill(likeliest.values, before >= o.top_p, -std::numeric_limits<float>::infinity());
-  return flatten(gather(likeliest.indices, 1, unsqueeze(draw(allowed, generator), 1)));
-}
-
-Tensor GptLMHeadModel::generate(const Tensor& ids, const GenerateOptions& o) {
-  check<ShapeError>(ids.rank() == 2 && ids.numel() > 0, "generate",
-                    "ids must be [N, S] and hold tokens, got {}", ids);
-  check(o.max_new_tokens >= 0, "generate", "max_new_tokens must not be negative, got {}",
-        o.max_new_tokens);
-  const int64_t n = ids.size(0), given = ids.size(1), longest = given + o.max_new_tokens;
-  check<ShapeError>(longest <= transformer.config().n_positions, "generate",
-                    "the model has positions for {} tokens, got {} and {} new ones",
-                    transformer.config().n_positions, given, o.max_new_tokens);
-  const NoGrad guard;
-  const EvalScope eval(*this);
-  KeyValueCaches caches;
-  if (o.use_cache) caches = transformer.make_caches(n, longest);
-  Tensor all = empty({n, longest}, DType::i32);
-  slice(all, 1, 0, given).copy_(ids);
-  for (int64_t length = given; length < longest; ++length) {
-    const int64_t first = o.use_cache ? caches[0].length() : 0;
-    const Tensor hidden =
-        transformer.forward(slice(all, 1, first, length), o.use_cache ? &caches : nullptr);
-    const Tensor logits = linear(select(hidden, 1, -1), transformer.wte.weight);
-    select(all, 1, length).copy_(sample_tokens(logits, o.sample));
-  }
-  return all;
 }
 
 }  // namespace rw

@@ -9,7 +9,7 @@
 
 #include "../nn/layers.h"
 #include "../nn/norm.h"
-#include "../nn/transformer/kv_cache.h"
+#include "causal_lm.h"
 
 namespace rw {
 
@@ -54,8 +54,6 @@ class GptBlock : public Module {
   float attention_dropout_;
 };
 
-using KeyValueCaches = std::vector<KeyValueCache>;  // one for each layer
-
 // Embeddings of words and positions, the layers, and a last norm.
 class GptModel : public Module {
  public:
@@ -86,44 +84,22 @@ class GptModel : public Module {
   int checkpoint_every_ = 0;
 };
 
-// How a token is drawn.
-struct SampleOptions {
-  float temperature = 1;  // the logits are divided by it; 0: always the likeliest token
-  int64_t top_k = 0;      // only of the k likeliest (Fan et al. 2018); 0: of all
-  float top_p =
-      1;  // only of the likeliest that have this probability together (Holtzman et al. 2020)
-  Generator* generator = nullptr;  // null: the default one
-};
-// How a text is continued.
-struct GenerateOptions {
-  int64_t max_new_tokens = 20;  // behind those that are given
-  SampleOptions sample = {};    // how each is drawn
-  bool use_cache = true;        // keys and values of earlier tokens are kept, not made again
-};
-
 // The model with its head, which has no weights of its own.
-class GptLMHeadModel : public Module {
+class GptLMHeadModel : public CausalLM {
  public:
   explicit GptLMHeadModel(const GptConfig& config);
 
-  // ids i32 [N, S] -> logits of the token that follows each, [N, S, vocab_size].
-  Tensor forward(Tensor ids) override { return forward(std::move(ids), nullptr); }
-  Tensor forward(Tensor ids, KeyValueCaches* caches);
-  // Mean cross entropy of `targets` i32 [N, S], the tokens that follow each of `ids` (-100: none),
-  // without the logits in memory.
-  Tensor loss(Tensor ids, const Tensor& targets);
-  // ids i32 [N, S] with max_new_tokens drawn after each, [N, S + max_new_tokens]. It runs in
-  // evaluation mode, without gradients, and without waiting for the device. ShapeError if ids have
-  // no tokens or the result is longer than n_positions.
-  Tensor generate(const Tensor& ids, const GenerateOptions& options = {});
+  Tensor hidden(Tensor ids, KeyValueCaches* caches) override {
+    return transformer.forward(std::move(ids), caches);
+  }
+  Tensor head_weight() const override { return transformer.wte.weight; }
+  int64_t longest() const override { return transformer.config().n_positions; }
+  KeyValueCaches make_caches(int64_t batch, int64_t longest) const override {
+    return transformer.make_caches(batch, longest);
+  }
+  void set_checkpoint(int every) override { transformer.set_checkpoint(every); }
 
   GptModel transformer;  // embeddings and layers
 };
-
-// Draws tokens i32 [N] from logits [N, V]: with the probabilities of softmax(logits / temperature),
-// or the first largest one if that is 0. The device draws them, as the largest of the logits with
-// noise of Gumbel's distribution (Maddison et al. 2014). ShapeError; ValueError for options:
-// negative temperatures and top_k, top_p outside (0, 1].
-Tensor sample_tokens(const Tensor& logits, const SampleOptions& options = {});
 
 }  // namespace rw

@@ -94,6 +94,14 @@ TEST_CASE("gpt: generates PyTorch's tokens, with a cache and without one") {
     CHECK(model.is_training());
     CHECK(Tape::current()->stats().records == 0);
     CHECK(model.generate(first, {.max_new_tokens = 0}).to_ints() == first.to_ints());
+    int calls = 0;
+    const Tensor stopped = model.generate(
+        first, {.max_new_tokens = 5, .sample = {.temperature = 0}, .on_tokens = [&](auto tokens) {
+                  CHECK(tokens.size() == batch);
+                  CHECK(tokens[0] == generated[size_t(prompt + calls)]);
+                  return ++calls < 2;
+                }});
+    CHECK(stopped.shape() == Shape{batch, prompt + 2});
     CHECK_THROWS_AS(model.generate(first, {.max_new_tokens = 12}), ShapeError);
     CHECK_THROWS_AS(model.generate(first, {.max_new_tokens = 2, .sample = {.temperature = -1}}),
                     ValueError);
@@ -128,6 +136,33 @@ TEST_CASE("gpt: logits through a cache are those of the whole sequence") {
   });
 }
 
+TEST_CASE("gpt: the perplexity is of the second halves of windows") {
+  on_each_device([] {
+    GptLMHeadModel model(small_config(0.5));
+    fill_from_hash(model, is_norm_weight);
+    const std::vector<int32_t> text = hashed_tokens("text");  // 36 tokens: two windows and a rest
+    constexpr int64_t window = 16;
+    double sum = 0;
+    for (const int64_t at : {int64_t(0), window}) {
+      std::vector<int32_t> ids(text.begin() + at, text.begin() + at + window);
+      ids[0] = 7;
+      const NoGrad guard;
+      model.eval();
+      const std::vector<float> logs = log_softmax(model(tensor(ids, {1, window}))).to_vector();
+      model.train();
+      for (int64_t i = window / 2; i + 1 < window; ++i)
+        sum -= logs[size_t(i * vocab + text[size_t(at + i + 1)])];
+    }
+    const Perplexity found = perplexity(model, text, window, 7);
+    CHECK(found.tokens == 14);
+    CHECK(found.value == doctest::Approx(std::exp(sum / 14)).epsilon(1e-4));
+    CHECK(model.is_training());
+    CHECK_THROWS_AS(perplexity(model, text, 18), ValueError);
+    CHECK_THROWS_AS(perplexity(model, text, 2), ValueError);
+    CHECK_THROWS_AS(perplexity(model, std::span(text).first(15), window), ValueError);
+  });
+}
+
 TEST_CASE("gpt: tokens are drawn with the probabilities of their logits") {
   on_each_device([] {
     constexpr int64_t draws = 20000;
@@ -150,13 +185,28 @@ TEST_CASE("gpt: tokens are drawn with the probabilities of their logits") {
       CHECK(token == 0);
     // 0.5 and 0.3 of the four are left, by number or by what they have together.
     for (const SampleOptions& few :
-         {SampleOptions{2, 2, 1, &generator}, SampleOptions{2, 0, 0.7f, &generator}}) {
+         {SampleOptions{.temperature = 2, .top_k = 2, .generator = &generator},
+          SampleOptions{.temperature = 2, .top_p = 0.7f, .generator = &generator},
+          SampleOptions{.temperature = 2, .min_p = 0.5f, .generator = &generator}}) {
       const std::vector<int32_t> tokens = sample_tokens(logits, few).to_ints();
       const auto first = std::count(tokens.begin(), tokens.end(), 0);
       CHECK(first + std::count(tokens.begin(), tokens.end(), 1) == draws);
       CHECK(std::abs(double(first) / double(draws) - 0.625) < 0.02);
     }
     for (const int32_t token : sample_tokens(logits, {.top_p = 1e-6f}).to_ints()) CHECK(token == 0);
+    // Seen tokens become less likely, whatever the sign of their logits, and once each.
+    const Tensor signs = tensor(std::vector<float>{3, 2, -1, -1.5f}, {1, 4});
+    const auto best = [&](const Tensor& from, float penalty, std::vector<int32_t> seen) {
+      const auto count = static_cast<int64_t>(seen.size());
+      return sample_tokens(from, {.temperature = 0, .repetition_penalty = penalty},
+                           tensor(seen, {1, count}))
+          .to_ints()[0];
+    };
+    CHECK(best(signs, 1.4f, {0, 0}) == 0);
+    CHECK(best(signs, 1.6f, {0, 0}) == 1);
+    CHECK(best(slice(signs, 1, 2, 4), 2, {0, 0}) == 1);
+    CHECK_THROWS_AS(sample_tokens(logits, {.min_p = 2}), ValueError);
+    CHECK_THROWS_AS(sample_tokens(logits, {.repetition_penalty = 0}), ValueError);
     CHECK_THROWS_AS(sample_tokens(logits, {.top_k = -1}), ValueError);
     CHECK_THROWS_AS(sample_tokens(logits, {.top_p = 0}), ValueError);
   });
