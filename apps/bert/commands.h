@@ -32,22 +32,9 @@ inline int64_t padded_length(int64_t length) {
   return (length + length_multiple - 1) / length_multiple * length_multiple;
 }
 
-// How the weights are updated, and where what that needs is.
-struct OptimizerOptions {
-  std::string optimizer = "adamw";
-  bool offload_states = false;
-  int fused_update = 0;  // passes; 0: an update of all weights after backward
-
-  void add_to(CLI::App& app);
-  void apply(BertRecipe& recipe) const;
-  // Tensors of the weights' size that training holds, at least, for rough estimates.
-  double estimator_states() const;
-  bool is_8bit() const { return optimizer == "adamw-8bit"; }
-};
-
 // What both kinds of training have.
 struct BertOptions : TrainerOptions {
-  OptimizerOptions state;
+  AdamWSettings state;
   int64_t length = 64;
 
   void add_to(CLI::App& app, const TrainerWords& words);

@@ -6,9 +6,6 @@
 #include "ops/autocast.h"
 #include "ops/losses/losses.h"
 #include "ops/ops.h"
-#include "optim/accumulation/accumulate.h"
-#include "optim/adam.h"
-#include "optim/adam8bit.h"
 
 namespace rw {
 
@@ -19,30 +16,6 @@ BertInput device_input(const TextBatch& batch) {
   return {.ids = batch_tensor(batch.ids, {batch.rows, batch.length}),
           .token_types = batch_tensor(batch.token_types, {batch.rows, batch.length}),
           .lengths = batch_tensor(batch.lengths, {batch.rows})};
-}
-
-template <class O>
-std::unique_ptr<Optimizer> wrapped(O&& optimizer, const BertRecipe& recipe,
-                                   uint32_t micro_batches) {
-  if (!recipe.fused) return std::make_unique<Accumulate>(std::move(optimizer), micro_batches);
-  check(micro_batches == 1, "options",
-        "updates inside backward leave no gradients to add up: --accumulate 1, got {}",
-        micro_batches);
-  return std::make_unique<FusedBackward>(std::move(optimizer), *recipe.fused);
-}
-
-std::unique_ptr<Optimizer> make_optimizer(const Module& model, const BertRecipe& recipe,
-                                          const StepRanks& ranks, uint32_t micro_batches) {
-  std::vector<ParameterGroup> groups =
-      ranks.shard(decay_groups(model.parameters(), recipe.weight_decay));
-  if (recipe.offload) groups = offload_states(std::move(groups));
-  const AdamWOptions options{.lr = recipe.lr};
-  std::unique_ptr<Optimizer> optimizer =
-      recipe.optimizer == BertOptimizer::adamw_8bit
-          ? wrapped(AdamW8bit(std::move(groups), options), recipe, micro_batches)
-          : wrapped(AdamW(std::move(groups), options), recipe, micro_batches);
-  optimizer->set_max_norm(1);
-  return optimizer;
 }
 
 void set_segments(BertModel& bert, const StepSettings& settings) {
@@ -89,7 +62,7 @@ PretrainTask::PretrainTask(const BertRecipe& recipe, const StepSettings& setting
 }
 
 std::unique_ptr<Optimizer> PretrainTask::make_optimizer(const StepRanks& ranks) const {
-  return rw::make_optimizer(model, recipe_, ranks, settings_.accumulate);
+  return recipe_.update.make(model, ranks, settings_.accumulate);
 }
 
 TextBatch PretrainTask::batch_of(const BatchShape& shape) const {
@@ -115,7 +88,7 @@ FinetuneTask::FinetuneTask(const BertRecipe& recipe, const StepSettings& setting
 }
 
 std::unique_ptr<Optimizer> FinetuneTask::make_optimizer(const StepRanks& ranks) const {
-  return rw::make_optimizer(model, recipe_, ranks, settings_.accumulate);
+  return recipe_.update.make(model, ranks, settings_.accumulate);
 }
 
 TextBatch FinetuneTask::batch_of(const BatchShape& shape) const {

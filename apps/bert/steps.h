@@ -2,26 +2,19 @@
 #pragma once
 
 #include <memory>
-#include <optional>
 
 #include "../../data/text/text_loader.h"
 #include "../../models/bert.h"
-#include "../../optim/accumulation/fused_backward.h"
+#include "../../trainer/adamw_options.h"
 #include "../../trainer/task_steps.h"
 
 namespace rw {
-
-// Their moments take 8 and 2 bytes per parameter.
-enum class BertOptimizer { adamw, adamw_8bit };
 
 struct BertRecipe {
   BertConfig config;
   int64_t length = 64;  // tokens per sequence
   int64_t classes = 0;  // of sentences; unused where tokens are predicted
-  float lr = 1e-3f, weight_decay = 0.01f;
-  BertOptimizer optimizer = BertOptimizer::adamw;
-  bool offload = false;                   // the moments lie in host memory
-  std::optional<FusedPasses> fused = {};  // updates inside backward; needs one micro-batch
+  AdamWRecipe update = {};
   MaskingOptions masking = {};
   NumericsOptions numerics = {};
   AverageOptions average = {};
@@ -29,8 +22,6 @@ struct BertRecipe {
   // Most masked tokens of a sequence. Steps predict as many in every sequence, those that are not
   // there being ignored, so that all full batches need the same memory.
   int64_t predictions() const;
-  // The weight of a loss that is a mean over `count` samples: 1 if each backward updates.
-  double weight(int64_t count) const { return fused ? 1 : static_cast<double>(count); }
 };
 
 // Masked-language-model training. As trainer/task_steps.h has tasks, the two.
@@ -43,7 +34,9 @@ class PretrainTask {
 
   std::unique_ptr<Optimizer> make_optimizer(const StepRanks& ranks) const;
   Tensor loss_of(const TextBatch& batch, Meter& meter);  // padded to recipe.length
-  double weight_of(const TextBatch& batch) const { return recipe_.weight(batch.predictions); }
+  double weight_of(const TextBatch& batch) const {
+    return recipe_.update.weight(batch.predictions);
+  }
   TextBatch batch_of(const BatchShape& shape) const;  // without tokens
 
   BertForPreTraining model;
@@ -64,7 +57,7 @@ class FinetuneTask {
 
   std::unique_ptr<Optimizer> make_optimizer(const StepRanks& ranks) const;
   Tensor loss_of(const TextBatch& batch, Meter& meter);
-  double weight_of(const TextBatch& batch) const { return recipe_.weight(batch.rows); }
+  double weight_of(const TextBatch& batch) const { return recipe_.update.weight(batch.rows); }
   TextBatch batch_of(const BatchShape& shape) const;  // without tokens
 
   BertForSequenceClassification model;
