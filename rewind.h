@@ -159,6 +159,7 @@
 #include "data/text/text.h"
 #include "data/text/text_examples.h"
 #include "data/text/text_loader.h"
+#include "data/text/token_windows.h"
 #include "data/text/tokenizer.h"
 #include "data/text/tokenizer_training.h"
 #include "data/text/vocabulary.h"

@@ -13,8 +13,8 @@ BatchOrder::BatchOrder(const BatchOrderOptions& options) : options_(options) {
   check(options.batch_size > 0, "Loader", "batch_size must be positive, got {}",
         options.batch_size);
   check(options.samples <= std::numeric_limits<uint32_t>::max(), "Loader",
-        "there must be less than 2^32 images, got {}", options.samples);
-  check(batches() > 0, "Loader", "there must be at least one batch of {}, got {} images",
+        "there must be less than 2^32 samples, got {}", options.samples);
+  check(batches() > 0, "Loader", "there must be at least one batch of {}, got {} samples",
         options.batch_size, options.samples);
   order_.resize(options.samples);
 }
