@@ -4,7 +4,7 @@ namespace rw {
 
 namespace {
 
-// The derivative of a gradient would be left out without a word.
+// Without this check, the derivative of a gradient would be left out silently.
 void check_first_order(const char* op, const std::vector<Tensor>& roots) {
   for (const Tensor& root : roots)
     check<AutogradError>(
@@ -32,7 +32,7 @@ void check_root(Tape& tape, const char* op, const Tensor& root, const Tensor& gr
                        "the tape was freed by an earlier backward; call it with retain = true");
 }
 
-// The gradients to begin with.
+// Returns the gradients that a run backward begins with.
 std::vector<Tensor> seeds_of(const std::vector<Tensor>& roots, const std::vector<Tensor>& given) {
   std::vector<Tensor> seeds;
   for (size_t i = 0; i < roots.size(); ++i)
@@ -60,12 +60,12 @@ void Backward::start(const char* op, const std::vector<Tensor>& roots,
   for (const auto& body : std::exchange(tape_.before_next_backward_, {})) body(roots.front());
   const NoGrad guard;
   const PhaseScope phase(Phase::backward);
-  // Gradients have the types of what was recorded, whatever scope is open around backward.
+  // Gradients have the dtypes of what was recorded, whatever scope is open around backward.
   const NoAutocast no_autocast;
   tape_.running_ = true;
   try {
     run(roots, seeds_of(roots, gradients));
-  } catch (...) {  // half-run: nothing of the tape can be trusted
+  } catch (...) {  // the run stopped halfway, so nothing of the tape can be trusted
     tape_.running_ = false;
     tape_.clear();
     throw;
@@ -80,7 +80,7 @@ void Backward::add_to_leaf(const Tensor& leaf, Tensor gradient) {
   if (impl.grad.defined()) {
     impl.grad.impl().from_gradient = true;
     if (gradient.pointer() != impl.grad.pointer()) accumulate(gradient, impl.grad);
-    return;  // or the vjp has added to it
+    return;  // otherwise the vjp has already added to it
   }
   const PurposeScope purpose(Purpose::gradient);
   const Tensor& g = gradient;
@@ -127,7 +127,7 @@ void Backward::run(const std::vector<Tensor>& roots, std::vector<Tensor> gradien
   }
   gradients.clear();
   if (last >= 0) loop(last);
-  for (const Tensor& root : roots)  // one that no record reads
+  for (const Tensor& root : roots)  // a root that no record reads
     if (const auto leaf = leaf_sums_.find(&root.impl()); leaf != leaf_sums_.end())
       complete(leaf->second);
 }

@@ -9,8 +9,8 @@ namespace rw {
 
 namespace {
 
-// Storages of values of the tape that an outermost segment holds; segments inside hold no others
-// from outside. Parameters stay.
+// Visits the storages of the tape's values that an outermost segment holds. Segments inside it hold
+// no others from outside. Parameters are left out, since they stay on the device.
 template <class F>
 void for_each_held(Segments& segments, int segment, const F& f) {
   for (const auto& [id, external] : segments[segment].externals) {

@@ -9,7 +9,7 @@ namespace rw {
 
 CheckpointScope::CheckpointScope(bool enabled, SavePolicy policy) {
   if (!enabled || !grad_enabled() || !context().techniques.segments) return;
-  if (Tape::current()->follower()) return;  // segments are set by a plan
+  if (Tape::current()->follower()) return;  // a plan sets the segments
   tape_ = Tape::current();
   segment_ = tape_->open_segment(std::move(policy));
 }

@@ -9,7 +9,7 @@ namespace rw {
 
 namespace {
 
-// Values of one storage: they are dropped together.
+// The values of one storage, which are dropped together.
 struct Candidate {
   std::vector<uint64_t> ids;
   double cost = 0;
@@ -17,20 +17,22 @@ struct Candidate {
   Storage* storage = nullptr;
   bool goes_to_host = false;
 
-  // Where that is allowed and cheaper than to recompute the values.
+  // Chooses the host where that is allowed and cheaper than recomputing the values.
   void choose_host(bool may_go) {
     const double there_and_back = cost_on_bus * static_cast<double>(bytes);
     goes_to_host = may_go && there_and_back < cost;
     if (goes_to_host) cost = there_and_back;
   }
 
-  // FLOPs of a byte that crosses the bus twice, at 25 GB/s and the 10 TFLOP/s of OpCost::total().
+  // The FLOPs that a byte is worth which crosses the bus twice, at 25 GB/s and the 10 TFLOP/s of
+  // OpCost::total().
   static constexpr double cost_on_bus = 800;
 };
 
-constexpr size_t most_ancestors = 64;  // looked at for the cost of one value
+constexpr size_t most_ancestors = 64;  // that the cost of one value counts
 
-// Cost of making a value of `record` again, with what of its ancestors was dropped too.
+// Returns the cost of making a value of `record` again, along with those of its ancestors that were
+// dropped too.
 double cost_of(const Records& records, const Segment& segment, int64_t record) {
   std::vector<int64_t> work = {record};
   std::unordered_set<int64_t> seen = {record};
@@ -87,7 +89,7 @@ uint64_t drop_values(const Records& records, Segment& segment, uint64_t now, uin
     return std::pair(a.first, a.second->storage->id()) <
            std::pair(b.first, b.second->storage->id());
   });
-  // A little more than wanted at a time: looking at all values again costs more.
+  // Drops a little more than is wanted at a time, since looking at all values again costs more.
   uint64_t freed = 0, held = 0, dropped = 0;
   for (const auto& [storage, c] : all) held += c.bytes;
   wanted = std::max(wanted, held / 32);

@@ -1,4 +1,4 @@
-// What starts a run backward: backward(), grad(), and the hooks that it calls.
+// The functions that start a run backward, backward() and grad(), and the hooks that it calls.
 #include "core/autograd/gradients.h"
 
 #include "core/autograd/backward.h"

@@ -9,7 +9,8 @@ namespace rw {
 
 namespace {
 
-// The value as an input of a record that is replayed.
+// Returns the value as an input of a record that is replayed, after a check that nobody wrote to
+// it.
 Tensor unchanged(const Saved& value) {
   const TensorImpl& impl = value.tensor.impl();
   if (impl.storage->version() != value.version)
@@ -20,7 +21,8 @@ Tensor unchanged(const Saved& value) {
   return value.tensor.detach();
 }
 
-// Replay must give what the forward gave; where the tape verifies replays, the same bits.
+// A replay must give values like those of the forward, and the same bits where the tape verifies
+// replays.
 void check_outputs(const Record& record, std::span<const Tensor> outputs) {
   for (size_t k = 0; k < outputs.size(); ++k) {
     const Edge& edge = record.outputs[k];
@@ -39,8 +41,9 @@ void check_outputs(const Record& record, std::span<const Tensor> outputs) {
 
 }  // namespace
 
-// What must be there afterwards: saved values of the segment's own records, what its child segments
-// read from outside themselves, and what is kept for them.
+// Returns the values that must be there afterwards: saved values of the segment's own records,
+// values that its child segments read from outside themselves, and values that are kept for the
+// child segments.
 Replay::Makers Replay::wanted() const {
   Makers all;
   for (int64_t i = segment_.first; i < segment_.last; ++i) {
@@ -56,14 +59,14 @@ Replay::Makers Replay::wanted() const {
   return all;
 }
 
-// Whether the record's values are still to be replayed by a segment inside this one.
+// Tells whether a segment inside this one has yet to replay values of the record.
 bool Replay::is_kept_for_child(int64_t record) const {
   const Record* maker = records_.find(record);
   return maker && maker->segment != number_ && !segments_[maker->segment].replayed;
 }
 
-// The records to run, in order: those that make what is wanted and not at hand, and what these read
-// in turn.
+// Returns the records to run, in order: those that make values that are wanted and not at hand, and
+// those that make the inputs of these in turn.
 std::vector<int64_t> Replay::plan(const Makers& wanted) const {
   std::set<int64_t> order;
   std::vector<int64_t> work;
@@ -83,7 +86,7 @@ std::vector<int64_t> Replay::plan(const Makers& wanted) const {
   return {order.begin(), order.end()};
 }
 
-// What the plan counts on must not be evicted while it runs.
+// Values that the plan counts on must not be evicted while it runs.
 void Replay::pin(const Makers& wanted, const std::vector<int64_t>& plan) {
   const auto hold = [&](uint64_t id) {
     if (segment_.has(id)) values_.try_emplace(id, unchanged(value(id)));
@@ -125,7 +128,8 @@ void Replay::run_record(int64_t index, const Makers& wanted, const Makers& last_
   }
 }
 
-// An input of a record to replay; the last reader gets the only handle, so that it may overwrite.
+// Takes an input of a record to replay. The last reader gets the only handle, so that it may
+// overwrite the value.
 Tensor Replay::take(const Edge& edge, bool is_last_use) {
   const auto found = values_.find(edge.id);
   if (found == values_.end()) return unchanged(value(edge.id));
@@ -135,7 +139,7 @@ Tensor Replay::take(const Edge& edge, bool is_last_use) {
   return taken;
 }
 
-// What was made, or is at hand; undefined where it is neither.
+// Returns a value that was made or is at hand, undefined if it is neither.
 Saved Replay::value(uint64_t id) const {
   if (const auto made = values_.find(id); made != values_.end())
     return {made->second, made->second.impl().storage->version()};
@@ -172,7 +176,8 @@ uint64_t Replay::keep_only(const Makers& wanted) {
     const bool is_ours = own.contains(kept.value.tensor.impl().storage.get());
     return !wanted.contains(id) || (is_ours && kept.record >= first_missing);
   });
-  segment_.evicts = false;  // nothing that is made is dropped, and the last reader may overwrite
+  segment_.evicts = false;  // no value that is made is dropped, and the last reader may overwrite
+                            // it
   uint64_t ran = 0;
   try {
     ran = make(wanted);

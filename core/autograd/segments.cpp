@@ -21,7 +21,7 @@ Segments::Handle Segments::open(int64_t first, SavePolicy policy, bool evicts) {
 bool Segments::close(const Handle& segment, int64_t last) {
   int s = open_;
   while (s >= 0 && (*this)[s].serial != segment.serial) s = (*this)[s].parent;
-  if (s < 0) return false;  // closed with one around it, or the tape was cleared meanwhile
+  if (s < 0) return false;  // it was closed with one around it, or the tape was cleared meanwhile
   while (open_ != (*this)[s].parent) {
     Segment& inner = (*this)[open_];
     inner.last = last;
@@ -35,7 +35,7 @@ bool Segments::is_inner(const Edge& edge) const {
   return open_ >= 0 && edge.record >= 0 && (*this)[open_].contains(edge.record);
 }
 
-// The innermost one of `segment` and those around it that made the value, if any.
+// Returns the innermost among `segment` and those around it that made the value, or -1.
 int Segments::maker(const Edge& edge, int segment) const {
   while (segment >= 0 && !(edge.record >= 0 && (*this)[segment].contains(edge.record)))
     segment = (*this)[segment].parent;
@@ -61,7 +61,7 @@ void Segments::hold(const Edge& edge, const Saved& value) {
 
 void Segments::keep(const Record& record, int64_t index, std::span<const Tensor> outputs,
                     uint32_t wanted) {
-  if (is_evicting()) {  // what vjps read, until memory is wanted
+  if (is_evicting()) {  // values that vjps read stay until memory is wanted
     for (size_t i = 0; i < outputs.size(); ++i)
       if (record.saves.output(i))
         (*this)[open_].kept[record.outputs[i].id] = {Saved::of(outputs[i]), index, tick()};

@@ -12,7 +12,7 @@ namespace rw {
 
 namespace {
 
-constexpr uint64_t external_root = uint64_t{1} << 63;  // content from outside the tape
+constexpr uint64_t external_root = uint64_t{1} << 63;  // marks content from outside the tape
 
 Edge& add_edge(std::vector<Edge>& edges, const TensorImpl& impl, uint64_t root) {
   Edge& edge = edges.emplace_back();
@@ -68,7 +68,7 @@ void Tape::append(Record&& record, bool requires_grad, std::span<Tensor> outputs
   records_.push_back(std::move(record));
 }
 
-// The record comes into the innermost segment.
+// Makes the record a part of the innermost segment.
 void Tape::enter(const Record& record, std::span<const Tensor> outputs, Follower* follower) {
   if (in_segment())
     segments_.keep(record, next(), outputs, follower ? follower->kept_outputs() : 0);
@@ -169,7 +169,8 @@ void Tape::free_records(std::vector<int64_t> worklist) {
     for (const Edge& edge : record.inputs)
       if (Record* maker = records_.find(edge.record); maker && --maker->readers == 0)
         worklist.push_back(edge.record);
-    const Record dead = std::exchange(record, {});  // handles die after the record left the tape
+    const Record dead = std::exchange(record, {});  // handles die after the record has left the
+                                                    // tape
     segments_.let_go(dead);
     count_record(dead, -1);
   }
@@ -244,7 +245,7 @@ std::vector<Tensor> apply(const Op& op, std::any attrs, std::vector<Tensor> inpu
     Edge& edge = add_input(record, inputs[i], *tape);
     if (i < 32 && inputs[i].pointer().use_count() == 1) record.given |= uint32_t{1} << i;
     bool saved = record.saves.input(i);
-    // Segments hold values from outside; evicting ones keep what vjps read, too.
+    // Segments hold values from outside. Evicting segments keep the values that vjps read, too.
     if (tape->in_segment()) saved = !segments.is_inner(edge) || (saved && segments.is_evicting());
     if (saved) edge.saved = Saved::of(inputs[i]);
   }

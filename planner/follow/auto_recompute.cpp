@@ -13,24 +13,24 @@ namespace {
 
 using Mode = AutoRecomputeOptions::Mode;
 
-// Planning takes as long as some steps: a program whose memory grows without end goes on by
+// Planning takes as long as several steps, so a program whose memory grows without end goes on by
 // eviction.
 constexpr int most_plans = 4;
 
-// What a plan is made again with, where its effort left others out.
+// The factor on the effort of a plan that is made again because the first effort left plans out.
 constexpr double more_effort = 8;
 // The planning work (planner/graph/plan_work.h) per record of a pass: at most a tenth of what
 // forward, backward and update of an op take.
 constexpr uint64_t work_per_record = 5'000;
-// Batches of ever other lengths would be kinds without end.
+// Batches of ever new lengths would make kinds without end.
 constexpr size_t most_kinds = 64;
 
-// The share of the budget for what a plan does not know exactly: the rounding of sizes.
+// The share of the budget for the rounding of sizes, which a plan does not know exactly.
 uint64_t margin(uint64_t budget) {
   return budget / 64;
 }
 
-// Whether eviction gets the pass through its backward in so many bytes, by a dry run.
+// Tells, by a dry run, whether eviction gets the pass through its backward in so many bytes.
 bool eviction_does(const TapeRerun& rerun, uint64_t bytes) {
   const auto program = [&] {
     const MemoryBudget budget(bytes);
@@ -45,19 +45,19 @@ bool eviction_does(const TapeRerun& rerun, uint64_t bytes) {
   }
 }
 
-// What is asked for, where it keeps within the budget's `bytes`.
+// Returns the plan that the options ask for if it stays within the budget's `bytes`.
 std::optional<Candidate> candidate_within(Search& search, const AutoRecomputeOptions& options,
                                           uint64_t bytes) {
   try {
     Candidate candidate = choose(search, options, bytes);
     if (options.budget == 0 || candidate.peak() <= bytes) return candidate;
-  } catch (const OutOfMemory&) {  // no plan does
+  } catch (const OutOfMemory&) {  // no plan stays within them
   }
   return std::nullopt;
 }
 
-// A plan by the records that are alive before backward, as one by all records of the pass.
-// `alive`: for each of them its number in the pass.
+// Turns a plan over the records that are alive before backward into one over all records of the
+// pass. `alive` has the number of each such record in the pass.
 Plan spread(Plan plan, const std::vector<uint32_t>& alive, const std::vector<std::string>& ops) {
   for (auto& segment : plan.segments) {
     segment.first = alive[segment.first];
@@ -138,7 +138,7 @@ void AutoRecompute::begin(Tape& tape) {
   plan_ = {};
   if (kind_ >= 0) {
     Kind& kind = kinds_[static_cast<size_t>(kind_)];
-    // More is live besides the pass than the plan was made for: it is made again.
+    // More is live besides the pass than the plan was made for, so the plan is made again.
     if (kind.plan && has_budget() && live_ > kind.live + margin(options_.budget)) kind.plan.reset();
     if (kind.plan) plan_ = *kind.plan;
   }
@@ -199,8 +199,8 @@ void AutoRecompute::before_backward(Tape& tape, const Tensor& root, const Tensor
   if (was_evicted && kind.plan) follow_from_here(tape, *kind.plan);
 }
 
-// The pass that was evicting until now goes backward as the plan says. Values that were dropped and
-// that the program holds are there twice then: where that is too much, it goes on evicting.
+// A pass that was evicting until now goes backward as the plan says. Dropped values that the
+// program still holds are then in memory twice; where that is too much, the pass goes on evicting.
 void AutoRecompute::follow_from_here(Tape& tape, const Plan& plan) {
   ForwardPass pass(tape, plan, nullptr, first_);
   try {

@@ -13,7 +13,7 @@ namespace rw {
 
 namespace {
 
-// What a thread that trains does because of the environment.
+// The settings of the environment that a training thread follows.
 struct Obeyed {
   bool is_read = false;
   std::optional<AutoRecompute> recompute;
@@ -37,7 +37,7 @@ void obey_environment() {
   if (options && !tape.follower() && !tape.in_segment()) obeyed.recompute.emplace(*options);
 }
 
-// The third update: the first ones make what stays.
+// Measures the third update, since the first two make the tensors that stay.
 void obey_environment_after_update(Device& device) {
   if (!obeys_environment || context().only) return;
   const int64_t done = ++obeyed.updates;

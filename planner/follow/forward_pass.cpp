@@ -143,7 +143,7 @@ void ForwardPass::record_node(const Record& record) {
     const bool is_view = values_.contains(record.outputs[k].root);
     const uint32_t value = value_of(record.outputs[k]);
     if (record.saves.output(k)) saves(value);
-    if (is_view) continue;  // a view of what is there
+    if (is_view) continue;  // a view takes no memory
     node.outputs.push_back(value);
     made += record.outputs[k].bytes;
   }

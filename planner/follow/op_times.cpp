@@ -15,7 +15,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// What an op's time depends on. Attributes show in its work.
+// Returns the properties on which an op's time depends. Attributes show in its work.
 std::string key_of(const Record& record) {
   std::string key = record.op->name;
   for (const Edge& input : record.inputs)
@@ -23,7 +23,7 @@ std::string key_of(const Record& record) {
   return key + fmt::format(" {} {}", record.cost.flops, record.cost.bytes);
 }
 
-// Runs in a thread of its own, which knows nothing of a dry run, tape or segment.
+// Runs in a thread of its own, to which no dry run, tape or segment applies.
 double measure(const std::shared_ptr<Device>& device, const Record& record) {
   const DeviceScope scope(device);
   const NoGrad no_grad;
@@ -38,7 +38,7 @@ double measure(const std::shared_ptr<Device>& device, const Record& record) {
     device->synchronize();
     return std::chrono::duration<double>(Clock::now() - start).count() / times;
   };
-  run(1);  // compiles, and makes what is cached
+  run(1);  // compiles kernels and fills caches
   constexpr double enough = 1e-3;
   double least = run(1);
   for (int times = 2; least * times < enough; times *= 2) least = std::min(least, run(times));
@@ -68,7 +68,9 @@ OpTimes::~OpTimes() {
 
 std::optional<double> OpTimes::seconds(const Record& record) {
   if (record.cost.flops == 0 && record.cost.bytes == 0) return 0;
-  if (record.inputs.empty()) return {};  // such an op may hold the device that it is for
+  if (record.inputs.empty())
+    return {};  // such an op may hold the device for which it makes its
+                // outputs
   const auto [found, is_new] = known_.try_emplace(key_of(record), -1.0);
   if (is_new) {
     is_new_ = true;

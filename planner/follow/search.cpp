@@ -12,12 +12,13 @@ namespace rw {
 
 namespace {
 
-// The work (planner/graph/plan_work.h) for one answer: about a second on a 2 GHz Xeon. It bounds
-// slower machines in the same way.
+// The work (planner/graph/plan_work.h) for one answer takes about a second on a 2 GHz Xeon. It
+// bounds slower machines in the same way.
 constexpr double answer_work = 1.5e9;
-constexpr double records_for_answer = 2000;  // more of them get more work, up to ten times as much
+constexpr double records_for_answer = 2000;  // longer programs get more work, up to ten times as
+                                             // much
 constexpr double most_answer = 10;
-constexpr uint64_t kernel_work = 2'000, run_work = 200'000;  // of a dry run
+constexpr uint64_t kernel_work = 2'000, run_work = 200'000;  // the work that a dry run counts as
 
 uint64_t work_of(const WorkByPhase& work) {
   uint64_t calls = 0;
@@ -25,7 +26,7 @@ uint64_t work_of(const WorkByPhase& work) {
   return run_work + kernel_work * calls;
 }
 
-// Whether a plan was measured: other costs often lead to the same.
+// Tells whether a plan was measured, since other costs often lead to the same plan.
 bool is_among(const std::vector<Candidate>& candidates, const Plan& plan) {
   const auto is_range = [](const Plan::Segment& a, const Plan::Segment& b) {
     return a.first == b.first && a.last == b.last && a.parent == b.parent;
@@ -44,7 +45,7 @@ bool is_among(const std::vector<Candidate>& candidates, const Plan& plan) {
 Search::Search(OpenDry open, Program program, const SearchOptions& options)
     : open_(std::move(open)), program_(std::move(program)), options_(options) {
   measure(Plan{}, &graph_);
-  plain_ = measure(Plan{});  // without what recording it takes
+  plain_ = measure(Plan{});  // without the memory that recording takes
   measure_work_ = work_of(plain_.forecast.work);
   work_.on_progress = [this](const PlanWork& work) {
     const auto done = static_cast<double>(work.done - begun_);
@@ -64,7 +65,7 @@ Graph Search::with_costs(const SearchOptions& options) const {
   Graph graph = graph_;
   for (Graph::Record& record : graph.records) record.cost = options.cost(record.work);
   if (!options.times) return graph;
-  // What could not be measured costs as much for its work as all the rest does.
+  // An op that could not be measured takes the time that its work takes on average in the others.
   double seconds = 0, work = 0;
   for (const Graph::Record& record : graph.records) {
     if (!record.seconds) continue;
@@ -102,13 +103,13 @@ void Search::begin_answer() {
   work_.limit = begun_ + work_limit();
 }
 
-// Whether to look at one of the graphs, as the first one took so much: that one is looked at
-// always.
+// Tells whether there is work left for one of the graphs, given how much the first one took. The
+// first graph is always looked at.
 bool Search::has_work_for(size_t graph, uint64_t first) {
   return graph == 0 || work_.allows(first);
 }
 
-// How many plans to measure, with a quarter of an answer's work.
+// Returns how many plans to measure with a quarter of an answer's work.
 int Search::measures(int wanted) {
   constexpr uint64_t least = 3;
   const uint64_t affordable = std::max(least, work_limit() / 4 / measure_work_);
@@ -135,7 +136,7 @@ const std::vector<Candidate>& Search::candidates() {
   return candidates_;
 }
 
-// Those that no other beats in both cost and peak, by falling peak.
+// Returns the candidates that no other beats in both cost and peak, by falling peak.
 std::vector<Candidate> Search::best_of(std::vector<Candidate> candidates) const {
   std::stable_sort(candidates.begin(), candidates.end(), [&](const auto& a, const auto& b) {
     return std::pair(a.cost, a.peak()) < std::pair(b.cost, b.peak());
@@ -159,7 +160,7 @@ void Search::refine(uint64_t bytes) {
     return;
   const auto steps = static_cast<uint64_t>(measures(7)) + 1;
   const Candidate low = *at, high = *(at - 1);
-  // Bytes that plans do not know: parameters, optimizer, data.
+  // The bytes that plans do not know: parameters, optimizer states and data.
   const uint64_t rest = plain_.peak() - std::min(plain_.peak(), evaluate(graph_, {}).peak);
   const uint64_t least = candidates_.back().peak();
   std::vector<uint64_t> targets;
@@ -167,7 +168,8 @@ void Search::refine(uint64_t bytes) {
     const uint64_t target = low.peak() + (high.peak() - low.peak()) * k / steps;
     targets.push_back(target - std::min(target, rest));
   }
-  // What is better than a candidate all the same comes too late: budgets were answered without it.
+  // A plan that is better than an existing candidate comes too late, since budgets were answered
+  // without it. So only plans between two candidates, or below all of them, are taken.
   std::vector<Candidate> between, below;
   const uint64_t start = work_.done;
   uint64_t first = 0;
@@ -191,7 +193,8 @@ void Search::refine(uint64_t bytes) {
   for (Candidate& candidate : best_of(std::move(below))) join(std::move(candidate));
 }
 
-// A plan that goes below all candidates is one from then on; nothing is refined below it.
+// A plan whose peak is below those of all candidates becomes a candidate; nothing is refined below
+// it.
 void Search::join(Candidate candidate) {
   if (candidate.peak() >= candidates_.back().peak()) return;
   refined_.insert(candidate.peak());
@@ -250,7 +253,7 @@ Plan Search::plan_collection(const SavePolicy& policy) const {
     uint64_t bytes = 0;
     for (const uint32_t value : record.outputs) bytes += graph_.values[value].bytes;
     if (!policy({record.label.c_str(), record.work, bytes, record.is_heavy})) continue;
-    // For a view, the record that made what it is a view of.
+    // A view stands for the record that made the value that it views.
     const int32_t maker = record.outputs.empty() && !record.inputs.empty()
                               ? graph_.values[record.inputs[0]].record
                               : static_cast<int32_t>(r);

@@ -18,7 +18,7 @@ uint64_t sum(const Contents& contents) {
   return bytes;
 }
 
-// What is wrong with a segment by what it drops and holds, whatever the peak.
+// Tells what is wrong with a segment by what it drops and holds, whatever the peak.
 std::string misplaced(const SegmentReport& report, bool reads_inner) {
   if (!reads_inner)
     return "no gradient inside reads a value that was made inside: there is nothing to drop";
@@ -33,7 +33,7 @@ std::string misplaced(const SegmentReport& report, bool reads_inner) {
 constexpr const char* remedy =
     "; leave this segment out, or let a search set the segments (planner/follow/search.h)";
 
-// Measures the segments and names those that do harm.
+// Measures segments and names those that do harm.
 class SegmentJudge {
  public:
   using Need = TapeRerun::Need;
@@ -54,7 +54,7 @@ class SegmentJudge {
     report.replay = {std::max(0.0, all_->replay.flops - without->replay.flops),
                      all_->replay.bytes - std::min(all_->replay.bytes, without->replay.bytes)};
     if (without->peak > all_->peak) {
-      report.problem.clear();  // whatever it holds: it is worth it
+      report.problem.clear();  // it is worth its memory, whatever it holds
       return;
     }
     const std::string why = report.problem.empty()
@@ -64,7 +64,7 @@ class SegmentJudge {
         fmt::format("{}, and {}: {}{}", effect(*without), cost(report, *without), why, remedy);
   }
 
-  // Where no single one does harm, but all of them together.
+  // Judges all segments together where no single one does harm.
   void judge_all(std::vector<SegmentReport>& reports) {
     for (const SegmentReport& report : reports)
       if (!report.problem.empty()) return;
@@ -103,9 +103,8 @@ class SegmentJudge {
 
 std::vector<SegmentReport> segment_reports(const Tape& tape, const Tensor& loss) {
   const std::vector<Segment>& segments = tape.segments().all();
-  std::unordered_map<uint64_t, int>
-      plain;  // roots that a plain run keeps -> records that read them
-  std::unordered_map<uint64_t, uint64_t> root;  // of every value id
+  std::unordered_map<uint64_t, int> plain;  // records that read each root that a plain run keeps
+  std::unordered_map<uint64_t, uint64_t> root;  // by value id
   int64_t alive = 0;
   for (int64_t i = tape.begin(); i < tape.end(); ++i) {
     const Record* record = tape.find(i);
@@ -115,7 +114,7 @@ std::vector<SegmentReport> segment_reports(const Tape& tape, const Tensor& loss)
     for (const Edge& e : record->inputs) root[e.id] = e.root;
     for (const Edge& e : record->outputs) root[e.id] = e.root;
   }
-  std::unordered_map<uint64_t, int> held_by;  // roots held by segments or kept
+  std::unordered_map<uint64_t, int> held_by;  // how many segments hold or keep each root
   for (const Segment& segment : segments) {
     for (const auto& [id, external] : segment.externals)
       if (external.value.tensor.defined()) ++held_by[root[id]];
@@ -157,7 +156,7 @@ std::vector<SegmentReport> segment_reports(const Tape& tape, const Tensor& loss)
     reports.push_back(std::move(report));
   }
 
-  constexpr int64_t most_work = 300'000;  // records to run again
+  constexpr int64_t most_work = 300'000;  // the most records to run again
   const TapeRerun rerun(tape, loss);
   if (reports.empty() || !rerun.is_possible()) return reports;
   SegmentJudge judge(rerun, static_cast<int>(segments.size()));

@@ -10,7 +10,7 @@ namespace rw {
 
 namespace {
 
-// Makes `t`, of its sizes, a leaf like `like`, with as many gradients and copies.
+// Makes `t`, which has the sizes of `like`, a leaf with as many gradients and copies.
 void make_leaf(Tensor& t, const Tensor& like) {
   t.set_requires_grad();
   if (const WeightCopies* copies = WeightCopies::of(like))
@@ -22,7 +22,8 @@ void make_leaf(Tensor& t, const Tensor& like) {
     t.impl().grad_place = leaf.grad.defined() ? t.impl().grad : empty(like.shape(), DType::f32);
 }
 
-// An op without inputs makes its outputs on a device of its choice: something else makes as much.
+// An op without inputs makes its outputs on a device of its choice, so this op makes as many bytes
+// in its place.
 std::vector<Tensor> made_from_nothing(const std::any& attrs, std::span<Tensor>) {
   std::vector<Tensor> outputs;
   for (const Edge& edge : std::any_cast<const Record*>(attrs)->outputs) {
@@ -35,7 +36,7 @@ const Op from_nothing = {"random", made_from_nothing};
 
 }  // namespace
 
-// One run on the default device, which is dry, and this thread's tape, which is empty.
+// One run on the default device, which is dry, with this thread's tape, which is empty.
 class TapeRerun::Pass : public Tape::Follower {
  public:
   Pass(const Tape& from, const std::vector<bool>& left_out, bool keeps)
@@ -83,7 +84,8 @@ class TapeRerun::Pass : public Tape::Follower {
         if (range(number).replay_keeps.contains(current_->outputs[k].id))
           tape_.keep_in_replay(segment, record.outputs[k].id);
   }
-  // What a plan keeps; what policies keep, they keep again.
+  // Returns the outputs that a plan keeps. Policies decide anew, so what they keep is not repeated
+  // here.
   uint32_t kept_outputs() const override {
     uint32_t kept = 0;
     const int s = current_->segment;
@@ -94,7 +96,8 @@ class TapeRerun::Pass : public Tape::Follower {
   }
 
  private:
-  // Values from outside whose storage somebody else than the tape holds outlive the pass.
+  // Finds values from outside that outlive the pass, since something other than the tape holds
+  // their storage.
   void find_held() {
     std::unordered_map<const Storage*, std::unordered_set<const TensorImpl*>> handles;
     std::unordered_map<const Storage*, long> users;
@@ -129,7 +132,8 @@ class TapeRerun::Pass : public Tape::Follower {
   }
   const Segment& range(int segment) const { return from_.segments()[segment]; }
 
-  // Values whose handles died before record i. What it was given, it drops itself.
+  // Drops the values whose handles died before record i. The handles that an op was given, the op
+  // drops itself.
   void drop(int64_t i) {
     const Record* next = from_.find(i);
     const auto is_taken = [&](uint64_t id) {
@@ -145,8 +149,8 @@ class TapeRerun::Pass : public Tape::Follower {
 
   static bool is_given(const Record& record, size_t k) { return k < 32 && (record.given >> k & 1); }
 
-  // The value of the tape whose handle dies with the record `index`. Detached handles that are read
-  // from there on have lived beside it.
+  // Returns the value of the tape whose handle dies with the record `index`. Detached handles that
+  // are read from there on have lived beside it.
   Tensor take(uint64_t id, int64_t index) {
     const auto found = values_.find(id);
     if (found == values_.end()) return {};
@@ -158,8 +162,8 @@ class TapeRerun::Pass : public Tape::Follower {
     return value;
   }
 
-  // Input k as the op was given it. Of a value from outside, only the last reader can have been
-  // given the last handle: whoever reads it later has another.
+  // Returns input k as the op was given it. The last handle of a value from outside can only have
+  // gone to its last reader, since whoever reads it later has another handle.
   Tensor input(int64_t index, const Record& record, size_t k) {
     const Edge& edge = record.inputs[k];
     if (!is_outside(edge)) {
@@ -195,8 +199,8 @@ class TapeRerun::Pass : public Tape::Follower {
 
   bool is_outside(const Edge& edge) const { return !from_.find(edge.record); }
 
-  // The handle outside the tape that the edge is. All handles of one number share its memory: a
-  // leaf, what was detached of it, and what was detached of a value of the tape.
+  // Returns the handle outside the tape for which the edge stands. All handles with one id share
+  // its memory: a leaf, tensors detached from it, and tensors detached from a value of the tape.
   Tensor& outside(const Edge& edge) {
     const bool is_leaf = edge.leaf.defined();
     Tensor& handle = (is_leaf ? leaves_ : outside_)[edge.id];
@@ -216,8 +220,8 @@ class TapeRerun::Pass : public Tape::Follower {
     return handle;
   }
 
-  // A view that was made without a record, of what else lies in its storage; undefined: nothing
-  // that is known does.
+  // Returns a view, made without a record, of another value in the same storage, or an undefined
+  // tensor if no known value lies there.
   Tensor view_of_known(const Edge& edge) const {
     const auto known = storages_.find(edge.storage);
     const auto base = known == storages_.end() ? nullptr : known->second.lock();
@@ -229,14 +233,14 @@ class TapeRerun::Pass : public Tape::Follower {
   const Tape& from_;
   const std::vector<bool>& left_out_;
   Tape& tape_;
-  std::unordered_map<int64_t, std::vector<uint64_t>> dying_;  // before this record, by id
-  std::unordered_map<uint64_t, int64_t> last_reader_;         // of values from outside
-  std::unordered_map<uint64_t, const Edge*> leaf_edges_;      // of those, that are leaves
-  std::unordered_set<uint64_t> held_;                         // of those, beyond the last reader
-  // The values whose handles are alive, by id: those of the tape, those from outside, and leaves.
+  std::unordered_map<int64_t, std::vector<uint64_t>> dying_;  // ids that die before each record
+  std::unordered_map<uint64_t, int64_t> last_reader_;         // by id, of values from outside
+  std::unordered_map<uint64_t, const Edge*> leaf_edges_;      // by id, of those that are leaves
+  std::unordered_set<uint64_t> held_;                         // ids that outlive the last reader
+  // The values whose handles are alive, by id: values of the tape, values from outside, and leaves.
   std::unordered_map<uint64_t, Tensor> values_, outside_, leaves_;
-  std::unordered_map<uint64_t, std::weak_ptr<TensorImpl>> storages_;  // a handle on each
-  std::vector<std::pair<int, Segments::Handle>> open_;                // segments: there and here
+  std::unordered_map<uint64_t, std::weak_ptr<TensorImpl>> storages_;  // one handle on each
+  std::vector<std::pair<int, Segments::Handle>> open_;  // the segment there, its scope here
   int next_ = 0;
   const Record* current_ = nullptr;
 };
@@ -286,8 +290,8 @@ void TapeRerun::run() const {
 }
 
 uint64_t TapeRerun::outside_bytes(uint64_t newest) const {
-  std::unordered_map<uint64_t, uint64_t> bytes;  // by value
-  std::unordered_set<uint64_t> made;             // by the tape, detached or not
+  std::unordered_map<uint64_t, uint64_t> bytes;  // by id
+  std::unordered_set<uint64_t> made;             // ids of the tape's values, detached or not
   for (int64_t i = tape_.begin(); i < tape_.end(); ++i) {
     const Record* record = tape_.find(i);
     if (!record) continue;
