@@ -1,7 +1,7 @@
-// Recomputation for programs that say nothing of it: every forward pass of this thread, up to its
-// backward(), keeps within a budget or to a policy.
-//   const AutoRecompute recompute({.budget = parse_bytes("6GiB")});
-//   ... the program's training loop ...
+// Recomputation for programs that do not ask for it: every forward pass of this thread, up to its
+// backward(), stays within a budget or follows a policy.
+//     const AutoRecompute recompute({.budget = parse_bytes("6GiB")});
+//     ... the program's training loop ...
 #pragma once
 
 #include <memory>
@@ -19,17 +19,18 @@ namespace rw {
 struct AutoRecomputeOptions {
   // The goal of a plan.
   enum class Mode {
-    budget,      // as little as keeps within the budget
-    memory,      // the least peak with every op run at most twice
-    speed,       // outputs of matrix products, convolutions and the like are kept
-    evict,       // no plan: drops and makes again while it runs, to keep within the budget
-    collection,  // what `collection` names is kept: ops, or values by checkpoint_name()
+    budget,  // as little recomputation as stays within the budget
+    memory,  // the least peak with every op run at most twice
+    speed,   // keeps the outputs of matrix products, convolutions and the like
+    // No plan: drops values and makes them again while it runs, to stay within the budget.
+    evict,
+    collection,  // keeps what `collection` names: ops, or values by checkpoint_name()
   };
-  Mode mode = Mode::budget;  // what the plans aim at
+  Mode mode = Mode::budget;  // the goal of the plans
   uint64_t budget = 0;       // most bytes of the device's blocks; 0: any number (not for `budget`)
   int candidates = 12;       // plans to measure
-  double effort = 1;         // of a plan, and
-  std::function<void(double share)> on_progress = {};  // who is told of it: as SearchOptions
+  double effort = 1;         // of a plan (SearchOptions::effort)
+  std::function<void(double share)> on_progress = {};  // as in SearchOptions
   std::vector<std::string> collection = {};            // names, for Mode::collection
 };
 // The options in words, as in the environment and on command lines. `how` is empty, memory, speed,
@@ -37,8 +38,8 @@ struct AutoRecomputeOptions {
 // empty, or like 6GiB. Empty if neither asks for anything; ValueError for other words.
 std::optional<AutoRecomputeOptions> parse_recompute(const std::string& how,
                                                     const std::string& budget);
-// The candidate that these options ask a search for, with `bytes` in place of their budget.
-// OutOfMemory if there is none.
+// Returns the candidate for which these options ask a search, with `bytes` in place of their
+// budget. Throws OutOfMemory if there is none.
 Candidate choose(Search& search, const AutoRecomputeOptions& options, uint64_t bytes);
 
 // While it lives, forward passes of this thread's tape are recorded under plans of their own. The
@@ -72,7 +73,7 @@ class [[nodiscard]] AutoRecompute : public Follower {
   }
 
  private:
-  // The trace of a pass: its ops, and the sizes of their first outputs.
+  // What identifies the kind of a pass: its ops, and the sizes of their first outputs.
   struct Trace {
     std::vector<std::string> ops;
     std::vector<uint64_t> bytes;
@@ -81,14 +82,14 @@ class [[nodiscard]] AutoRecompute : public Follower {
   struct Kind {
     Trace trace;
     int passes = 0;
-    uint64_t last = 0;              // number of the pass that was of this kind last
-    int next = -1;                  // the kind that came after it last
-    std::optional<Plan> plan = {};  // none yet, or it is not worth one
-    int plans = 0;                  // that were made, or tried
+    uint64_t last = 0;              // the number of the last pass of this kind
+    int next = -1;                  // the kind that came after it the last time
+    std::optional<Plan> plan = {};  // empty before there is one, or if it is not worth one
+    int plans = 0;                  // plans that were made or tried
     bool is_cut = false;            // more effort may find a better one
     double cost = 0;                // of the plan's replays
-    uint64_t more_work = 0;         // what making it again with more effort takes
-    uint64_t live = 0;              // bytes, when the pass that was planned for began
+    uint64_t more_work = 0;         // the work of making it again with more effort
+    uint64_t live = 0;              // live bytes when the pass for which it was planned began
     std::string fault = "";         // why there is no plan
   };
 
@@ -104,15 +105,16 @@ class [[nodiscard]] AutoRecompute : public Follower {
   std::optional<MemoryBudget> budget_;
   std::vector<Kind> kinds_;
   uint64_t passes_ = 0;
-  int expected_ = -1;  // kind of the next pass, -1: none
-  int last_ = -1;      // kind of the pass before
-  int kind_ = -1;      // that the open pass is taken for
+  int expected_ = -1;  // the kind of the next pass; -1: unknown
+  int last_ = -1;      // the kind of the previous pass
+  int kind_ = -1;      // the kind that the open pass is taken for
   Trace trace_;
-  bool is_another_ = false;  // kind: the plan is left before the next record
+  // The pass is of another kind, so it leaves its plan before the next record.
+  bool is_another_ = false;
   int64_t first_ = 0;
-  uint64_t live_ = 0;    // bytes when it began, and
-  uint64_t newest_ = 0;  // the last storage then
-  uint64_t least_ = 0;   // the least peak of a pass that no plan fits, in bytes; 0: all fitted
+  uint64_t live_ = 0;    // live bytes when the pass began
+  uint64_t newest_ = 0;  // the last storage at that time
+  uint64_t least_ = 0;   // the least peak, in bytes, of a pass that no plan fits; 0: all fitted
 };
 
 }  // namespace rw

@@ -1,20 +1,20 @@
-// Switches for programs that say nothing of memory:
+// Switches for programs without options of their own for memory:
 //   REWIND_MEMORY_BUDGET=6GiB  live bytes of the device stay within it, by recomputation
 //   REWIND_RECOMPUTE=memory|speed|evict|block  how (planner/follow/auto_recompute.h; block: modules
 //                              make segments of their blocks); evict needs a budget
 //   REWIND_TIMELINE=FILE.html  what is in memory during an update in steady state
-// Optimizers obey them in the thread that makes them, from the first one on.
+// Optimizers obey them in the thread that makes them, from the first optimizer on.
 #pragma once
 
 #include "../../core/memory/device.h"
 
 namespace rw {
 
-// For programs that read the variables themselves.
+// Turns the switches off in programs that read the variables themselves.
 void set_obeys_environment(bool on);
 
-// Optimizers call it when one is made, and after each update. ValueError for a text that is not a
-// budget, or not a way to recompute.
+// Optimizers call these when one is made, and after each update. The first throws ValueError for a
+// text that is not a budget, or not a way to recompute.
 void obey_environment();
 void obey_environment_after_update(Device& device);
 

@@ -28,8 +28,8 @@ class [[nodiscard]] Follower : public Tape::Follower {
   Follower(const Follower&) = delete;
   Follower& operator=(const Follower&) = delete;
 
-  // If nothing is replayed or recorded, this is the plain pass: an op without a gradient that is on
-  // the tape keeps what its inputs' records save.
+  // If nothing is replayed or recorded, the pass runs like a plain one. Otherwise an op without a
+  // gradient that is on the tape keeps the values that its inputs' records save.
   bool records_all() const override {
     const bool wants = record_ || plan_.evicts || !plan_.segments.empty();
     return wants && is_open();
@@ -47,18 +47,22 @@ class [[nodiscard]] Follower : public Tape::Follower {
   }
 
  protected:
-  // Becomes the tape's follower, in place of another one if that gives way.
+  // Becomes the tape's follower; with `displaces`, in place of another one that gives way.
   Follower(std::shared_ptr<Tape> tape, bool displaces);
   virtual void begin(Tape& tape);
   void end();
-  bool is_open() const { return pass_ && !tape_->is_empty(); }  // a pass, and not all of it dropped
+  bool is_open() const {
+    return pass_ && !tape_->is_empty();
+    // There is a pass, and not all of it has been dropped.
+  }
 
-  std::shared_ptr<Tape> tape_;       // that it follows; null under NoGrad
+  std::shared_ptr<Tape> tape_;       // the tape that it follows; null under NoGrad
   Plan plan_;                        // of the pass that is open or comes next
-  std::optional<ForwardPass> pass_;  // that is open
+  std::optional<ForwardPass> pass_;  // the open pass
 
  private:
-  Graph* record_ = nullptr;  // of the first pass that runs backward; null: is recorded
+  // Receives the graph of the first pass that runs backward; null: it is recorded already.
+  Graph* record_ = nullptr;
   OpTimes* times_ = nullptr;
   Tape::Follower* outer_ = nullptr;
   std::string difference_;

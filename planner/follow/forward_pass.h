@@ -12,8 +12,8 @@
 
 namespace rw {
 
-// One forward pass on a tape: sets the segments of a plan, by counting records, and observes what
-// the pass does. The tape's follower passes every op to it.
+// One forward pass on a tape, which sets the segments of a plan by counting records and observes
+// what the pass does. The tape's follower passes every op to it.
 class ForwardPass : public Tape::Follower {
  public:
   // Begins with record `first` of the tape, or with the next one. `plan` and `record` outlive the
@@ -29,10 +29,10 @@ class ForwardPass : public Tape::Follower {
   // when forward ends, by id, with the record that makes each.
   std::unordered_map<uint64_t, int64_t> held_values() const;
 
-  void leave();  // the plan is of something else: what follows is evicted, or kept
-  void end();    // before backward
+  void leave();  // the plan is for something else: what follows is evicted or kept
+  void end();    // must be called before backward
 
-  bool diverged() const { return diverged_; }  // the pass was not what the plan was made for
+  bool diverged() const { return diverged_; }                    // the pass departed from its plan
   const std::string& difference() const { return difference_; }  // what it did instead
 
  private:
@@ -46,19 +46,19 @@ class ForwardPass : public Tape::Follower {
   Graph* record_;
   OpTimes* times_;
   const int64_t first_;
-  size_t next_segment_ = 0;                                  // of the plan
+  size_t next_segment_ = 0;                                  // index in the plan
   std::vector<std::pair<uint32_t, Segments::Handle>> open_;  // last record, segment on the tape
   std::vector<Segments::Handle> handles_;                    // by segment of the plan
   std::vector<uint32_t> keeps_;  // by record of the plan: bits of outputs
-  // By record of the plan: outputs that replays keep.
+  // By record of the plan: the outputs that replays keep.
   std::unordered_multimap<size_t, Plan::Output> replay_keeps_;
   bool diverged_ = false;
   std::string difference_;
   std::optional<Segments::Handle> evicting_;
   std::unordered_map<uint64_t, uint32_t> values_;  // root -> value of the graph
   uint64_t live_before_ = 0;
-  // By leaf: the last record that reads it, whose vjp is the first to make its gradient, and its
-  // bytes.
+  // By leaf: the last record that reads it, whose vjp is the first to make its gradient, and the
+  // bytes of that gradient.
   std::unordered_map<const TensorImpl*, std::pair<size_t, uint64_t>> leaves_;
 };
 

@@ -10,10 +10,10 @@
 
 namespace rw {
 
-// While it lives, what the device has from its driver (`reserved` bytes, those of blocks) stays
+// While it lives, the bytes that the device has from its driver (`reserved`, those of blocks) stay
 // within the budget: values of this thread's evicting forward passes are dropped, and others move
-// if free bytes lie scattered. OutOfMemory if nothing is left to drop. Its end restores the
-// previous budget.
+// if free bytes lie scattered. An allocation throws OutOfMemory if nothing is left to drop. The end
+// of the scope restores the previous budget.
 class MemoryBudget {
  public:
   // `advice` is added to the text of OutOfMemory.

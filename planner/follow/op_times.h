@@ -1,4 +1,4 @@
-// The times of ops on a device at hand, so that plans may minimise seconds.
+// Measured times of ops on a real device, so that plans may minimise seconds.
 #pragma once
 
 #include <map>
@@ -17,18 +17,18 @@ class OpTimes {
  public:
   // The device must compute (not be dry).
   explicit OpTimes(std::shared_ptr<Device> device);
-  ~OpTimes();  // writes what is new
+  ~OpTimes();  // writes new times to the cache
   OpTimes(const OpTimes&) = delete;
   OpTimes& operator=(const OpTimes&) = delete;
 
-  // The seconds to run the record's op forward, 0 if it does nothing. Empty if it cannot be
-  // measured: without inputs, or if the device has too little memory.
+  // Returns the seconds that the record's op takes forward, 0 if it does nothing. Empty if it
+  // cannot be measured: it has no inputs, or the device has too little memory.
   std::optional<double> seconds(const Record& record);
 
  private:
   std::shared_ptr<Device> device_;
-  std::string file_;                     // of the cache
-  std::map<std::string, double> known_;  // by op, shapes and work; negative: not to be measured
+  std::string file_;                     // the file of the cache
+  std::map<std::string, double> known_;  // by op, shapes and work; negative: cannot be measured
   bool is_new_ = false;
 };
 

@@ -17,9 +17,11 @@ namespace rw {
 
 // The objective of a search, and its effort.
 struct SearchOptions {
-  double flops_per_byte = 20;  // as OpCost::total(): what moving a byte costs; 0: FLOPs alone count
-  std::shared_ptr<OpTimes> times = {};  // seconds count by these; null: FLOPs and bytes do
-  int candidates = 24;                  // plans to measure, at most
+  // The cost of moving a byte, as in OpCost::total(); 0: only FLOPs count.
+  double flops_per_byte = 20;
+  // Costs are seconds by these times; null: they are FLOPs and bytes.
+  std::shared_ptr<OpTimes> times = {};
+  int candidates = 24;  // the most plans to measure
   // Bounds the work of each answer: with 1 it takes at most 2 seconds for passes of up to 2000 ops,
   // and at most 20 for any. The work is counted, not timed, so the same program gets the same
   // plans.
@@ -28,7 +30,7 @@ struct SearchOptions {
   // does.
   std::function<void(double share)> on_progress = {};
 
-  // The number to minimise where no time is known, in FLOPs.
+  // Returns the number to minimise where no time is known, in FLOPs.
   double cost(const OpCost& work) const {
     return work.flops + flops_per_byte * static_cast<double>(work.bytes);
   }
@@ -47,7 +49,7 @@ class Search {
   Search& operator=(const Search&) = delete;
 
   const Graph& graph() const { return graph_; }      // the forward pass
-  const Candidate& plain() const { return plain_; }  // nothing is recomputed
+  const Candidate& plain() const { return plain_; }  // the candidate that recomputes nothing
   // Empty, or how a later pass of the program differs from its first one, which plans are for.
   const std::string& difference() const { return difference_; }
   // Whether answers so far left out plans that more effort would have tried.
@@ -70,8 +72,9 @@ class Search {
   // feasible. OutOfMemory names the least feasible bytes.
   Candidate budget(uint64_t bytes);
 
-  Candidate memory();  // least peak with every op run at most twice, of all plans known
-  Candidate speed();   // outputs of matrix products, convolutions and the like are kept
+  // The least peak with every op run at most twice, of all plans that are known.
+  Candidate memory();
+  Candidate speed();  // keeps the outputs of matrix products, convolutions and the like
   // Keeps the outputs that the policy names (save_ops(...), or any function of op, cost and bytes)
   // and recomputes everything between them, as speed() does. The plain candidate if that does not
   // lower the peak.
@@ -101,14 +104,15 @@ class Search {
   std::vector<Graph> graphs_;
   Candidate plain_;
   std::string difference_;
-  std::vector<Candidate> memory_candidates_;  // the least by plan_memory(), of each graph
+  std::vector<Candidate> memory_candidates_;  // the least peak by plan_memory(), for each graph
   std::vector<Candidate> candidates_;
-  std::optional<Candidate> least_;  // of the plans handed out before candidates_ were made
+  // The least peak of the plans that were handed out before candidates_ were made.
+  std::optional<Candidate> least_;
   PlanWork work_;
-  uint64_t begun_ = 0;          // work that was done before the answer that is sought
-  uint64_t measure_work_ = 0;   // of a dry run of the program
-  std::set<uint64_t> refined_;  // peaks of the candidates between which and the next cheaper
-                                // nothing is left to try
+  uint64_t begun_ = 0;         // the work that was done before the current answer
+  uint64_t measure_work_ = 0;  // the work of a dry run of the program
+  // Peaks of candidates for which nothing is left to try between them and the next cheaper one.
+  std::set<uint64_t> refined_;
 };
 
 }  // namespace rw

@@ -12,10 +12,10 @@ namespace rw {
 // The effect of one checkpoint segment, by its number; `parent` is the segment around it, or -1.
 struct SegmentReport {
   int segment = -1, parent = -1;
-  int64_t records = 0;  // that it spans
-  uint64_t spared = 0;  // bytes that the plain run would keep and this one does not
+  int64_t records = 0;  // the number of records that it spans
+  uint64_t spared = 0;  // bytes that a plain run would keep and this one does not
   uint64_t held = 0;    // bytes kept only so that the segment can be replayed
-  OpCost replay;        // what it adds; at most, where that was not measured
+  OpCost replay;        // the replay that it adds; an upper bound where that was not measured
   // The most bytes alive in forward and backward, as far as the tape knows, by a dry run of its
   // records: with and without this segment. 0 if not measured.
   uint64_t peak = 0, peak_without = 0;

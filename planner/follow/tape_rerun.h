@@ -16,7 +16,7 @@ class TapeRerun {
   struct Need {
     uint64_t peak = 0;
     OpCost replay;
-    double flops = 0;  // of all
+    double flops = 0;  // of all records
   };
 
   // How to treat the tape's segments.
@@ -27,16 +27,16 @@ class TapeRerun {
   TapeRerun(const Tape& tape, const Tensor& loss, Marks marks = Marks::kept,
             bool holds_gradient = false);
 
-  // Whether that is possible: the device can be predicted, there is something to start backward
-  // from, and all segments are closed and, where they are kept, set by marks or a plan.
+  // Tells whether a rerun is possible: the device can be predicted, there is something to start
+  // backward from, and all segments are closed and, where they are kept, set by marks or a plan.
   bool is_possible() const { return possible_; }
-  // Runs with the tape's segments except those that are left out, by number. Nothing if the device
-  // does not have as much memory.
+  // Runs with the tape's segments except those that are left out, by number. Empty if the device
+  // does not have enough memory.
   std::optional<Need> run(const std::vector<bool>& left_out) const;
   // Runs on the default device, which is dry, without the tape's segments: a program for Search.
   void run() const;
-  // The bytes of what it makes of values from outside the tape: leaves, their gradients, inputs.
-  // `newest`: only of those in this storage or older ones.
+  // Returns the bytes of the values from outside the tape that it makes: leaves, their gradients,
+  // inputs. With `newest`, only those in this storage or older ones count.
   uint64_t outside_bytes(uint64_t newest = UINT64_MAX) const;
 
  private:

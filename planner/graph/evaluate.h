@@ -1,4 +1,4 @@
-// Simulates one training step under a recompute plan.
+// The simulation of one training step under a recompute plan.
 #pragma once
 
 #include "graph.h"
@@ -9,7 +9,7 @@ namespace rw {
 // The cost and the peak of a plan, in the graph's unit of cost and in bytes.
 struct PlanCost {
   double cost = 0;        // of all replays
-  uint64_t peak = 0;      // most bytes alive at once, external values not counted
+  uint64_t peak = 0;      // the most bytes alive at once, without external values
   uint64_t held = 0;      // bytes alive between forward and backward
   uint64_t replayed = 0;  // records run again
 };

@@ -14,29 +14,30 @@
 
 namespace rw {
 
-// Records in forward order: a record reads only external values and those of earlier records.
+// The records in forward order: a record reads only external values and those of earlier records.
 struct Graph {
   // A value of the forward pass. Views of one storage are one value.
   struct Value {
-    uint64_t bytes = 0;  // of its storage, once for all its views
-    int32_t record =
-        -1;  // that makes it; -1: external (parameter, data), always alive, costs nothing
+    uint64_t bytes = 0;  // of its storage, which all its views share
+    // The record that makes it; -1: external (parameter, data), always alive, costs nothing.
+    int32_t record = -1;
     uint32_t slot = 0;  // which of the record's outputs it is
   };
 
   // One recorded op. A view makes no value: it has no outputs.
   struct Record {
     std::vector<uint32_t> inputs, outputs;  // value indices
-    std::vector<uint32_t> saved;            // values that its vjp reads, of its inputs and outputs
+    std::vector<uint32_t> saved;            // those of its inputs and outputs that its vjp reads
     double cost = 0;                        // of running it forward: FLOPs or seconds
     uint64_t workspace = 0;                 // transient bytes while it runs
     bool reached = true;                    // its vjp runs
-    uint32_t taken = 0;  // so many of `saved`, the first, go before its gradients are made
-    OpCost work = {};    // of running it forward, of which `cost` is made
-    std::optional<double> seconds = {};  // the same on a device at hand, where that was measured
+    // So many of `saved`, the first ones, are released before its gradients are made.
+    uint32_t taken = 0;
+    OpCost work = {};                    // of running it forward; `cost` is computed from it
+    std::optional<double> seconds = {};  // the time on a real device, where that was measured
     bool is_heavy = false;               // Op::is_heavy
     std::string op = {};                 // Op::name
-    std::string label = {};              // Record::label(): that name, or one by checkpoint_name()
+    std::string label = {};              // Record::label(): `op`, or a name by checkpoint_name()
 
     // The saved values that are taken, and those that are read to the end.
     std::span<const uint32_t> saved_taken() const { return std::span(saved).first(taken); }
@@ -49,17 +50,17 @@ struct Graph {
   // They outlive backward. Empty if there are none.
   std::vector<uint64_t> leaf_gradients;
 
-  // Their bytes that are alive when backward has run the vjps of `record` and of all records after
-  // it.
+  // The bytes of leaf gradients that are alive when backward has run the vjps of `record` and of
+  // all records after it.
   uint64_t gradients_from(size_t record) const {
     return record < leaf_gradients.size() ? leaf_gradients[record] : 0;
   }
-  // A value that is not external, as plans name it, kept from a segment's replay or from the
+  // Names a value that is not external as plans do, kept from a segment's replay or from the
   // forward pass on.
   Plan::Output output(uint32_t value, int32_t replay = -1) const {
     return {static_cast<uint32_t>(values[value].record), values[value].slot, replay};
   }
-  // The value that a record makes in this slot. ValueError if it makes none.
+  // Returns the value that a record makes in this slot. ValueError if it makes none.
   uint32_t value(const Plan::Output& output) const {
     if (output.record < records.size())
       for (const uint32_t v : records[output.record].outputs)
@@ -68,7 +69,7 @@ struct Graph {
                      "what is kept must be made by a record, got output {} of record {}",
                      output.slot, output.record);
   }
-  // The cost of recomputing a value, per byte. It must not be external.
+  // Returns the cost of recomputing a value, per byte. It must not be external.
   double cost_per_byte(uint32_t value) const {
     const Value& v = values[value];
     return records[static_cast<size_t>(v.record)].cost /
@@ -76,7 +77,7 @@ struct Graph {
   }
 };
 
-// The plan with the names of the graph's ops, by which passes follow it.
+// Returns the plan with the names of the graph's ops, by which passes follow it.
 inline Plan follow(const Graph& graph, Plan plan) {
   plan.signature.clear();
   for (const Graph::Record& record : graph.records) plan.signature.push_back(record.op);

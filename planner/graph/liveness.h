@@ -10,14 +10,14 @@
 
 namespace rw {
 
-// The liveness of records [first, last). Values that other records make weigh nothing here, but
+// The liveness of records [first, last). Values that other records make have no weight here, but
 // their gradients do.
 class Liveness {
  public:
   Liveness(const Graph& graph, uint32_t first, uint32_t last);
 
-  uint64_t live() const { return live_; }  // bytes now
-  uint64_t peak() const { return peak_; }  // most bytes at once so far
+  uint64_t live() const { return live_; }  // the bytes that are live now
+  uint64_t peak() const { return peak_; }  // the most bytes that were live at once so far
   bool makes(uint32_t v) const {
     return graph_.values[v].record >= static_cast<int32_t>(first_) &&
            graph_.values[v].record < static_cast<int32_t>(last_);
@@ -37,14 +37,15 @@ class Liveness {
     peak_ = std::max(peak_, live_ + leaf_gradients_ + transient);
   }
 
-  // The last record that reads a value in the current run, or -1.
+  // Returns the last record that reads a value in the current run, or -1.
   int32_t& reader(uint32_t v) { return states_[v - base_].reader; }
 
   // Runs a record: its outputs live until their last reader has run, or as long as they are held.
   void run(uint32_t record);
 
-  // The records of [begin, end), last first, that must run to make the wanted values that are not
-  // at hand, and what these read in turn. Sets the readers of what they make.
+  // Returns the records of [begin, end), last first, that must run to make the wanted values that
+  // are not at hand, and those that make their inputs in turn. Sets the readers of the values that
+  // these make.
   template <class Wanted, class AtHand>
   std::vector<uint32_t> records_to_run(uint32_t begin, uint32_t end, Wanted&& wanted,
                                        AtHand&& at_hand);
@@ -67,9 +68,9 @@ class Liveness {
 
   const Graph& graph_;
   uint32_t first_, last_;
-  uint32_t base_ = UINT32_MAX;       // the least value that the records make
-  std::vector<State> states_;        // from that one on
-  std::vector<uint32_t> gradients_;  // values of others that have one
+  uint32_t base_ = UINT32_MAX;       // the least number of a value that the records make
+  std::vector<State> states_;        // from that value on
+  std::vector<uint32_t> gradients_;  // values of other records that have a gradient
   uint64_t live_ = 0, peak_ = 0, leaf_gradients_ = 0;
 };
 

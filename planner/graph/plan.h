@@ -14,8 +14,8 @@
 
 namespace rw {
 
-// What happens to the activations of forward passes under this plan: their segments, and the values
-// in these that are kept.
+// What happens to the activations of forward passes under this plan: segments, and the values in
+// them that are kept.
 struct Plan {
   // A range of records that is dropped and replayed.
   struct Segment {
@@ -29,17 +29,18 @@ struct Plan {
     uint32_t record = 0, slot = 0;
     int32_t replay = -1;  // the segment whose replay makes it; -1: the forward pass
   };
-  std::vector<Segment> segments;  // in forward order, parents before children; none: all is kept
-  std::vector<Output> keep;       // in any order
+  // In forward order, parents before children; empty: everything is kept.
+  std::vector<Segment> segments;
+  std::vector<Output> keep;  // in any order
   // By record, the names of the ops that the plan was made for. If the program departs from them,
   // the plan is left: the rest of the pass is evicted if a budget demands it, and kept otherwise.
   std::vector<std::string> signature;
-  // No segments: keeps everything until an allocation would exceed the device's budget, and then
-  // drops what is cheap to recompute, large and old (Kirisame et al. 2021, "Dynamic tensor
-  // rematerialization").
+  // The plan has no segments and keeps everything until an allocation would exceed the device's
+  // budget, and then drops values that are cheap to recompute, large and old (Kirisame et al. 2021,
+  // "Dynamic tensor rematerialization").
   bool evicts = false;
 
-  double cost = 0;    // extra forward cost, in the graph's unit, and
+  double cost = 0;    // of all replays, in the graph's unit
   uint64_t peak = 0;  // bytes of activations and their gradients, by evaluate()
 };
 

@@ -1,5 +1,5 @@
-// The work of planning, counted, so that it can be bounded and a graph gets the same plan in every
-// run, however fast the machine is.
+// A count of the work of planning, which bounds it so that a graph gets the same plan in every run,
+// however fast the machine is.
 #pragma once
 
 #include <algorithm>
@@ -8,13 +8,14 @@
 
 namespace rw {
 
-// Counted in steps that take about a nanosecond each.
+// Work in steps that take about a nanosecond each.
 struct PlanWork {
-  uint64_t limit = UINT64_MAX;  // beyond it planning makes do with less
-  uint64_t done = 0;            // so far
-  uint64_t programme = 0;  // of the largest dynamic programme so far: the next may take as much
-  bool is_cut = false;     // something was left out for want of work
-  // Called whenever more work is done, if set.
+  uint64_t limit = UINT64_MAX;  // beyond it, planning gets along with less
+  uint64_t done = 0;            // the work so far
+  // The work of the largest dynamic programme so far; the next one may take as much.
+  uint64_t programme = 0;
+  bool is_cut = false;  // something was left out for lack of work
+  // If set, is called whenever more work is done.
   std::function<void(const PlanWork&)> on_progress = {};
 
   // Counts more work.
@@ -22,7 +23,7 @@ struct PlanWork {
     done += more;
     if (on_progress) on_progress(*this);
   }
-  // Whether this much more is within the limit; if not, something is left out.
+  // Tells whether this much more is within the limit. If not, something is left out.
   bool allows(uint64_t more) {
     const bool fits = done + more <= limit;
     is_cut |= !fits;

@@ -13,9 +13,9 @@ namespace rw {
 
 // One way to drop a range in forward and to replay it in backward.
 struct KeepOption {
-  std::vector<uint32_t> kept;  // heavy values that stay
+  std::vector<uint32_t> kept;  // heavy values that are kept
   uint64_t bytes = 0;          // of the kept values that do not cross the range's end
-  uint64_t peak = 0;           // bytes alive in its replay and backward
+  uint64_t peak = 0;           // the most bytes alive in its replay and backward
   // The cost of its replay. A segment that follows the range holds the values that cross into it;
   // if plain records follow, nobody holds them, and the replay recomputes them: unaided_cost.
   double cost = 0;
@@ -30,8 +30,8 @@ class RecordRange {
   bool saves(uint32_t v) const { return saved_[v - base_]; }
   bool crosses_end(uint32_t v) const { return uses_[v].last_reader >= static_cast<int32_t>(last_); }
 
-  // The cost of the range's records that must run to make the values for which wanted(v) holds, if
-  // those for which at_hand(v) holds need not be made.
+  // Returns the cost of the range's records that must run to make the values for which wanted(v)
+  // holds, if those for which at_hand(v) holds need not be made.
   template <class Wanted, class AtHand>
   double cost_to_make(Wanted&& wanted, AtHand&& at_hand) const;
   template <class Wanted>
@@ -39,12 +39,12 @@ class RecordRange {
     return cost_to_make(wanted, [](uint32_t) { return false; });
   }
 
-  // The bytes of its backward: saved values made inside, and gradients; `crossing` has those of
-  // values that cross its end.
+  // Returns the most bytes alive in its backward: saved values made inside, and gradients.
+  // `crossing` has the values that cross its end.
   uint64_t backward_peak(const std::vector<uint32_t>& crossing) const;
 
-  // Ways to keep the heavy values that its backward needs: the most expensive one per byte, the two
-  // most expensive ones, ...
+  // Returns ways to keep the heavy values that its backward needs: the most expensive one per byte,
+  // the two most expensive ones, and so on.
   std::vector<KeepOption> keep_options(const std::vector<uint32_t>& crossing) const;
 
   template <class F>
@@ -61,8 +61,8 @@ class RecordRange {
   const Graph& graph_;
   const std::vector<ValueUse>& uses_;
   uint32_t first_, last_;
-  uint32_t base_ = UINT32_MAX;  // the least value made here
-  std::vector<bool> saved_;     // by records inside; from `base_` on
+  uint32_t base_ = UINT32_MAX;  // the least number of a value made here
+  std::vector<bool> saved_;     // by value, from `base_` on: whether records inside save it
 };
 
 template <class Wanted, class AtHand>

@@ -44,15 +44,16 @@ struct Stages {
   bool is_kept(uint32_t v) const { return v < kept_values.size() && kept_values[v]; }
 
   struct Stage {
-    uint64_t saved = 0;  // bytes that stay when it runs as plain records
+    uint64_t saved = 0;  // bytes that stay if it runs as plain records
     // The bytes that cross into it and that no vjp reads from there on, except for what the
     // previous stage made and saved: only a child segment that begins with it holds them.
     uint64_t dropped = 0;
-    uint64_t forward_peak = 0;   // bytes alive while it runs, over what was alive before
+    uint64_t forward_peak = 0;   // the most bytes alive while it runs, beyond those alive before
     uint64_t drop_peak = 0;      // the same if it drops everything
-    uint64_t backward_peak = 0;  // bytes alive in its backward, its saved values and gradients
-    uint64_t gradients = 0;      // bytes of gradients that cross its end, and of leaves behind it
-    double replay = 0;           // cost of making what crosses its end and its saved values
+    uint64_t backward_peak = 0;  // the most bytes alive in its backward: saved values and gradients
+    uint64_t gradients = 0;      // bytes of gradients that cross its end, and of leaves after it
+    // Cost of making the values that cross its end and its saved values.
+    double replay = 0;
     // The cost of making only its saved values. A segment that follows holds the values that cross
     // its end; if plain records follow, these must be made as well: unaided_tail.
     double tail = 0;
@@ -78,10 +79,10 @@ class StageLevels {
               const std::vector<uint32_t>& positions, std::vector<std::vector<bool>> kept = {});
 
   uint32_t size() const { return static_cast<uint32_t>(levels_.size()); }
-  uint32_t count() const { return levels_[0].count(); }  // of stages
+  uint32_t count() const { return levels_[0].count(); }  // the number of stages
   const Stages& operator[](uint32_t level) const { return levels_[level]; }
-  // The cost of running stage i if `from` is kept already: of making what crosses its end, and what
-  // `to` keeps.
+  // The cost of running stage i if `from` is kept already: of making the values that cross its end,
+  // and those that `to` keeps.
   double sweep(uint32_t from, uint32_t to, uint32_t i) const {
     return sweeps_[(size_t{from} * size() + to) * levels_[0].count() + i];
   }

@@ -27,7 +27,7 @@ ChainPlanner::ChainPlanner(const Graph& graph, const std::vector<ValueUse>& uses
 void ChainPlanner::add_level(const Stages& stages, uint32_t longest) {
   Level level{
       .number = static_cast<uint32_t>(levels_.size()), .stages = &stages, .longest = longest};
-  uint64_t sum = 0;  // what one rounding leaves goes into the next: small stages add up
+  uint64_t sum = 0;  // each rounding error goes into the next stage, so that small stages add up
   for (const Stages::Stage& stage : stages.stages) {
     sum += stage.saved;
     level.saved_units.push_back(units(sum));
@@ -69,7 +69,7 @@ void ChainPlanner::solve(Level& level, uint32_t s, uint32_t t) {
   child_.clear();
   plain_.clear();
   for (const Step& step : steps_) relax(level, step, s, t);
-  if (s + 1 < t) problem.child = store_.add(child_);  // what a stage is divided into is there
+  if (s + 1 < t) problem.child = store_.add(child_);  // the values in a divided stage are there
   problem.plain = store_.add(plain_);
   plain_.add(store_, problem.child);
   level.best[size_t{s} * level.longest + t - s - 1] =

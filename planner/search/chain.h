@@ -30,10 +30,10 @@ class ChainPlanner {
     uint64_t unit = 1;  // bytes of a slot
     uint32_t slots = 256;
     double cost_unit = 1;      // costs are kept in this unit
-    bool whole = true;         // the range is the whole forward: its first run is free
+    bool whole = true;         // the range is the whole forward pass, whose first run is free
     bool nested = true;        // child segments may have child segments
     uint32_t inner_limit = 0;  // stages inside a stage; 0: a stage is not divided
-    uint32_t longest = Tuning::longest_keeping;  // segment that keeps values, in stages
+    uint32_t longest = Tuning::longest_keeping;  // the most stages of a segment that keeps values
   };
 
   ChainPlanner(const Graph& graph, const std::vector<ValueUse>& uses,
@@ -43,7 +43,7 @@ class ChainPlanner {
   float cost(uint32_t slots) const { return store_.cost(best(levels_[0], 0, count()), slots); }
   bool is_feasible(uint32_t slots) const { return cost(slots) < infeasible_cost; }
   uint64_t unit() const { return options_.unit; }
-  // The numbers that were computed: the programme's time grows in proportion.
+  // The number of costs that were computed; the programme's time is proportional to it.
   uint64_t work() const { return work_; }
   // Segments and kept values of the plan in `slots` units, appended below `parent`.
   void append_plan(uint32_t slots, int32_t parent, Plan& plan);
@@ -53,8 +53,8 @@ class ChainPlanner {
   // records, then problem (next, t).
   struct Step {
     bool child = false;
-    uint32_t level = 0;                 // of what happens inside the child segment
-    const KeepOption* keeps = nullptr;  // what else it keeps; it has no children then
+    uint32_t level = 0;                 // the level inside the child segment
+    const KeepOption* keeps = nullptr;  // the further values that it keeps; it has no children then
     uint32_t next = 0;
     // The first part needs `need` units to run at all. While the rest, problem (next, t), runs, the
     // first part holds `hold_plain` units if the rest starts with plain records, and `hold_child`
@@ -81,7 +81,8 @@ class ChainPlanner {
 
   uint32_t count() const { return (*stages_)[0].count(); }
   static size_t number(const Level& level, uint32_t s, uint32_t t) {
-    const uint32_t whole = std::min(t, level.longest);  // up to t = longest there are t - 1 before
+    // Up to t = longest, t - 1 problems come before.
+    const uint32_t whole = std::min(t, level.longest);
     const size_t before = size_t{whole} * (whole - 1) / 2 + size_t{t - whole} * level.longest;
     return before + s - (t - whole);
   }
@@ -118,11 +119,11 @@ class ChainPlanner {
   Options options_;
   std::shared_ptr<const StageLevels> stages_;
   std::vector<Level> levels_;
-  std::vector<std::unique_ptr<ChainPlanner>> inner_;  // by stage, of its records
+  std::vector<std::unique_ptr<ChainPlanner>> inner_;  // by stage, planners of its records
   CostStore store_;
-  CostDraft child_, plain_;  // of the problem at hand
+  CostDraft child_, plain_;  // of the current problem
   std::vector<Step> steps_;  // its steps
-  uint64_t work_ = 0;        // so far
+  uint64_t work_ = 0;        // the work so far
 };
 
 }  // namespace rw

@@ -42,7 +42,7 @@ uint32_t CostDraft::add(const CostStore& store, uint32_t first, float cost, cons
   if ((first < end_ ? costs_[first] : least_) <= least) return 0;
   if (least < least_) {
     extend(end);
-    end_ = end;  // what lay behind is dearer
+    end_ = end;  // later costs are higher
     least_ = least;
   } else {
     const auto worse = [&](float known) { return known > least; };

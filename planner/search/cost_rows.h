@@ -1,4 +1,5 @@
-// Least costs by units of memory: the tables of the dynamic programme (chain.h) consist of these.
+// Rows of least costs by units of memory, of which the tables of the dynamic programme (chain.h)
+// consist.
 #pragma once
 
 #include <algorithm>
@@ -8,15 +9,16 @@
 
 namespace rw {
 
-// Costs may be added to it: a sum that is not below it does not fit.
+// A cost that means "does not fit". Costs may be added to it: no sum that contains it is less.
 inline constexpr float infeasible_cost = 1e30f;
 
-// Costs in 0, 1, ... units, which never rise: none fits below `first`, and from `last` - 1 on all
-// are the same. Few problems change over the whole memory, so only the costs between are stored.
+// The costs in 0, 1, ... units, which never rise: nothing fits below `first`, and from `last` - 1
+// on all are the same. Few problems change over the whole memory, so only the costs between are
+// stored.
 struct CostRow {
-  uint32_t first = 0, last = 0;   // none: nothing fits
-  size_t begin = 0;               // of those between in the store
-  float least = infeasible_cost;  // the last of them
+  uint32_t first = 0, last = 0;   // equal: nothing fits
+  size_t begin = 0;               // the place of the costs between in the store
+  float least = infeasible_cost;  // the last cost
 
   bool is_feasible() const { return first < last; }
 };
@@ -32,8 +34,8 @@ class CostDraft {
     end_ = 0;
     least_ = infeasible_cost;
   }
-  // Adds another way: in m units, from `first` on, it costs `cost`, what `own` costs in m, and what
-  // `rest` costs in m - `hold`. Returns how many numbers that took.
+  // Adds another way: in m units, from `first` on, it costs `cost`, plus what `own` costs in m
+  // units, plus what `rest` costs in m - `hold` units. Returns how many numbers that took.
   uint32_t add(const CostStore& store, uint32_t first, float cost, const CostRow& own,
                const CostRow& rest, uint32_t hold);
   // Adds another row.
@@ -45,19 +47,20 @@ class CostDraft {
   void extend(uint32_t end);
 
   std::vector<float> costs_;
-  uint32_t end_ = 0;  // of those that are set; from there on all are `least_`
+  uint32_t end_ = 0;  // the end of the costs that are set; from there on all are `least_`
   float least_ = infeasible_cost;
 };
 
-// Keeps rows.
+// Stores the costs of rows.
 class CostStore {
  public:
-  // Costs nothing, in any memory.
+  // A row that costs nothing, in any memory.
   static constexpr CostRow free = {.last = 1, .least = 0};
 
   float cost(const CostRow& row, uint32_t m) const {
     if (!row.is_feasible() || m < row.first) return infeasible_cost;
-    return m + 1 < row.last ? *at(row, m) : row.least;  // the last one without a look
+    // The last cost needs no look into the store.
+    return m + 1 < row.last ? *at(row, m) : row.least;
   }
   const float* at(const CostRow& row, uint32_t m) const {
     return &costs_[row.begin + m - row.first];
@@ -65,7 +68,7 @@ class CostStore {
   CostRow add(const CostDraft& draft);
 
  private:
-  std::vector<float> costs_ = {0};  // first the one of `free`
+  std::vector<float> costs_ = {0};  // the first is that of `free`
 };
 
 }  // namespace rw

@@ -16,8 +16,8 @@ namespace rw {
 
 namespace {
 
-// For each value, how many heavy ones were made since the forward pass last had a single live
-// value, the output of a layer.
+// For each value, counts the heavy ones made since the forward pass last had a single live value,
+// the output of a layer.
 std::vector<uint32_t> places_in_layers(const Graph& graph, const std::vector<ValueUse>& uses) {
   std::vector<uint32_t> places(graph.values.size());
   std::vector<int32_t> ends(graph.records.size() + 1);
@@ -36,8 +36,8 @@ std::vector<uint32_t> places_in_layers(const Graph& graph, const std::vector<Val
   return places;
 }
 
-// Sets of heavy values, from the most expensive per byte to all of them. Among equally expensive
-// ones, the first of each layer come first.
+// Returns sets of heavy values, from the most expensive per byte to all of them. Among equally
+// expensive ones, the first of each layer come first.
 std::vector<std::vector<bool>> keep_levels(const Graph& graph, const std::vector<ValueUse>& uses) {
   const std::vector<uint32_t> places = places_in_layers(graph, uses);
   std::map<std::pair<double, uint32_t>, std::vector<uint32_t>> classes;
@@ -125,8 +125,8 @@ class BudgetSearch {
     return plan;
   }
 
-  // The cheapest plan found whose peak is at most `bytes`. The dynamic program rounds peaks, so
-  // plans for a little more and for less memory are tried, too.
+  // Returns the cheapest plan found whose peak is at most `bytes`. The dynamic program rounds
+  // peaks, so plans for a little more and for less memory are tried, too.
   std::optional<Plan> within(uint64_t bytes, ChainPlanner& planner) const {
     if (plain_.peak <= bytes) return plain_;
     std::optional<Plan> best;
@@ -162,8 +162,8 @@ class BudgetSearch {
   std::shared_ptr<const StageLevels> stages_;
 };
 
-// At most `count` slots worth trying: evenly spaced in the logarithm, each lowered as far as the
-// cost stays the same.
+// Returns at most `count` slots worth trying: evenly spaced in the logarithm, each lowered as far
+// as the cost stays the same.
 std::vector<uint32_t> slots_to_try(const ChainPlanner& planner, uint32_t floor, int count) {
   std::vector<uint32_t> slots;
   for (int k = 0; k < count; ++k) {
@@ -176,7 +176,7 @@ std::vector<uint32_t> slots_to_try(const ChainPlanner& planner, uint32_t floor, 
   return slots;
 }
 
-// The plans that no other beats in both cost and peak, by falling peak.
+// Returns the plans that no other beats in both cost and peak, by falling peak.
 std::vector<Plan> pareto(std::vector<Plan> plans) {
   std::stable_sort(plans.begin(), plans.end(), [](const auto& a, const auto& b) {
     return a.cost != b.cost ? a.cost < b.cost : a.peak < b.peak;
@@ -187,7 +187,8 @@ std::vector<Plan> pareto(std::vector<Plan> plans) {
   return best;
 }
 
-// `count` of them: the first, the last, and others evenly spaced in the logarithm of the peak.
+// Returns `count` of them: the first, the last, and others evenly spaced in the logarithm of the
+// peak.
 std::vector<Plan> thin_out(std::vector<Plan> plans, size_t count) {
   if (plans.size() <= count) return plans;
   const auto peak = [](const Plan& p) { return std::log(static_cast<double>(p.peak) + 1); };
@@ -197,7 +198,7 @@ std::vector<Plan> thin_out(std::vector<Plan> plans, size_t count) {
   for (size_t k = 0; k < count; ++k) {
     const double target =
         high + (low - high) * static_cast<double>(k) / std::max<double>(1, count - 1);
-    const size_t last = plans.size() - (count - k);  // leaves one for each that follows
+    const size_t last = plans.size() - (count - k);  // leaves one plan for each that follows
     while (next < last && peak(plans[next]) > target + 1e-9) ++next;
     chosen.push_back(std::move(plans[next++]));
   }

@@ -1,4 +1,4 @@
-// Automatic recomputation: plans for a recorded forward pass.
+// Plans of automatic recomputation for a recorded forward pass.
 #pragma once
 
 #include <optional>
@@ -11,28 +11,30 @@
 
 namespace rw {
 
-// Plans from fast (nothing replayed) to small (deep nests of segments), cost strictly rising and
-// peak strictly falling, at most `count` of them. Dynamic programme over the stages of a chain with
-// discretised memory (Beaumont et al. 2019, "Optimal checkpointing for heterogeneous chains");
-// dropping cheap values first is the insight of Jain et al. 2020 (Checkmate).
-// `work`, here and below: counts, and bounds how fine the programme is; null: nothing does.
+// Returns at most `count` plans from fast (nothing replayed) to small (deep nests of segments),
+// with cost strictly rising and peak strictly falling. A dynamic programme over the stages of a
+// chain with discretised memory finds them (Beaumont et al. 2019, "Optimal checkpointing for
+// heterogeneous chains"); dropping cheap values first is the insight of Jain et al. 2020
+// (Checkmate). `work`, here and below, counts the work and bounds how fine the programme is, unless
+// it is null.
 std::vector<Plan> plan_budgets(const Graph& graph, int count = 16, PlanWork* work = nullptr);
 
-// The cheapest plan found whose peak is at most `bytes`; none if there is no such plan.
+// Returns the cheapest plan found whose peak is at most `bytes`, if there is one.
 std::optional<Plan> plan_budget(const Graph& graph, uint64_t bytes);
 
-// The same for budgets of about the same size, with one dynamic programme for all of them.
+// Does the same for several budgets of about the same size, with one dynamic programme for all of
+// them.
 std::vector<std::optional<Plan>> plan_each_budget(const Graph& graph,
                                                   std::span<const uint64_t> budgets,
                                                   PlanWork* work = nullptr);
 
-// The plan with the least peak and without nesting: every record runs at most twice, and memory
-// grows with the square root of the depth (Chen et al. 2016, with measured bytes instead of op
-// counts).
+// Returns the plan with the least peak and without nesting: every record runs at most twice, and
+// memory grows with the square root of the depth (Chen et al. 2016, with measured bytes instead of
+// op counts).
 Plan plan_memory(const Graph& graph, PlanWork* work = nullptr);
 
-// Records [0, records) halved again and again down to `leaf` records: memory grows with the
-// logarithm of the depth, every level costs one more forward (Griewank & Walther 2000 is the
+// Halves records [0, records) again and again down to `leaf` records: memory grows with the
+// logarithm of the depth, and every level costs one more forward (Griewank & Walther 2000 is the
 // optimum for uniform chains). Cost and peak are not filled in.
 Plan nested_halving(uint32_t records, uint32_t leaf);
 

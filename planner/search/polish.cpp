@@ -63,7 +63,7 @@ class Polish {
     });
   }
 
-  // The innermost segment of each record; -1: none.
+  // Returns the innermost segment of each record, -1 for none.
   std::vector<int32_t> innermost_segments(const Plan& plan) const {
     std::vector<int32_t> innermost(graph_.records.size(), -1);
     for (size_t s = 0; s < plan.segments.size(); ++s)

@@ -1,4 +1,4 @@
-// The last step of planning: it uses the room that a plan leaves.
+// The last step of planning, which uses the room that a plan leaves.
 #pragma once
 
 #include "../graph/graph.h"
@@ -7,9 +7,10 @@
 
 namespace rw {
 
-// Hill climbing by evaluate(), since the dynamic programme rounds bytes and knows few sets of kept
-// values: it drops segments and keeps more values as long as that is cheaper and the peak is at
-// most `bytes`, as that of `plan` must be. `work` counts; null: nothing does.
+// Improves a plan by hill climbing with evaluate(), since the dynamic programme rounds bytes and
+// knows few sets of kept values: it drops segments and keeps more values as long as that is cheaper
+// and the peak stays at most `bytes`. The peak of `plan` must be at most `bytes`. `work` counts the
+// work, unless it is null.
 Plan polish(const Graph& graph, uint64_t bytes, Plan plan, PlanWork* work = nullptr);
 
 }  // namespace rw

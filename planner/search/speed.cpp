@@ -1,4 +1,4 @@
-// Plans that hold what heavy ops made and replay what light ops made.
+// Plans that hold the outputs of heavy ops and replay those of light ops.
 #include "planner/search/speed.h"
 
 #include <algorithm>
@@ -40,7 +40,7 @@ class SpeedPlanner {
     if (uses_[v].saved) saved_ += bytes(v);
   }
 
-  // Whether the next segment would have to hold little of what light records made.
+  // Tells whether the next segment would have to hold little of what light records made.
   bool is_place_to_end(uint32_t end) const {
     uint64_t crossing = 0;
     for (uint32_t v : light_)
@@ -65,7 +65,7 @@ class SpeedPlanner {
     light_.clear();
   }
 
-  // The heavy values that a replay would have to make again.
+  // Returns the heavy values that a replay would have to make again.
   std::vector<uint32_t> kept_values(uint32_t first, uint32_t end) const {
     std::set<uint32_t> read;
     for (uint32_t i = first; i < end; ++i) {
@@ -80,8 +80,8 @@ class SpeedPlanner {
     return kept;
   }
 
-  // The bytes that a segment [first, end) drops, less those that it holds and plain records would
-  // not.
+  // Returns the bytes that a segment [first, end) drops, less those that it holds and plain records
+  // would not.
   int64_t gain_of(uint32_t first, uint32_t end) const {
     std::set<uint32_t> held;
     int64_t gain = 0;
@@ -104,9 +104,9 @@ class SpeedPlanner {
   std::vector<ValueUse> uses_;
   std::vector<bool> heavy_;
   Plan plan_;
-  uint32_t first_ = 0;           // of the open segment
-  uint64_t saved_ = 0;           // bytes that its light records made and vjps read
-  std::vector<uint32_t> light_;  // values that they made
+  uint32_t first_ = 0;           // the first record of the open segment
+  uint64_t saved_ = 0;           // bytes of its light records' values that vjps read
+  std::vector<uint32_t> light_;  // these values
 };
 
 }  // namespace

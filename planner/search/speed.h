@@ -1,4 +1,4 @@
-// Plans that recompute what is cheap.
+// Plans that recompute cheap values.
 #pragma once
 
 #include <functional>
@@ -8,9 +8,9 @@
 
 namespace rw {
 
-// Keeps the outputs of heavy records (matmul, convolution) and replays everything between them, in
-// segments small enough that a replay brings back little at a time, if that drops more bytes than
-// it must hold.
+// Returns a plan that keeps the outputs of heavy records (matmul, convolution) and replays
+// everything between them, in segments small enough that a replay brings back little at a time,
+// where that drops more bytes than it must hold.
 Plan plan_speed(const Graph& graph, const std::function<bool(uint32_t record)>& is_heavy);
 
 }  // namespace rw
