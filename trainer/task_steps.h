@@ -1,4 +1,4 @@
-// The steps of a task: what trains its model, in ranks and under plans, too.
+// The training steps of a task, in ranks and under plans, too.
 #pragma once
 
 #include <memory>
@@ -11,36 +11,36 @@
 
 namespace rw {
 
-// What a task consists of (Trainer, TaskSteps):
+// The parts of a task (for Trainer and TaskSteps):
 //
 //   struct MyTask {
-//     // All that it takes to build one, as often as a planner wants it: copied.
+//     // Everything that building a task takes. Planners copy it to build one again.
 //     struct Recipe {
-//       NumericsOptions numerics = {};  // both: what TaskSteps does besides
+//       NumericsOptions numerics = {};  // both: further work of TaskSteps
 //       AverageOptions average = {};
 //     };
-//     using Batch = ...;  // what a loader gives
+//     using Batch = ...;  // of a loader
 //
 //     MyTask(const Recipe& recipe, const StepSettings& settings);
 //     MyModel model;
-//     // Of its parameters, what ranks.shard() makes of them.
+//     // For the model's parameters, as ranks.shard() returns them.
 //     std::unique_ptr<Optimizer> make_optimizer(const StepRanks& ranks);
-//     // The mean over the batch, counted into the meter: in training, and in an evaluation.
+//     // Returns the mean over the batch and counts it into the meter, in training and evaluation.
 //     Tensor loss_of(const Batch& batch, Meter& meter);
-//     double weight_of(const Batch& batch);  // of how many samples that is the mean
-//     Batch batch_of(const BatchShape& shape);  // without data, for dry runs
+//     double weight_of(const Batch& batch);  // the number of samples in that mean
+//     Batch batch_of(const BatchShape& shape);  // has no data, for dry runs
 //   };
 //
-// It may have these, too, in place of what TaskSteps does:
-//     // Whether it has taken the step; where it has not, TaskSteps does.
+// It may also have these, in place of those of TaskSteps:
+//     // Tells whether it has taken the step. If not, TaskSteps takes it.
 //     bool train_on(const Batch& batch, Optimizer& optimizer, Meter& meter);
 //     void evaluate_on(const Batch& batch, Meter& meter);
 //     DataParallelOptions rank_options() const;
 template <class Task>
 class TaskSteps : public ModelSteps, public Task {
  public:
-  using Recipe = typename Task::Recipe;  // of the task
-  using Batch = typename Task::Batch;    // what it trains on
+  using Recipe = typename Task::Recipe;  // the task's recipe
+  using Batch = typename Task::Batch;    // a batch to train on
 
   TaskSteps(const Recipe& recipe, const StepSettings& settings)
       : Task(recipe, settings),
@@ -50,8 +50,8 @@ class TaskSteps : public ModelSteps, public Task {
         average(recipe.average.follow(*optimizer)),
         parallel(share()) {}
 
-  // A step of training, with the update that ends a window. What it makes dies with it, so that all
-  // of its memory is the plan's to place.
+  // Takes a step of training, with the update that ends a window. The tensors that it makes die
+  // inside it, so the plan can place all of its memory.
   void step(const Batch& batch) {
     bool is_done = false;
     if constexpr (requires { &Task::train_on; }) is_done = this->train_on(batch, *optimizer, meter);
@@ -62,7 +62,7 @@ class TaskSteps : public ModelSteps, public Task {
     }
     default_device()->end_step();
   }
-  // Counts into the meter; NoGrad and eval() are the caller's.
+  // Counts the batch into the meter. The caller sees to NoGrad and eval().
   void evaluate(const Batch& batch) {
     if constexpr (requires { &Task::evaluate_on; })
       this->evaluate_on(batch, meter);
@@ -83,7 +83,7 @@ class TaskSteps : public ModelSteps, public Task {
   StepRanks ranks;
   const std::unique_ptr<Optimizer> optimizer;
   NumericsWatch numerics;
-  const std::unique_ptr<Ema> average;  // null: none is wanted
+  const std::unique_ptr<Ema> average;  // null: no average is wanted
   Meter meter;
   const std::unique_ptr<DataParallel> parallel;  // null: there is one rank
 
@@ -96,7 +96,7 @@ class TaskSteps : public ModelSteps, public Task {
   }
 };
 
-// For TrainingProgram::make.
+// Makes steps of the task for TrainingProgram::make.
 template <class Task>
 MakeSteps make_steps(const typename Task::Recipe& recipe) {
   return [recipe](const StepSettings& settings) {

@@ -18,27 +18,27 @@
 
 namespace rw {
 
-// What a trainer is told of its program.
+// The properties of a program that its trainer needs.
 struct TrainerAbout {
-  std::string samples = "samples";  // what the rate counts: "images"
-  int64_t per_sample = 1;           // of them in a sample: tokens in a sequence
+  std::string samples = "samples";  // the unit of the rate: "images"
+  int64_t per_sample = 1;           // units per sample: tokens of a sequence
   bool has_accuracy = true;         // the meter counts hits, too
-  std::string figures = "test_";    // what the names of an evaluation's figures begin with
+  std::string figures = "test_";    // the prefix of the names of an evaluation's figures
   Settings settings = {};           // of the run, for resuming: run_settings()
-  // How the learning rate falls, after a tenth of the updates that are a warm-up.
+  // The way that the learning rate falls after the warm-up, which is a tenth of the updates.
   Schedule (*schedule)(uint32_t total, uint32_t warmup, float floor) = Schedule::cosine;
-  bool in_step = false;  // all ranks take equally many steps of an epoch
+  bool in_step = false;  // all ranks take the same number of steps per epoch
 };
 
 // Trains a `Task` (task_steps.h) with the batches of a `Source`, which has batches() per epoch,
-// seed() and batch(epoch, index), as ImageBatches. A program derives from it and says what its
-// weights and results are; then, as apps/resnet.cpp:
+// seed() and batch(epoch, index), as ImageBatches does. A program derives a class that says what
+// its weights and results are, and uses it as apps/resnet.cpp does:
 //   ProgramRun planned(program, options.planning);
 //   planned.guard([&] { MyTrainer(options, data, planned).run(); });
 template <class Task, class Source>
 class Trainer {
  public:
-  using Recipe = typename Task::Recipe;  // of the task
+  using Recipe = typename Task::Recipe;  // the task's recipe
 
   // `options` and `run` must outlive it.
   Trainer(const TrainerOptions& options, ProgramRun& run, const Recipe& recipe,
@@ -61,7 +61,7 @@ class Trainer {
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
 
-  // Trains, from the newest snapshot on if there is one, saves, evaluates and reports.
+  // Trains, from the newest snapshot on if there is one, then saves, evaluates and reports.
   void run() {
     begin();
     loop_.resume();
@@ -83,33 +83,36 @@ class Trainer {
     file.write(report);
     if (!file.folder().empty()) fmt::print("Report   {}/index.html\n", file.folder());
   }
-  // Only measures what it is given to begin with.
+  // Evaluates the initial weights, as load() gives them, without training.
   void run_evaluation() {
     begin();
     evaluate(false);
   }
 
  protected:
-  // Weights to begin with, for parameters that are whole.
+  // Loads the initial weights. Parameters are whole while it runs.
   virtual void load(TaskSteps<Task>&) {}
-  // What is trained, for a line that goes on "in f16 on ...": "resnet20 (272474 parameters)".
+  // Describes the model, for a line that continues with "in f16 on ...": "resnet20 (272474
+  // parameters)".
   virtual std::string title() const = 0;
-  // The text after the number of steps: "of 32 images".
+  // Returns the text after the number of steps: "of 32 images".
   virtual std::string steps_text() const {
     return fmt::format("of {} {}", options_.batch, about_.samples);
   }
-  // Batches to evaluate with, `batch` samples each.
+  // Returns batches to evaluate with, of `batch` samples each.
   virtual std::unique_ptr<Source> testing(int64_t batch) = 0;
-  // A line of what came of it; `whose` is "" or "of the average ", as a part of it.
+  // Describes the result of an evaluation in a line; `whose` is "" or "of the average " and becomes
+  // part of it.
   virtual std::string result(const char* whose, const Meter::Values& values) const {
     return fmt::format("{}loss {}{:.4f}", about_.figures, whose, values.loss);
   }
-  // Writes the model, with the averages in their place where `is_average`; the first rank does.
+  // Writes the model; if `is_average`, its parameters have the averages' values. Only the first
+  // rank calls this.
   virtual void save(bool /*is_average*/) {}
-  // For the report of the training.
+  // Adds figures to the report of the training.
   virtual void add_figures(nlohmann::json&) const {}
 
-  // Measures the weights and their average, and says so; what the report has of it.
+  // Evaluates the weights and their average, prints the results, and returns them for the report.
   virtual nlohmann::json evaluate(bool quiet) {
     const std::unique_ptr<Source> source = testing(run_.settings().batch);
     const Evaluation found = evaluate_both(steps_, [&]() -> Source& { return *source; });
@@ -120,11 +123,11 @@ class Trainer {
     return found.json(about_.figures);
   }
 
-  double rate() const { return loop_.rate(); }             // samples per second of the training
-  TaskSteps<Task>& steps() { return steps_; }              // of the training
-  const TaskSteps<Task>& steps() const { return steps_; }  // of the training
-  Source& training() { return *training_; }                // what it is trained on
-  ProgramRun& planned() { return run_; }                   // what was planned
+  double rate() const { return loop_.rate(); }             // samples per second of training
+  TaskSteps<Task>& steps() { return steps_; }              // of training
+  const TaskSteps<Task>& steps() const { return steps_; }  // of training
+  Source& training() { return *training_; }                // the batches to train on
+  ProgramRun& planned() { return run_; }                   // the run that was planned
 
  private:
   void begin() {
@@ -166,7 +169,7 @@ class Trainer {
   ProgramRun& run_;
   TaskSteps<Task> steps_;
   const std::unique_ptr<Source> training_;
-  const int64_t per_epoch_, total_;  // steps
+  const int64_t per_epoch_, total_;  // in steps
   TrainingLoop loop_;
 };
 

@@ -71,7 +71,7 @@ void TrainerOptions::check_numbers() const {
   check(checkpoint_every > 0, "options", "--checkpoint-every must be positive, got {}",
         checkpoint_every);
   check(snapshot_every > 0, "options", "--snapshot-every must be positive, got {}", snapshot_every);
-  rate();  // checks
+  rate();  // throws if the options make no sense
 }
 
 StepSettings TrainerOptions::settings() const {

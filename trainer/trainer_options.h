@@ -1,4 +1,4 @@
-// What training programs let their users choose, whatever they train.
+// The options that all training programs have in common.
 #pragma once
 
 #include <string>
@@ -11,52 +11,55 @@
 
 namespace rw {
 
-// How a program calls things in the texts of its options.
+// The words of a program in the help texts of these options.
 struct TrainerWords {
-  std::string samples = "samples";                    // what a batch has
-  std::string batch = {};                             // of --batch, besides
-  std::string random = "weights, order and dropout";  // what --seed is of
-  std::string decayed = "matrices";                   // what --weight-decay is of
-  std::vector<std::string> segments = {};  // what --checkpoint recomputes at a time; empty: nothing
-  bool joins_segments = false;             // it has --checkpoint-every and --host-boundaries
+  std::string samples = "samples";                    // the things that a batch consists of
+  std::string batch = {};                             // more about --batch
+  std::string random = "weights, order and dropout";  // the things to which --seed applies
+  // The parameters to which --weight-decay applies.
+  std::string decayed = "matrices";
+  // Units that --checkpoint can recompute; empty: there is no such option.
+  std::vector<std::string> segments = {};
+  // The program has --checkpoint-every and --host-boundaries.
+  bool joins_segments = false;
 };
 
-// The options of a training program; those of one program derive from them.
+// The options of a training program, from which those of a particular program derive.
 struct TrainerOptions {
-  CLI::App* command = nullptr;    // whose options these are; null: none's
-  DeviceOptions device = {};      // where it computes
-  PlanningOptions planning = {};  // what it may take
+  CLI::App* command = nullptr;    // the command that has these options; null: none
+  DeviceOptions device = {};      // the device to compute on
+  PlanningOptions planning = {};  // the memory that the run may take
   NumericsOptions numerics = {};  // loss scaling
-  AverageOptions average = {};    // of the weights
-  RankOptions ranks = {};         // that train together
-  LearningRateOptions lr = {};    // the highest one
+  AverageOptions average = {};    // an average of the weights
+  RankOptions ranks = {};         // processes that train together
+  LearningRateOptions lr = {};    // the highest learning rate
   int64_t batch = 32;             // samples per step
-  int64_t epochs = 1, steps = 0;  // of the training; steps count where there are any
-  uint32_t accumulate = 1;        // steps per update of the weights, of all ranks
-  double weight_decay = 0.01;     // decoupled, or of an L2 norm, as the optimizer has it
-  uint64_t seed = 1;              // of all that is random
-  std::string resume = {};        // folder of snapshots; empty: none
+  int64_t epochs = 1, steps = 0;  // of training; if `steps` is positive, it counts
+  uint32_t accumulate = 1;        // steps per update of the weights, over all ranks
+  double weight_decay = 0.01;     // decoupled, or that of an L2 norm, as the optimizer has it
+  uint64_t seed = 1;              // of all random numbers
+  std::string resume = {};        // the folder of snapshots; empty: there are none
   int64_t snapshot_every = 100;   // steps
-  bool restart = false;           // forget the snapshots that there are
-  bool change_dtype = false;      // go on from one of another dtype
+  bool restart = false;           // remove existing snapshots
+  bool change_dtype = false;      // resume from a snapshot of another dtype
   bool quiet = false;             // print results only
 
-  // Options of recomputation, as in StepSettings, where TrainerWords::segments has some.
+  // The option of recomputation, as in StepSettings, if TrainerWords::segments has any words.
   std::string checkpoint = StepSettings().checkpoint;
   int checkpoint_every = 1;
   bool host_boundaries = false;
 
-  // All options but --epochs and --steps, which programs explain.
+  // Adds all options but --epochs and --steps, which programs explain themselves.
   void add_to(CLI::App& app, const TrainerWords& words = {});
-  // Of these, all but the learning rate's, --weight-decay and those of snapshots: for a program
-  // that has rules and loops of its own.
+  // Adds all of these but those of the learning rate, --weight-decay and those of snapshots, for a
+  // program that has rules and loops of its own.
   void add_common_to(CLI::App& app, const TrainerWords& words = {});
-  void check_numbers() const;  // ValueError
-  // The highest learning rate, for the samples of an update.
+  void check_numbers() const;  // throws ValueError
+  // Returns the highest learning rate, for the samples of an update.
   double rate() const { return lr.rate(batch, accumulate); }
-  // ", learning rate 0.4 (0.1 for 128 ...": what was made of --lr; or empty.
+  // Says how --lr was scaled: ", learning rate 0.4 (0.1 for 128 ...", or nothing.
   std::string rate_text() const { return lr.str(batch, accumulate); }
-  // The settings on this rank.
+  // Returns the settings on this rank.
   StepSettings settings() const;
 
  private:

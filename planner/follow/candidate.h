@@ -12,10 +12,8 @@ struct Candidate {
   Forecast forecast;  // unpacked: the peak is exact, reserved bytes are not
   double cost = 0;    // of its replays, by the search's objective
 
-  uint64_t peak() const {
-    return forecast.memory.peak;
-    // The most bytes that are live at once.
-  }
+  // The most bytes that are live at once.
+  uint64_t peak() const { return forecast.memory.peak; }
   OpCost replay() const { return replay_cost(forecast.work); }  // the cost of recomputation
 };
 

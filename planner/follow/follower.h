@@ -51,10 +51,8 @@ class [[nodiscard]] Follower : public Tape::Follower {
   Follower(std::shared_ptr<Tape> tape, bool displaces);
   virtual void begin(Tape& tape);
   void end();
-  bool is_open() const {
-    return pass_ && !tape_->is_empty();
-    // There is a pass, and not all of it has been dropped.
-  }
+  // There is a pass, and not all of it has been dropped.
+  bool is_open() const { return pass_ && !tape_->is_empty(); }
 
   std::shared_ptr<Tape> tape_;       // the tape that it follows; null under NoGrad
   Plan plan_;                        // of the pass that is open or comes next

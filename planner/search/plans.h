@@ -22,8 +22,7 @@ std::vector<Plan> plan_budgets(const Graph& graph, int count = 16, PlanWork* wor
 // Returns the cheapest plan found whose peak is at most `bytes`, if there is one.
 std::optional<Plan> plan_budget(const Graph& graph, uint64_t bytes);
 
-// Does the same for several budgets of about the same size, with one dynamic programme for all of
-// them.
+// The same for several budgets of about the same size, with one dynamic programme for all of them.
 std::vector<std::optional<Plan>> plan_each_budget(const Graph& graph,
                                                   std::span<const uint64_t> budgets,
                                                   PlanWork* work = nullptr);

@@ -1,4 +1,4 @@
-// An average of the weights on the command line, evaluated beside them.
+// An average of the weights as an option, evaluated beside the weights themselves.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -19,19 +19,19 @@ class App;
 
 namespace rw {
 
-// --ema.
+// The option --ema.
 struct AverageOptions {
-  double decay = 0;  // 0: no average
+  double decay = 0;  // 0: there is no average
 
-  void add_to(CLI::App& app);  // the option
-  void check_numbers() const;  // ValueError
-  // Null: none is wanted. It weighs as if there had been nothing before the first update, so that
-  // short runs have an average of what they learnt.
+  void add_to(CLI::App& app);  // adds the option
+  void check_numbers() const;  // throws ValueError
+  // Returns the average, or null if none is wanted. It has no weight before the first update, so
+  // that short runs, too, have an average of what they learnt.
   std::unique_ptr<Ema> follow(Optimizer& optimizer) const;
 };
 
-// body() with the averages in the parameters' place. Where it throws they stay there: the program
-// ends.
+// Runs body() while the parameters have the averages' values. If it throws, they keep them, since
+// the program ends.
 template <class Body>
 void at_average(Ema& average, const Body& body) {
   average.apply();
@@ -44,18 +44,19 @@ struct Evaluation {
   Meter::Values weights;
   std::optional<Meter::Values> average;
 
-  // print(whose, values) for both; `whose` is a part of the line.
+  // Calls print(whose, values) for both; `whose` is a part of the line.
   template <class Print>
   void print(const Print& print) const {
     print("", weights);
     if (average) print("of the average ", *average);
   }
-  // "accuracy", "loss" and "ema_accuracy", "ema_loss", the first part of the names being `prefix`.
+  // Returns "accuracy", "loss", "ema_accuracy" and "ema_loss", with `prefix` before each name.
   nlohmann::json json(const std::string& prefix) const;
 };
 
-// By evaluate_all(), in evaluation mode. The steps have an `average`, which may be null. The
-// averages are shown with the running statistics that batch norms have, which are the weights'.
+// Evaluates both by evaluate_all(), in evaluation mode. The steps have an `average`, which may be
+// null. The averages are evaluated with the running statistics of batch norms, which belong to the
+// weights.
 template <class Steps, class MakeLoader>
 Evaluation evaluate_both(Steps& steps, const MakeLoader& loader) {
   const Waiting waiting("evaluating");
@@ -66,7 +67,7 @@ Evaluation evaluate_both(Steps& steps, const MakeLoader& loader) {
   return evaluation;
 }
 
-// The dry run of that: `evaluate` twice.
+// The same in a dry run, which calls `evaluate` twice.
 template <class Evaluate>
 void dry_evaluate_both(Module& model, DataParallel* parallel, Ema* average,
                        const Evaluate& evaluate) {
@@ -76,8 +77,8 @@ void dry_evaluate_both(Module& model, DataParallel* parallel, Ema* average,
   if (average) at_average(*average, evaluate);
 }
 
-// Where weights are saved: to `path`, their average to another file beside it: model.safetensors ->
-// model.ema.safetensors.
+// Returns the file for weights: `path`, or for their average another file beside it:
+// model.safetensors -> model.ema.safetensors.
 std::string weights_path(const std::string& path, bool is_average);
 
 }  // namespace rw

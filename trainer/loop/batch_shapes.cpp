@@ -14,7 +14,7 @@ std::vector<BatchShape> largest_shapes(int64_t total,
                                        const std::function<BatchShape(int64_t)>& shape_of) {
   constexpr size_t most = 8;
   std::vector<BatchShape> shapes;
-  // One that gets none counts as one that gets the first.
+  // A rank that gets no batch counts as one that gets the first.
   const int64_t first = world().rank() < total ? world().rank() : 0;
   for (int64_t i = first; i < total; i += world().size()) {
     const BatchShape shape = shape_of(i);

@@ -8,12 +8,13 @@
 
 namespace rw {
 
-// The size of the first batch, and those of the largest among the first `total` ones; shape_of(i)
-// is that of batch i. Ranks share them out: of those of this one.
+// Returns the size of the first batch, and those of the largest among the first `total` batches.
+// shape_of(i) gives the size of batch i. Ranks share the batches, and only those of this rank
+// count.
 std::vector<BatchShape> largest_shapes(int64_t total,
                                        const std::function<BatchShape(int64_t)>& shape_of);
-// Those of a loader's batches, of `total` ones or, with 0, of an epoch. A loader that has shape()
-// besides batch() gives them without their data.
+// The same for a loader's batches: `total` ones, or with 0 those of an epoch. A loader may have
+// shape() besides batch(), which gives the sizes without the data.
 template <class Loader>
 std::vector<BatchShape> largest_shapes(Loader loader, int64_t total) {
   const int64_t batches = loader.batches();
@@ -26,8 +27,8 @@ std::vector<BatchShape> largest_shapes(Loader loader, int64_t total) {
   });
 }
 
-// Asks `make` once for each size of batches: searches ask for the same ones again and again, from
-// several threads.
+// Asks `make` only once for each size of batches, since searches ask for the same ones again and
+// again, from several threads.
 RunOutline::Batches remembered(RunOutline::Batches make);
 
 }  // namespace rw

@@ -1,4 +1,4 @@
-// The account of losses and hits of a training loop.
+// Losses and hits of a training loop.
 #pragma once
 
 #include <utility>
@@ -12,24 +12,24 @@ namespace rw {
 // Sums of losses and hits that stay on the device until someone asks.
 class Meter {
  public:
-  // `loss`: the mean over the targets. `predicted` and `targets` i32 [n].
+  // `loss` is the mean over the targets. `predicted` and `targets` are i32 [n].
   void add(const Tensor& loss, const Tensor& predicted, const Tensor& targets) {
     add(loss, predicted, targets, static_cast<double>(targets.numel()));
   }
-  // `count`: targets that count; the others are negative.
+  // `count` is the number of targets that count; the others are negative.
   void add(const Tensor& loss, const Tensor& predicted, const Tensor& targets, double count) {
     add(loss, count);
     const NoGrad guard;
     rw::accumulate(sum(cast(equal(predicted, targets), DType::f32)), hits_);
   }
-  // The loss alone.
+  // Adds the loss alone.
   void add(const Tensor& loss, double count) {
     const NoGrad guard;
     rw::accumulate(loss, loss_, static_cast<float>(count));
     count_ += count;
   }
-  // Mean loss and share of hits since the last read() or clear(), of all ranks; waits for the
-  // device and for them.
+  // The mean loss and the share of hits since the last read() or clear(), over all ranks. read()
+  // waits for the device and the other ranks.
   struct Values {
     double loss = 0;      // mean
     double accuracy = 0;  // hits over targets
@@ -54,8 +54,9 @@ class Meter {
   double count_ = 0;
 };
 
-// Mean loss and share of hits over the batches of `loader`, in evaluation mode; a thread makes them
-// ready. Ranks share them out. `steps` has a model, a meter and evaluate(batch).
+// Returns the mean loss and the share of hits over the batches of `loader`, in evaluation mode. A
+// thread prepares the batches, and ranks share them. `steps` has a model, a meter and
+// evaluate(batch).
 template <class Steps, class Loader>
 Meter::Values evaluate_all(Steps& steps, Loader&& loader) {
   const NoGrad guard;

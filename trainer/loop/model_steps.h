@@ -1,4 +1,4 @@
-// What the training programs' steps share.
+// The part that the steps of all training programs share.
 #pragma once
 
 #include <optional>
@@ -13,7 +13,7 @@
 
 namespace rw {
 
-// Parameters that ranks keep in parts are whole while it lives: for all of them together.
+// While it lives, parameters that ranks keep in parts are whole. All ranks must open it together.
 class [[nodiscard]] WholeParameters {
  public:
   explicit WholeParameters(DataParallel* parallel) {
@@ -24,7 +24,7 @@ class [[nodiscard]] WholeParameters {
   std::optional<DataParallel::Gathered> all_;
 };
 
-// Steps of one model. Those that only ask it leave dry_step() out.
+// The steps of one model. Steps that only evaluate leave dry_step() out.
 class ModelSteps : public TrainingSteps {
  public:
   void dry_step(const BatchShape&) override { fail("steps", "nothing is trained"); }
@@ -37,14 +37,15 @@ class ModelSteps : public TrainingSteps {
   }
 };
 
-// The end of training: updates from a window that is not full, with end_step() behind it.
+// Ends training: makes updates from a window that is not full, followed by end_step().
 inline void finish_window(Optimizer& optimizer) {
   if (!optimizer.flush()) return;
   optimizer.zero_grad();
   default_device()->end_step();
 }
 
-// A tensor of the values of a batch; of its shape alone in dry runs, where there are none.
+// Makes a tensor from the values of a batch, or, in dry runs, where there are none, from its shape
+// alone.
 inline Tensor batch_tensor(std::span<const float> values, const Shape& shape) {
   return values.empty() ? empty(shape, DType::f32) : tensor(values, shape);
 }

@@ -14,7 +14,7 @@ namespace rw {
 
 namespace {
 
-// "--weight-decay" as "weight_decay", numbers as such.
+// Writes "--weight-decay" as "weight_decay", and numbers as numbers.
 nlohmann::json figures(const Settings& settings) {
   nlohmann::json json;
   for (const auto& [name, value] : settings) {
@@ -41,7 +41,7 @@ TrainingLoop::TrainingLoop(LoopOptions options, Module& model, Optimizer& optimi
       average_(average) {
   const DeviceInfo& device = default_device()->info();
   options_.settings["the device"] = fmt::format("{} ({})", device.name, device.driver);
-  // Names of files may be no UTF-8, which JSON must be.
+  // JSON must be UTF-8, and names of files may be something else.
   using Json = nlohmann::json;
   options_.settings =
       Json::parse(Json(options_.settings).dump(-1, ' ', false, Json::error_handler_t::replace));
@@ -75,7 +75,7 @@ void TrainingLoop::resume() {
                    "{} ranks share out the steps from one that they divide, got step {}; let one "
                    "process go on to the end of the window",
                    rank_count(), start_);
-  if (changes_scaler_) optimizer_.restart_scaler();  // the saved one is of another
+  if (changes_scaler_) optimizer_.restart_scaler();  // the saved scaler belongs to another dtype
   for (const std::string& damaged : loaded->damaged)
     warn(fmt::format("a snapshot is passed over: {}", damaged));
   if (!loaded->damaged.empty())
@@ -83,7 +83,7 @@ void TrainingLoop::resume() {
   if (!options_.quiet) fmt::print("going on after step {} of '{}'\n", start_, options_.snapshots);
 }
 
-// Throws FileError unless it is a place in this very run.
+// Throws FileError unless the position lies in this very run.
 void TrainingLoop::check_resumed(const TrainingPosition& position) {
   const std::string& folder = options_.snapshots;
   const auto saved = nlohmann::json::parse(position.json, nullptr, false);
@@ -155,7 +155,8 @@ void TrainingLoop::run(const std::function<void(int64_t)>& step,
     if (ends_epoch && average_ && evaluate) evaluate_epoch(done, evaluate, progress);
     const bool is_between = optimizer_.position() == 0;
     const bool stops = signal_of_ranks() != 0 && (ranks == 1 || is_between);
-    // Between updates if that can wait: the gradients of a window make a snapshot larger.
+    // A snapshot waits for the end of an update if it can, since the gradients of a window make it
+    // larger.
     const bool is_due = done - saved >= options_.steps_per_snapshot;
     if (!options_.snapshots.empty() && (stops || (is_due && is_between))) {
       write_snapshot(done);

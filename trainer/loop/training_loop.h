@@ -1,4 +1,4 @@
-// The loop of a training program: takes steps, shows how they go, keeps snapshots.
+// The loop of a training program, which takes steps, shows progress and keeps snapshots.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -18,48 +18,48 @@
 
 namespace rw {
 
-// What a loop is told.
+// The options of a TrainingLoop.
 struct LoopOptions {
-  int64_t steps = 1;                 // of the training, those before a snapshot included
+  int64_t steps = 1;                 // of training, including those before a snapshot
   int64_t batches = 1;               // per epoch
   int64_t samples = 1;               // per step, for the rate
-  std::string unit = "samples";      // what they are called
+  std::string unit = "samples";      // the name of the samples
   bool has_accuracy = true;          // the meter counts hits, too
   bool quiet = false;                // show no progress
-  int64_t points = 10;               // of the history, where no terminal shows more
-  std::string snapshots = {};        // folder; empty: none are kept
-  int64_t steps_per_snapshot = 1;    // at least
-  DataParallel* parallel = nullptr;  // of several ranks: they share out the steps
-  bool restart = false;              // forget the snapshots that there are
-  bool change_dtype = false;         // go on from one of another dtype
+  int64_t points = 10;               // points of the history, where no terminal shows more
+  std::string snapshots = {};        // their folder; empty: none are kept
+  int64_t steps_per_snapshot = 1;    // the least number
+  DataParallel* parallel = nullptr;  // the ranks that share the steps
+  bool restart = false;              // remove existing snapshots
+  bool change_dtype = false;         // resume from a snapshot of another dtype
   Settings settings = {};            // of the run; the loop adds the device
 };
 
 // Takes the steps of a training program, from a snapshot on if there is one.
 class TrainingLoop {
  public:
-  // References must outlive the loop. `numerics` and `average`, which snapshots keep, are of the
-  // optimizer.
+  // References must outlive the loop. `numerics` and `average` belong to the optimizer; snapshots
+  // keep their state.
   TrainingLoop(LoopOptions options, Module& model, Optimizer& optimizer, Meter& meter,
                ProgramRun& planned, const NumericsWatch* numerics = nullptr,
                ParameterAverage* average = nullptr);
 
-  // From the newest snapshot that is whole, if there are any: FileError where all are damaged or
-  // of another run. Warns about damaged ones.
+  // Resumes from the newest snapshot that is whole, if there are any snapshots. Throws FileError if
+  // all are damaged or belong to another run; warns about damaged ones.
   void resume();
-  // Calls `step` with the number of each step that is left, from 0, and on this rank. After a
-  // SIGINT or SIGTERM it finishes the step (ranks: the update), and what it takes to write a
-  // snapshot, and throws Interrupted. With an average, `evaluate` is called after every epoch but
-  // the last; json() has what it found, and its time does not count as training. NumericsError
-  // where no update was made.
+  // Calls `step` with the number of each step that remains for this rank, from 0 on. After a SIGINT
+  // or SIGTERM it finishes the step (in ranks, the update) and whatever a snapshot needs, and
+  // throws Interrupted. With an average, it calls `evaluate` after every epoch but the last; json()
+  // has the results, and their time does not count as training. Throws NumericsError if no update
+  // was made.
   void run(const std::function<void(int64_t)>& step,
            const std::function<nlohmann::json()>& evaluate = {});
 
-  int64_t start() const { return start_; }  // steps that were taken before
+  int64_t start() const { return start_; }  // steps that were taken before this run
   double rate() const;                      // samples per second, after run()
-  // What was trained in which memory, in two lines, after run().
+  // Returns two lines about the training and its memory, after run().
   std::string summary(const RunAccount& account) const;
-  // For reports: the settings, updates, time, and what was shown.
+  // Returns the settings, updates, time and history for reports.
   nlohmann::json json() const;
 
  private:
@@ -74,7 +74,7 @@ class TrainingLoop {
   [[noreturn]] void stop(int64_t done) const;
 
   LoopOptions options_;
-  std::optional<SnapshotDirectory> snapshots_;  // of all ranks; none are kept
+  std::optional<SnapshotDirectory> snapshots_;  // of all ranks; empty: none are kept
   Module& model_;
   Optimizer& optimizer_;
   Meter& meter_;
@@ -82,7 +82,7 @@ class TrainingLoop {
   const NumericsWatch* numerics_;  // null: nothing is watched
   ParameterAverage* average_;      // null: there is none
   int64_t start_ = 0;
-  bool changes_scaler_ = false;  // against the snapshot, by the dtype
+  bool changes_scaler_ = false;  // the dtype differs from the snapshot's
   double seconds_ = 0, evaluation_seconds_ = 0;
   nlohmann::json history_ = nlohmann::json::array(), evaluations_ = nlohmann::json::array();
 };

@@ -12,7 +12,8 @@ namespace rw {
 
 namespace {
 
-// A file that is opened later must not get the number of a standard stream: it would be printed to.
+// A file that is opened later must not get the descriptor of a standard stream, or texts would be
+// printed into it.
 void open_standard_streams() {
   int file = 0;
   while (file >= 0 && file <= STDERR_FILENO) file = open("/dev/null", O_RDWR);
@@ -25,7 +26,7 @@ void wait_until_writable(int file) {
 }
 
 int first_error = 0;
-int texts = STDOUT_FILENO;  // where those go that are printed
+int texts = STDOUT_FILENO;  // the descriptor for texts that are printed
 
 void write_or_drop(int file, const char* data, size_t size) {
   for (size_t done = 0; done < size && first_error == 0;) {
@@ -54,7 +55,7 @@ LastingOutput::LastingOutput() : before_(stdout) {
   std::FILE* const lasting = fopencookie(nullptr, "w", {.write = write_text});
   if (lasting == nullptr) return;
   setvbuf(lasting, nullptr, isatty(STDOUT_FILENO) ? _IOLBF : _IOFBF, BUFSIZ);
-  stdout = lasting;  // glibc's streams are variables
+  stdout = lasting;  // in glibc, the streams are variables
 }
 
 int LastingOutput::finish() {

@@ -1,4 +1,4 @@
-// Loss scaling on the command line, and what watches it.
+// The options of loss scaling and of monitors for its numbers.
 #pragma once
 
 #include <memory>
@@ -14,24 +14,24 @@ class App;
 
 namespace rw {
 
-// --loss-scale, --overflow, --check-numerics and --gradient-ranges.
+// The options --loss-scale, --overflow, --check-numerics and --gradient-ranges.
 struct NumericsOptions {
-  std::string loss_scale = {};  // empty: by the dtype
+  std::string loss_scale = {};  // empty: the dtype decides
   std::string overflow = "window";
-  uint32_t check_numerics = 0;   // one update in so many is watched; 0: none
+  uint32_t check_numerics = 0;   // updates per one that is monitored; 0: none is
   bool gradient_ranges = false;  // print the range of each gradient at the end
 
-  void add_to(CLI::App& app);            // the options
-  LossScaler scaler(DType dtype) const;  // ValueError
+  void add_to(CLI::App& app);            // adds the options
+  LossScaler scaler(DType dtype) const;  // throws ValueError
 };
 
-// What these options do to an optimizer, which must outlive it.
+// Applies these options to an optimizer, which must outlive it.
 class NumericsWatch {
  public:
   NumericsWatch(const NumericsOptions& options, Optimizer& optimizer, DType dtype);
 
-  std::string diagnose() const;  // of the optimizer, with what was seen
-  void print() const;            // what the options asked for
+  std::string diagnose() const;  // describes the optimizer's numbers, as far as they were monitored
+  void print() const;            // prints what the options ask for
 
  private:
   Optimizer& optimizer_;
@@ -39,9 +39,9 @@ class NumericsWatch {
   std::optional<GradientRanges> ranges_;
 };
 
-// The end of training: how many updates were made, and which share was skipped, with a warning
-// where that is large. NumericsError where none was made: the weights are those of the beginning,
-// and nobody may take them for trained ones.
+// Ends training: prints how many updates were made and which share was skipped, with a warning if
+// that is large. Throws NumericsError if no update was made, since nobody may take the initial
+// weights for trained ones.
 void conclude_training(const Optimizer& optimizer, bool quiet);
 
 }  // namespace rw

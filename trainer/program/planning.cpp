@@ -26,7 +26,7 @@
 namespace rw {
 
 void PlanningOptions::add_to(CLI::App& app) {
-  set_obeys_environment(false);  // these options do
+  set_obeys_environment(false);  // these options take the place of the environment
   budget = env_text("REWIND_MEMORY_BUDGET");
   timeline = env_text("REWIND_TIMELINE");
   recompute = env_text("REWIND_RECOMPUTE");
@@ -59,7 +59,8 @@ void PlanningOptions::add_to(CLI::App& app) {
 
 namespace {
 
-// For who waits: a line that changes on a terminal, else one for each quarter.
+// Shows how far planning is, by a line that changes on a terminal, and elsewhere by a line for each
+// quarter.
 std::function<void(double)> progress_of_planning() {
   const bool changes = isatty(STDERR_FILENO);
   return [changes, shown = 0](double share) mutable {
@@ -125,7 +126,7 @@ void warn_of_segments(const std::vector<std::string>& problems) {
              problems[0], more);
 }
 
-// Rows as they are found, for who waits.
+// Prints rows as they are found, since finding them takes long.
 std::vector<FitRow> fit_with_progress(const Planner& planner, uint64_t bytes) {
   const bool has_ranks = planner.settings().ranks > 1;
   const auto print_row = [&](const FitRow& row) {
@@ -140,8 +141,9 @@ std::vector<FitRow> fit_with_progress(const Planner& planner, uint64_t bytes) {
               .threads = std::thread::hardware_concurrency()});
 }
 
-// Recomputation as it is asked for, on every rank for what that one has in parts. What the ranks
-// need, if there are several; the program's settings become those of the one that needs most.
+// Finds the recomputation that was asked for, on every rank for its own parts. Returns the memory
+// that the ranks need if there are several; the program's settings become those of the rank that
+// needs most.
 std::vector<MemoryReport> plan_ranks(TrainingProgram& program, const Backend& dry,
                                      const PlanningOptions& options) {
   const auto recompute = program.outline.trains ? options.recomputation() : std::nullopt;
@@ -266,7 +268,7 @@ RunAccount ProgramRun::account() {
 void ProgramRun::before_step(int64_t step, int64_t total) {
   const bool has_page = !ReportFile(options_.report).folder().empty();
   if (options_.timeline.empty() && options_.trace.empty() && !has_page) return;
-  if (trace_begin_ < 0) {  // an update in steady state, of its steps at most 8
+  if (trace_begin_ < 0) {  // traces an update in steady state, at most 8 of its steps
     const int64_t update = settings().accumulate;
     trace_begin_ = std::min(step + 2 * update, total - 1);
     trace_end_ = trace_begin_ + std::min<int64_t>(update, 8);

@@ -1,5 +1,5 @@
-// Planning on the command line: --plan instead of training, and what a training run says about its
-// own memory.
+// The options of planning: --plan in place of training, and the account that a training run gives
+// of its own memory.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -12,29 +12,31 @@
 
 namespace rw {
 
-// What a training program is to plan, and to tell of its memory.
+// The options of planning and of accounts of memory. An empty text means that the option was not
+// given.
 struct PlanningOptions {
-  bool plan = false;      // predict, in place of training
+  bool plan = false;      // predict instead of training
   bool launches = false;  // with the kernels of two updates
-  std::string fit;        // bytes that the settings are to fit in; empty, here and below: not asked
+  std::string fit;        // bytes in which the settings are to fit
   std::string budget;     // bytes of the device's blocks
-  std::string recompute;  // how to keep within it
-  std::string timeline;   // a file for a page
-  std::string trace;      // a file for other viewers
-  std::string profile;    // a file for the device's
-  std::string report;     // a folder or a file, as ReportFile takes it
+  std::string recompute;  // how to stay within the budget
+  std::string timeline;   // a file for an HTML page of the memory
+  std::string trace;      // a file for Perfetto or chrome://tracing
+  std::string profile;    // a file for the device's profile
+  std::string report;     // a folder or a file, as for ReportFile
   double effort = 1;      // of planning
 
-  void add_to(CLI::App& app);  // the options
-  // --memory-budget, --recompute and --plan-effort; it says how far planning is.
+  void add_to(CLI::App& app);  // adds the options
+  // Returns the settings of --memory-budget, --recompute and --plan-effort, which show how far
+  // planning is.
   std::optional<AutoRecomputeOptions> recomputation() const;
 };
 
-// What the options of a training program are called in remedies.
+// Returns the names that a training program's options have in remedies.
 RemedyWords command_line_words(std::string block = "--checkpoint block");
 
-// Prints what the program's steps would need, and writes the files that were asked for. Nothing is
-// allocated or run on the device.
+// Prints the memory that the program's steps need, and writes the files that were asked for.
+// Nothing is allocated or run on the device.
 void run_plan(const TrainingProgram& program, const PlanningOptions& options,
               const DeviceOptions& device);
 
@@ -44,20 +46,20 @@ class ProgramRun : public PlannedRun {
   ProgramRun(TrainingProgram program, const PlanningOptions& options);
   ~ProgramRun();
 
-  // To be called before each of the `total` steps: some in steady state are traced.
+  // The loop calls it before each of the `total` steps. It traces some in steady state.
   void before_step(int64_t step, int64_t total);
-  void after_steps();    // to be called once they are over
-  RunAccount account();  // with what all ranks had: on all of them
+  void after_steps();    // the loop calls it after the steps
+  RunAccount account();  // on all ranks, with the peaks of all
 
  private:
   void stop_trace();
 
   const PlanningOptions& options_;
-  int64_t trace_begin_ = -1, trace_end_ = -1;  // steps
+  int64_t trace_begin_ = -1, trace_end_ = -1;  // in steps
   bool tracing_ = false;
-  std::vector<uint64_t> timeline_;  // of RunAccount
+  std::vector<uint64_t> timeline_;  // as in RunAccount
 };
 
-nlohmann::json account_json(const RunAccount& account);  // with the device
+nlohmann::json account_json(const RunAccount& account);  // includes the device
 
 }  // namespace rw

@@ -1,4 +1,4 @@
-// What planning found, for reports.
+// The results of planning as JSON, for reports.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>

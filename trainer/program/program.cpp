@@ -33,20 +33,20 @@ namespace rw {
 
 namespace {
 
-// Standard error, too, may have no reader: that is no reason to end.
+// Standard error, too, may have no reader, which is no reason to end.
 void complain(const std::string& line) {
   std::fflush(stdout);
   std::fputs(line.c_str(), stderr);
 }
 
-// An error that all ranks have is told by the first, which ends the others while they wait.
+// An error that all ranks have is printed by the first rank, which ends the others while they wait.
 void tell(const std::string& line) {
   const int rank = world().rank();
   if (rank > 0) std::this_thread::sleep_for(std::chrono::seconds(2));
   complain(rank > 0 ? fmt::format("rank {}: {}", rank, line) : line);
 }
 
-// Says nothing where rank 0 says the same. A terminal is that rank's, too.
+// Stays silent if rank 0 prints the same. That rank also has the terminal.
 void join_ranks() {
   if (is_first_rank()) return;
   const int nothing = open("/dev/null", O_WRONLY);
@@ -55,7 +55,7 @@ void join_ranks() {
   close(nothing);
 }
 
-// A rank that is killed cannot say so. Null: there are no others.
+// A rank that is killed cannot say so, so the others watch it. Null: there are no others.
 std::unique_ptr<RankWatch> watch_ranks() {
   if (!is_started_by_mpi()) return nullptr;
   return std::make_unique<RankWatch>(world(), [](int rank) {
@@ -68,7 +68,7 @@ std::unique_ptr<RankWatch> watch_ranks() {
 
 std::string command_line;  // as a shell takes it
 
-// Quoted where a shell would read it as something else.
+// Quotes a word that a shell would read as something else.
 std::string shell_word(const std::string& word) {
   constexpr const char* plain =
       "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=+:,./@%";
@@ -78,7 +78,7 @@ std::string shell_word(const std::string& word) {
   return quoted + "'";
 }
 
-bool wants_gpu = false;  // what was opened is the cpu, as there is no GPU
+bool wants_gpu = false;  // the cpu was opened because there is no GPU
 
 void tell_of_other_devices() {
   if (!wants_gpu || !is_first_rank()) return;
@@ -97,7 +97,8 @@ int parse_and_run(CLI::App& app, int argc, char** argv, const std::function<void
     for (int i = 0; i < argc; ++i) command_line += (i ? " " : "") + shell_word(argv[i]);
     const std::unique_ptr<RankWatch> watch = watch_ranks();
     app.parse(argc, argv);
-    check_ranks_alike(settings_of(app));  // first: what ranks say to each other follows from them
+    // Comes first, since what ranks send to each other depends on these.
+    check_ranks_alike(settings_of(app));
     body();
     tell_of_other_devices();
     return 0;
@@ -120,12 +121,12 @@ int parse_and_run(CLI::App& app, int argc, char** argv, const std::function<void
   }
 }
 
-// The others must not wait for a rank that has failed.
+// A rank that has failed must not keep the others waiting.
 int run_rank(CLI::App& app, int argc, char** argv, const std::function<void()>& body) {
   const int status = parse_and_run(app, argc, argv, body);
   std::fflush(stdout);
   if (status == 1 && is_started_by_mpi()) {
-    // mpirun passes on what a rank wrote, unless that is gone before it has read it.
+    // mpirun passes on what a rank wrote, unless the rank is gone before mpirun has read it.
     std::this_thread::sleep_for(std::chrono::milliseconds(500));
     world().abort(status);
   }

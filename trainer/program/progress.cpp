@@ -19,7 +19,7 @@ namespace rw {
 
 namespace {
 
-constexpr int64_t most_lines = 10;  // where there is no terminal
+constexpr int64_t most_lines = 10;  // without a terminal
 
 std::string duration(double seconds) {
   const auto whole = static_cast<int64_t>(std::llround(seconds));
@@ -28,7 +28,7 @@ std::string duration(double seconds) {
   return minutes ? fmt::format("{} min {} s", minutes, whole % 60) : fmt::format("{} s", whole);
 }
 
-// A part of a line; the highest ranks go first where there is no room.
+// A part of a line. Where there is no room, the parts with the highest rank are left out first.
 struct Part {
   std::string text;
   int rank;

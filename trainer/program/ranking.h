@@ -1,4 +1,4 @@
-// What a classifier makes of a sample, for its user.
+// The most likely classes of a sample.
 #pragma once
 
 #include <cstddef>
@@ -8,13 +8,13 @@
 
 namespace rw {
 
-// A class, and what the model gives it.
+// A class and its probability.
 struct Ranked {
   size_t index;        // of the class
-  double probability;  // by softmax
+  double probability;  // from a softmax
 };
-// The `most` likeliest of some scores (logits), best first. Throws NumericsError, from `op`, where
-// one is not finite.
+// Returns the `most` likeliest classes by their scores (logits), best first. Throws NumericsError,
+// with `op` in its message, if a score is not finite.
 std::vector<Ranked> best_of(std::span<const float> scores, size_t most, std::string_view op);
 
 }  // namespace rw

@@ -17,29 +17,31 @@ namespace rw {
 
 namespace {
 
-// A rank may compute on another device of the same kind (DataParallel sees to that), and be silent.
+// A rank may compute on another device of the same kind (DataParallel checks that), and may be
+// silent.
 constexpr std::array of_a_rank = {"--device", "--quiet"};
 
-// What may be other when a run goes on; docs/resuming.md says the same.
+// These settings may change when a run is resumed; docs/resuming.md says the same.
 constexpr std::array may_change = {
-    // How far it goes: the schedule is that of the new total.
+    // The length of the run: the schedule is that of the new total.
     "--steps", "--epochs",
-    // What is written where.
+    // The output.
     "--resume", "--restart", "--change-dtype", "--snapshot-every", "--save", "--report", "--quiet",
     "--json-lines", "--timeline", "--trace", "--save-profile",
-    // What is watched, and evaluated.
+    // Monitors and evaluations.
     "--check-numerics", "--gradient-ranges", "--beam",
-    // "the data" has what they name.
+    // The setting "the data" has their contents.
     "--data", "--text", "--task", "--skip-bad-images",
-    // "--lr" has what they make of it.
+    // The setting "--lr" has their result.
     "--scale-lr", "--reference-batch",
-    // Memory: the bits are the same.
+    // Memory, which leaves the bits as they are.
     "--checkpoint", "--checkpoint-every", "--host-boundaries", "--memory-budget", "--recompute",
     "--plan-effort", "--memory-limit", "--offload-states", "--shard",
-    // "the device" has what it is.
+    // The setting "the device" describes it.
     "--device"};
 
-// What may be other, too, and gives other bits than a run in one go: that is said.
+// These settings may change as well, but the bits then differ from those of a run in one go, which
+// a note says.
 constexpr std::array changes_bits = {"--dtype", "the device"};
 
 template <class List>
@@ -47,7 +49,7 @@ bool is_among(const List& list, std::string_view name) {
   return std::ranges::find(list, name) != list.end();
 }
 
-// CLI11 shows six digits of a number: where that is the one that was given, it is shown in full.
+// CLI11 shows six digits of a number, so a number that was given with more is shown in full.
 std::string in_full(const std::string& shown, const std::vector<std::string>& given) {
   if (given.size() != 1) return shown;
   const std::string& text = given[0];
@@ -59,7 +61,7 @@ std::string in_full(const std::string& shown, const std::vector<std::string>& gi
 
 std::string value_of(CLI::Option& option) {
   if (option.get_items_expected() == 0) return option.count() > 0 ? "true" : "false";
-  option.capture_default_str();  // what the variable behind it is now
+  option.capture_default_str();  // updates the option's text from its variable
   return in_full(option.get_default_str(), option.results());
 }
 
@@ -68,14 +70,14 @@ const std::string& shown(const std::string& value) {
   return value.empty() ? nothing : value;
 }
 
-// CLI11 takes the name of a program from the command line, with its folder.
+// CLI11 takes the program's name from the command line, with its folder.
 std::string file_name(const CLI::App& program) {
   return std::filesystem::path(program.get_name()).filename().string();
 }
 
 constexpr const char* the_command = "the command";
 
-// A program's own settings have the same names always.
+// A program's own settings always have the same names.
 void check_names(const std::string& folder, const Settings& then, const Settings& now) {
   const auto command = [](const Settings& settings) {
     const auto found = settings.find(the_command);

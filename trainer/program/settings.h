@@ -1,5 +1,5 @@
-// What a run was told: the settings that ranks must have alike, and that a run keeps when it goes
-// on.
+// The settings of a run, which must be alike on all ranks, and which a run keeps when it is
+// resumed.
 #pragma once
 
 #include <cstdint>
@@ -13,26 +13,26 @@ class App;
 
 namespace rw {
 
-// Values by what they are of: an option ("--batch"), or what else a run depends on ("the data").
+// Values by name: an option ("--batch"), or something else on which a run depends ("the data").
 using Settings = std::map<std::string, std::string>;
 
-// What the options of a command are by now: all of them, so that a new one counts without being
-// named anywhere. Of the subcommand, where one was called.
+// Returns the current values of all options of a command, so that a new option counts without being
+// named anywhere. If a subcommand was called, its options are returned.
 Settings settings_of(CLI::App& command);
 
-// The settings of a training run, with the learning rate that results from `--lr` and its options,
-// and with what content_hash() says of the parts of its data.
+// Returns the settings of a training run, with the learning rate that results from `--lr` and its
+// options, and with the content_hash() of the parts of its data.
 Settings run_settings(CLI::App& command, double rate, std::initializer_list<uint64_t> data);
-// "the data" alone, for programs that keep no snapshots.
+// Returns "the data" alone, for programs that keep no snapshots.
 Settings data_settings(std::initializer_list<uint64_t> data);
 
-// Before anything is trained. RankError naming the first that is another one on another rank, or
-// another file of this program; --device and --quiet may be.
+// Programs call it before training. Throws RankError, which names the first setting that differs on
+// another rank, or says that the program's file differs; --device and --quiet may differ.
 void check_ranks_alike(const Settings& settings);
 
-// For a run that goes on: FileError naming all that `folder` was made with other values of, but for
-// what may change (docs/resuming.md), the dtype where it is asked for. Of that, what changes bits
-// is noted.
+// Compares the settings of a run that is resumed. Throws FileError, which names all settings with
+// which `folder` was made differently, except for those that may change (docs/resuming.md), and the
+// dtype if that was asked for. Notes name the changes that change bits.
 void check_resumed(const std::string& folder, const Settings& then, const Settings& now,
                    bool change_dtype);
 

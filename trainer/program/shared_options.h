@@ -1,4 +1,5 @@
-// Options that several programs have: they mean the same in all of them, and one table says what.
+// Options that several programs have. They mean the same in all of them, and one table explains
+// them.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -8,8 +9,8 @@
 
 namespace rw {
 
-// What the table says of an option, and `more`, which is of this program. ValueError where it has
-// no such option.
+// Returns the table's help text of an option, and `more`, which only this program adds. ValueError
+// if the table has no such option.
 std::string shared_text(std::string_view name, const std::string& more = "");
 
 // Adds an option of the table.

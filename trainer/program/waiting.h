@@ -1,4 +1,4 @@
-// What a program does while it says nothing.
+// A sign of life while a program prints nothing.
 #pragma once
 
 #include <string>
@@ -6,8 +6,8 @@
 
 namespace rw {
 
-// A line on the terminal, "planning ... 3 s", which comes after a second and goes with the object.
-// Where standard error is no terminal, nothing. Nobody else prints meanwhile.
+// A line on the terminal, "planning ... 3 s", which appears after a second and disappears with the
+// object. If standard error is no terminal, nothing appears. Nobody else may print meanwhile.
 class Waiting {
  public:
   explicit Waiting(std::string what);
@@ -15,10 +15,11 @@ class Waiting {
   Waiting& operator=(const Waiting&) = delete;  // as above
 
  private:
-  std::jthread thread_;  // draws; none where there is no terminal
+  std::jthread thread_;  // draws the line; not running without a terminal
 };
 
-// The columns of the terminal that a descriptor is; 0: it is none on which a line can be redrawn.
+// Returns the columns of the terminal behind a descriptor, or 0 if there is none on which a line
+// can be redrawn.
 int terminal_columns(int file);
 
 }  // namespace rw

@@ -11,7 +11,7 @@ namespace rw {
 
 namespace {
 
-// One axis: maps values to 0 .. 1 and has ticks at round numbers.
+// An axis, which maps values to 0 .. 1 and has ticks at round numbers.
 class Axis {
  public:
   Axis(const Chart& chart, bool vertical) : log_(vertical ? chart.log_y : chart.log_x) {
@@ -104,7 +104,7 @@ std::string curve(const Series& s, const Canvas& c) {
     dots += fmt::format("<circle cx='{:.1f}' cy='{:.1f}' r='3.2'><title>{}: {}</title></circle>",
                         c.px(x), c.py(y), html_escaped(s.name), html_escaped(note));
   }
-  constexpr size_t most_dots = 60;  // of more, the one under the pointer is seen
+  constexpr size_t most_dots = 60;  // with more points, only the one under the pointer is drawn
   return fmt::format("<g class='c{}{}{}'><path d='{}'/>{}</g>\n", s.colour,
                      s.published ? " published" : "", s.points.size() > most_dots ? " dense" : "",
                      path, dots);

@@ -7,8 +7,8 @@
 namespace rw {
 
 std::string html_escaped(std::string_view text);  // for text and attributes
-const char* chart_style();                        // CSS of pictures that stand by themselves
-// A whole page; `title` is its heading, too.
+const char* chart_style();                        // CSS of pictures that are files of their own
+// Returns a whole page; `title` is its heading, too.
 std::string html_page(std::string_view title, std::string_view body);
 
 }  // namespace rw

@@ -20,7 +20,7 @@ using Json = nlohmann::json;
 
 constexpr double megabyte = 1e6;
 
-// The report, or each of the runs that it has.
+// Returns the report, or each of the runs in it.
 std::vector<const Json*> runs_of(const Json& report) {
   std::vector<const Json*> runs;
   if (report.contains("runs"))
@@ -30,7 +30,7 @@ std::vector<const Json*> runs_of(const Json& report) {
   return runs;
 }
 
-// The colour of the next curve. The first of all is a grey.
+// Returns the colour of the next curve. The first curve is grey.
 int colour_of(const Chart& chart) {
   constexpr size_t first = 2, colours = 9;
   return static_cast<int>((first + chart.series.size()) % colours);
@@ -41,7 +41,7 @@ std::string words(std::string name) {
   return name;
 }
 
-// Few enough points for a picture; the last one stays.
+// Returns few enough points for a picture, including the last one.
 Series thinned(const Series& series) {
   constexpr size_t most = 500;
   const size_t every = series.points.size() / most + 1;
@@ -52,7 +52,8 @@ Series thinned(const Series& series) {
   return thin;
 }
 
-// One figure of the rows of a run that have it, over steps or, without those, their numbers.
+// Returns one figure of those rows of a run that have it, over steps or, without steps, over row
+// numbers.
 Series curve(const Json& rows, const std::string& figure, double factor) {
   Series series{.name = words(figure)};
   for (size_t i = 0; i < rows.size(); ++i)
@@ -62,7 +63,7 @@ Series curve(const Json& rows, const std::string& figure, double factor) {
   return series;
 }
 
-// The curves of all figures whose names end with a word.
+// Draws the curves of all figures whose names end with a word.
 Chart chart_of(const Json& report, std::string_view word, std::string title, std::string unit,
                double factor) {
   Chart chart{.title = std::move(title), .x = "step", .y = std::move(unit)};
@@ -84,7 +85,7 @@ Chart chart_of(const Json& report, std::string_view word, std::string title, std
   return chart;
 }
 
-// What the devices' memory was: of the run, or of each of its runs.
+// Returns the memory of the devices, of the run or of each of its runs.
 const Json* memory_of(const Json& run) {
   for (const char* name : {"device", "memory"})
     if (const auto found = run.find(name); found != run.end() && found->contains("memory"))
@@ -122,7 +123,7 @@ std::string table(std::string_view title, const std::string& rows) {
                      html_escaped(title), rows);
 }
 
-// Largest first.
+// Lists the largest first.
 std::string memory_rows(const Json& memory) {
   std::vector<std::pair<uint64_t, std::string>> parts;
   for (const auto& [name, value] : memory.items())

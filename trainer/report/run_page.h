@@ -1,4 +1,4 @@
-// A run as a page: what its report says, drawn.
+// A page that shows the report of a run.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -11,12 +11,12 @@
 
 namespace rw {
 
-// Curves of all losses, accuracies, errors and rates in the "history" and the "evaluations" of a
-// report, or of each of its "runs"; its memory, what saved how much, and all other figures.
-// `has_timeline`: there is a page of the memory, memory.html, beside it.
+// Draws curves of all losses, accuracies, errors and rates in the "history" and the "evaluations"
+// of a report, or of each of its "runs", and shows the run's memory, what saved how much, and all
+// other figures. `has_timeline`: beside it is a page of the memory, memory.html.
 std::string run_page(const nlohmann::json& report, bool has_timeline);
 
-// Bytes that are alive over a trace, as the highest of each of at most `most` equal parts of it.
+// Returns the live bytes over a trace: the highest of each of at most `most` equal parts.
 std::vector<uint64_t> live_bytes(const MemoryTrace& trace, size_t most = 300);
 
 }  // namespace rw
