@@ -1,5 +1,6 @@
 // Trains a streaming speech recogniser on LibriSpeech's folders, or on digits that espeak-ng
-// speaks, in f16 on Vulkan, and shows where the memory went; `recognise` says what is in files.
+// speaks, in f16 on Vulkan, and shows where the memory went. `recognise` prints the words in sound
+// files.
 #include <CLI/CLI.hpp>
 
 #include "apps/asr/recognise.h"
@@ -10,7 +11,7 @@ using namespace rw;
 
 namespace {
 
-// What digits are like, where none are to be spoken.
+// The program for digits of the usual sizes, where none are to be spoken.
 TrainingProgram usual_program(const AsrOptions& options) {
   constexpr int64_t classes = 11, longest = 6;
   const LogMelOptions features;

@@ -1,6 +1,6 @@
-// BERT: pre-trains on text with masked tokens, in f16 on Vulkan, and shows where the memory went;
-// `finetune` trains a classifier from the result, `classify` asks that, `fill-mask` the model
-// itself.
+// BERT: pre-trains on text with masked tokens, in f16 on Vulkan, and shows where the memory went.
+// `finetune` trains a classifier from the result, `classify` uses that classifier, and `fill-mask`
+// uses the model itself.
 #include <CLI/CLI.hpp>
 
 #include "apps/bert/commands.h"

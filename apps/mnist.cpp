@@ -1,6 +1,6 @@
-// Gradient accumulation on MNIST: Adam one image at a time, the same with 100 micro-batches per
-// update, and Adam with batches of 100. Accumulation learns as the large batch does, in the memory
-// of the small one.
+// Gradient accumulation on MNIST: compares Adam with one image at a time, Adam with 100
+// micro-batches per update, and Adam with batches of 100. Accumulation learns as the large batch
+// does, in the memory of the small one.
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -51,7 +51,8 @@ void Options::add_to(CLI::App& app) {
   add_common_to(app, {.samples = "images", .segments = {"block"}});
 }
 
-// Ranks accumulate: the others are what they are compared with, of one process.
+// Ranks share the run with accumulation; the runs that it is compared with are those of one
+// process.
 void Options::share_out() {
   if (ranks.count() > 1) runs = {"accumulate"};
   ranks.share_out(accumulate);
@@ -86,13 +87,13 @@ struct Images {
   }
 };
 
-// One of the runs, and what came of it.
+// One of the runs and its results.
 struct Run {
   std::string name;
   int64_t batch = 1;
   uint32_t micro_batches = 1;
 
-  // After each epoch: its mean loss, in training, and what the test images gave.
+  // The figures after an epoch: the mean loss in training, and the results on the test images.
   struct Epoch {
     double train_loss = 0, seconds = 0;
     Evaluation test = {};
@@ -117,7 +118,7 @@ struct Run {
     };
     return words;
   }
-  // `images`, `tests`: how many there are, 0: unknown, enough for full batches.
+  // `images` and `tests` are the numbers of images; 0: unknown, enough for full batches.
   TrainingProgram program(const Options& o, int64_t images, int64_t tests) const {
     return {.title = fmt::format("MLP 784-512-512-10, {}", title()),
             .samples = "images",
@@ -144,7 +145,7 @@ StepFigures figures_of(const Run& run, int64_t step, double seconds) {
           .most = memory.limit};
 }
 
-// Trains and measures a new model. `after_epoch` is called when the history has grown.
+// Trains and evaluates a new model. `after_epoch` is called when the history has grown.
 void train(Run& run, const Options& o, const Images& images, ProgramRun& planned,
            const std::function<void()>& after_epoch) {
   manual_seed(o.seed);
@@ -217,7 +218,7 @@ void print_table(const std::vector<Run>& runs) {
                run.updates, format_bytes(run.account.memory.peak), run.seconds);
 }
 
-// Compares accumulation with each of the other two.
+// Compares accumulation with each of the other two runs.
 void print_verdict(const std::vector<Run>& runs) {
   const auto find = [&](std::string_view name) -> const Run* {
     for (const Run& run : runs)
@@ -306,7 +307,7 @@ void run_all(Options& o) {
         train(run, o, images, planned,
               [&] { ReportFile(o.planning.report).write_so_far(to_json(o, runs)); });
       });
-    } catch (...) {  // what was trained until then is not lost
+    } catch (...) {  // the epochs so far are not lost
       if (run.history.empty()) runs.pop_back();
       if (!runs.empty()) write_results(o, runs);
       throw;

@@ -1,6 +1,6 @@
-// Trains a residual network on photographs, on CIFAR-10, or on synthetic ones, in f16
-// on Vulkan, and shows where the memory went. With --plan it predicts that instead; with --predict
-// it says what is in photographs.
+// Trains a residual network on photographs, on CIFAR-10, or on synthetic images, in f16 on Vulkan,
+// and shows where the memory went. With --plan it predicts the memory instead; with --predict it
+// classifies photographs.
 #include <CLI/CLI.hpp>
 
 #include "apps/resnet/prediction.h"

@@ -25,7 +25,7 @@ std::filesystem::path folder_of(const AsrOptions& o) {
                        {.train = strings, .test = std::clamp(strings / 10, 1, 200)}, tell);
 }
 
-// What the file was made with counts, not the options.
+// The settings with which the file was made count, not the options.
 SpeechUnits take_from_file(AsrOptions& o) {
   const StoredRecognizer stored = read_recognizer(SafetensorsFile(o.load));
   o.loss = stored.config.loss == SpeechLoss::ctc ? "ctc" : "rnnt";

@@ -1,4 +1,4 @@
-// What the recogniser is trained on: LibriSpeech's folders, or digits that espeak-ng speaks.
+// The data to train the recogniser on: LibriSpeech's folders, or digits that espeak-ng speaks.
 #pragma once
 
 #include <optional>
@@ -14,7 +14,7 @@ class SpeechCorpus {
   // Fills in the options that the file of --load decides.
   explicit SpeechCorpus(AsrOptions& options);
 
-  int64_t batch() const;  // --batch, or as many as there are
+  int64_t batch() const;  // --batch, or as many as there are utterances
   SpeechLoader training(int64_t batch) const;
   SpeechLoader testing(int64_t batch) const;
   SpeechRecipe recipe() const;

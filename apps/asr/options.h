@@ -20,13 +20,13 @@ struct AsrOptions : TrainerOptions {
   bool eval = false;
 
   void add_to(CLI::App& app);
-  // Checks, and fills in what depends on the data.
+  // Checks the options, and fills in those that depend on the data.
   void complete();
 
   SpeechConfig model(int64_t classes) const;
   SpeechRecipe recipe(int64_t classes, int64_t length, int64_t width) const;
   TrainingProgram program(const SpeechRecipe& recipe) const;
-  // The options of a loader of utterances for that model.
+  // Returns the options of a loader of utterances for that model.
   SpeechLoaderOptions loader(const SpeechConfig& model, int64_t batch, bool shuffle) const;
 };
 

@@ -26,7 +26,7 @@ void Recognise::add_to(CLI::App& app) {
 
 namespace {
 
-// Hears the sound as it would come from a microphone, a chunk at a time.
+// Feeds the sound as it would come from a microphone, a chunk at a time.
 std::string text_of(SpeechRecognizer& model, const Audio& audio, int64_t chunk,
                     const SpeechUnits& units) {
   SpeechStream stream(model, chunk);

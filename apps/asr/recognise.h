@@ -1,4 +1,4 @@
-// What is said in sound files, by a recogniser from a file.
+// Prints the words in sound files, by a recogniser from a file.
 #pragma once
 
 #include <string>

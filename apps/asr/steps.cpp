@@ -17,7 +17,8 @@ std::unique_ptr<Optimizer> SpeechTask::make_optimizer(const StepRanks& ranks) co
   return optimizer;
 }
 
-// In f32, and one sound after another: together they may be larger than all that is kept of them.
+// Computes in f32, and one sound after another, since together they may be larger than all that is
+// kept of them.
 Tensor SpeechTask::raw_features(const SpeechBatch& batch) {
   const PurposeScope scope(Purpose::data);
   const NoGrad guard;

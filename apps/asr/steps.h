@@ -1,4 +1,4 @@
-// The steps of the speech program: training, and what is said in sounds.
+// The steps of the speech program: training, and recognition of sounds.
 #pragma once
 
 #include "../../data/speech/speech_loader.h"
@@ -16,7 +16,7 @@ struct SpeechRecipe {
   AverageOptions average = {};
 };
 
-// Speech recognition. As trainer/task_steps.h has tasks.
+// The task of speech recognition, as trainer/task_steps.h describes tasks.
 class SpeechTask {
  public:
   using Recipe = SpeechRecipe;
@@ -28,12 +28,12 @@ class SpeechTask {
   std::unique_ptr<Optimizer> make_optimizer(const StepRanks& ranks) const;
   Tensor loss_of(const SpeechBatch& batch, Meter& meter);
   double weight_of(const SpeechBatch& batch) const { return static_cast<double>(batch.rows); }
-  SpeechBatch batch_of(const BatchShape& shape) const;  // without sound
+  SpeechBatch batch_of(const BatchShape& shape) const;  // has no sound
   void evaluate_on(const SpeechBatch& batch, Meter&) { recognise(batch); }
 
-  // Makes the features' statistics those of these batches.
+  // Computes the statistics of the features from these batches.
   void fit_features(SpeechLoader& loader, int64_t batches);
-  // The labels of each utterance; NoGrad, eval() and end_step() are the caller's.
+  // Returns the labels of each utterance. The caller sees to NoGrad, eval() and end_step().
   std::vector<std::vector<int32_t>> recognise(const SpeechBatch& batch, int beam = 1);
 
   SpeechRecognizer model;

@@ -23,7 +23,7 @@ AsrTrainer::AsrTrainer(const AsrOptions& options, const SpeechCorpus& corpus, Pr
       corpus_(corpus) {}
 
 void AsrTrainer::load(SpeechSteps& steps) {
-  constexpr int64_t known = 8;  // batches that tell what features are like
+  constexpr int64_t known = 8;  // batches for the statistics of the features
   if (options_.load.empty())
     steps.fit_features(training(), known);
   else

@@ -18,10 +18,10 @@ class AsrTrainer : public Trainer<SpeechTask, SpeechLoader> {
   std::unique_ptr<SpeechLoader> testing(int64_t batch) override;
   void save(bool is_average) override;
   void add_figures(nlohmann::json& report) const override;
-  nlohmann::json evaluate(bool quiet) override;  // on the speakers held out
+  nlohmann::json evaluate(bool quiet) override;  // evaluates on the speakers held out
 
  private:
-  WordErrors errors();  // of the weights as they are
+  WordErrors errors();  // with the weights as they are
 
   const AsrOptions& options_;
   const SpeechCorpus& corpus_;

@@ -1,4 +1,4 @@
-// The commands of the BERT example: each is its options and run().
+// The commands of the BERT example: the options of each and its run().
 #pragma once
 
 #include <filesystem>
@@ -11,7 +11,8 @@
 
 namespace rw {
 
-// Where a model lies: config.json, model.safetensors and vocab.txt, as Hugging Face has them.
+// The folder of a model, with config.json, model.safetensors and vocab.txt as Hugging Face has
+// them.
 struct ModelFolder {
   std::filesystem::path folder;
 
@@ -20,11 +21,12 @@ struct ModelFolder {
   std::filesystem::path vocabulary() const { return folder / "vocab.txt"; }
 
   Vocabulary load_vocabulary() const { return Vocabulary::load(vocabulary()); }
-  // The configuration of a model of these tokens. Throws FileError naming both sizes where they
-  // differ: ids without an embedding would be NaN, embeddings without a token nothing to print.
+  // Returns the configuration of a model of these tokens. Throws FileError naming both sizes if
+  // they differ: ids without an embedding would give NaN, and embeddings without a token nothing to
+  // print.
   BertConfig load_config(const Vocabulary& tokens) const;
 };
-std::string default_model_folder();  // in the cache, which need not be there
+std::string default_model_folder();  // a folder in the cache, which need not exist
 
 // Batches are padded to multiples of this many tokens.
 inline constexpr int64_t length_multiple = 8;
@@ -32,14 +34,14 @@ inline int64_t padded_length(int64_t length) {
   return (length + length_multiple - 1) / length_multiple * length_multiple;
 }
 
-// What both kinds of training have.
+// The options of both kinds of training.
 struct BertOptions : TrainerOptions {
   AdamWSettings state;
   int64_t length = 64;
 
   void add_to(CLI::App& app, const TrainerWords& words);
-  void check_numbers() const;  // ValueError
-  // What they make of a model of this kind.
+  void check_numbers() const;  // throws ValueError
+  // Returns what these options make of a model of this configuration.
   BertRecipe recipe(const BertConfig& config) const;
 };
 
@@ -59,7 +61,7 @@ struct Pretrain : BertOptions {
 
   void add_to(CLI::App& app);
   void run();
-  // The training of a model whose vocabulary has so many tokens.
+  // Returns the training of a model whose vocabulary has so many tokens.
   TrainingProgram program(int64_t vocabulary) const;
   BertRecipe recipe(int64_t vocabulary) const;
 };
@@ -73,12 +75,12 @@ struct Finetune : BertOptions {
 
   void add_to(CLI::App& app);
   void run();
-  // The training of such a model with sequences of recipe.length tokens.
+  // Returns the training of such a model with sequences of recipe.length tokens.
   TrainingProgram program(const BertRecipe& recipe) const;
   BertRecipe recipe(const BertConfig& config) const;
 };
 
-// The classes of texts by a classifier that Finetune made.
+// Prints the classes of texts by a classifier that Finetune made.
 struct Classify {
   DeviceOptions device;
   std::vector<std::string> texts, pairs;  // pairs: the second texts
@@ -93,7 +95,7 @@ struct Classify {
   TrainingProgram program(const BertConfig& config, int64_t classes) const;
 };
 
-// The most likely tokens for each [MASK] of a text.
+// Prints the most likely tokens for each [MASK] of a text.
 struct FillMask {
   DeviceOptions device;
   std::string text, model = default_model_folder();
@@ -101,7 +103,7 @@ struct FillMask {
 
   void add_to(CLI::App& app);
   void run() const;
-  // The program for a text of this many tokens, of which this many are masked.
+  // Returns the program for a text of this many tokens, of which this many are masked.
   TrainingProgram program(const BertConfig& config, size_t tokens, size_t masks) const;
 };
 

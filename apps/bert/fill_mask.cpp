@@ -19,7 +19,8 @@ void FillMask::add_to(CLI::App& app) {
 
 void FillMask::run() const {
   check(top > 0, "options", "--top must be positive, got {}", top);
-  if (model == default_model_folder()) cache_directory();  // it must be this user's alone
+  // The folder must belong to this user alone.
+  if (model == default_model_folder()) cache_directory();
   const ModelFolder from{model};
   check<FileError>(std::filesystem::exists(from.weights()), "fill-mask",
                    "there is no model in '{}'; pre-train one first", model);

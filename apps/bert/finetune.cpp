@@ -32,7 +32,7 @@ void Finetune::add_to(CLI::App& app) {
 
 namespace {
 
-// The sentences, and the tokens they are made of.
+// The sentences and their vocabulary.
 struct Sentences {
   Tokenizer tokenizer;
   SentenceDataset train_data, dev_data;
@@ -66,7 +66,7 @@ struct Sentences {
   }
 
  private:
-  // MNLI has two; the one of the genres that are trained on is taken.
+  // MNLI has two such files; the one with the genres of the training set is taken.
   static std::filesystem::path dev_file(const std::filesystem::path& task) {
     const std::filesystem::path matched = task / "dev_matched.tsv";
     const bool is_there = std::filesystem::exists(task / "dev.tsv");

@@ -158,7 +158,7 @@ TrainingProgram Pretrain::program(int64_t tokens) const {
           .words = command_line_words()};
 }
 
-// Without the text, a vocabulary that is to be made from it counts as full.
+// Without the text, a vocabulary that is yet to be made from it is taken to be full.
 void Pretrain::run() {
   ranks.share_out(accumulate);
   check_numbers();
@@ -166,7 +166,8 @@ void Pretrain::run() {
     return run_plan(
         program(vocabulary.empty() ? vocabulary_size : Vocabulary::load(vocabulary).size()),
         planning, device);
-  if (save == default_model_folder()) cache_directory();  // it must be this user's alone
+  // The folder must belong to this user alone.
+  if (save == default_model_folder()) cache_directory();
   device.open();
   manual_seed(seed);
   const Corpus corpus(*this);

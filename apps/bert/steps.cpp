@@ -23,8 +23,8 @@ void set_segments(BertModel& bert, const StepSettings& settings) {
   bert.set_checkpoint(settings.checkpoint == "block" ? settings.checkpoint_every : 0);
 }
 
-// The tokens to predict, and where they stand among the batch's. Places that are over have the
-// target -100, which losses ignore.
+// The tokens to predict and their positions among the batch's. Spare positions have the target
+// -100, which losses ignore.
 struct Targets {
   Tensor positions, tokens;
 
@@ -101,8 +101,8 @@ Tensor FinetuneTask::loss_of(const TextBatch& batch, Meter& meter) {
   {
     const Autocast autocast(settings_.dtype, settings_.dtype != DType::f32);
     logits = model.forward(device_input(batch));
-    labels = batch_tensor(batch.labels,
-                          {batch.rows});  // not first: steps are known by what they begin with
+    labels = batch_tensor(batch.labels, {batch.rows});  // not the first argument: steps are
+                                                        // recognised by their beginning
     loss = cross_entropy(logits, labels);
   }
   meter.add(loss, argmax(logits), labels);

@@ -1,4 +1,4 @@
-// The steps of the BERT program: masked tokens, and sentences.
+// The steps of the BERT program, for masked tokens and for sentences.
 #pragma once
 
 #include <memory>
@@ -13,18 +13,19 @@ namespace rw {
 struct BertRecipe {
   BertConfig config;
   int64_t length = 64;  // tokens per sequence
-  int64_t classes = 0;  // of sentences; unused where tokens are predicted
+  int64_t classes = 0;  // of sentences; unused if tokens are predicted
   AdamWRecipe update = {};
   MaskingOptions masking = {};
   NumericsOptions numerics = {};
   AverageOptions average = {};
 
-  // Most masked tokens of a sequence. Steps predict as many in every sequence, those that are not
-  // there being ignored, so that all full batches need the same memory.
+  // Returns the most masked tokens of a sequence. Steps predict as many in every sequence and
+  // ignore those that are not there, so that all full batches need the same memory.
   int64_t predictions() const;
 };
 
-// Masked-language-model training. As trainer/task_steps.h has tasks, the two.
+// The task of masked-language-model training. Both tasks here are as trainer/task_steps.h describes
+// them.
 class PretrainTask {
  public:
   using Recipe = BertRecipe;
@@ -33,11 +34,11 @@ class PretrainTask {
   PretrainTask(const BertRecipe& recipe, const StepSettings& settings);
 
   std::unique_ptr<Optimizer> make_optimizer(const StepRanks& ranks) const;
-  Tensor loss_of(const TextBatch& batch, Meter& meter);  // padded to recipe.length
+  Tensor loss_of(const TextBatch& batch, Meter& meter);  // pads to recipe.length
   double weight_of(const TextBatch& batch) const {
     return recipe_.update.weight(batch.predictions);
   }
-  TextBatch batch_of(const BatchShape& shape) const;  // without tokens
+  TextBatch batch_of(const BatchShape& shape) const;  // has no tokens
 
   BertForPreTraining model;
 
@@ -47,7 +48,7 @@ class PretrainTask {
 };
 using PretrainSteps = TaskSteps<PretrainTask>;
 
-// Training of a classifier of sentences.
+// The task of training a classifier of sentences.
 class FinetuneTask {
  public:
   using Recipe = BertRecipe;
@@ -58,7 +59,7 @@ class FinetuneTask {
   std::unique_ptr<Optimizer> make_optimizer(const StepRanks& ranks) const;
   Tensor loss_of(const TextBatch& batch, Meter& meter);
   double weight_of(const TextBatch& batch) const { return recipe_.update.weight(batch.rows); }
-  TextBatch batch_of(const BatchShape& shape) const;  // without tokens
+  TextBatch batch_of(const BatchShape& shape) const;  // has no tokens
 
   BertForSequenceClassification model;
 
@@ -68,7 +69,7 @@ class FinetuneTask {
 };
 using FinetuneSteps = TaskSteps<FinetuneTask>;
 
-// The forward pass of a classifier; nothing is trained.
+// The forward pass of a classifier, without training.
 class ClassifySteps : public ModelSteps {
  public:
   ClassifySteps(const BertConfig& config, int64_t classes, const StepSettings& settings);
@@ -84,15 +85,16 @@ class ClassifySteps : public ModelSteps {
   const StepSettings settings_;
 };
 
-// The forward pass that fills masks; nothing is trained.
+// The forward pass that fills masks, without training.
 class FillMaskSteps : public ModelSteps {
  public:
   FillMaskSteps(const BertConfig& config, const StepSettings& settings);
 
-  // Scores of the vocabulary for the tokens at `positions` of one text: [positions, vocabulary].
+  // Returns scores of the vocabulary for the tokens at `positions` of one text: [positions,
+  // vocabulary].
   std::vector<float> scores(const std::vector<int32_t>& ids, const std::vector<int32_t>& positions);
 
-  void dry_evaluation(const BatchShape& shape) override;  // rows: positions
+  void dry_evaluation(const BatchShape& shape) override;  // rows are positions
   Module& trained() override { return model; }
 
   BertForPreTraining model;

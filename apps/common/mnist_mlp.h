@@ -16,7 +16,7 @@ class Mlp : public Module {
     register_module("output", output_);
     register_module("dropout", dropout_);
   }
-  // [N, 784] -> logits [N, 10].
+  // Maps [N, 784] to logits [N, 10].
   Tensor forward(Tensor x) override {
     const bool segments = checkpoint_ && is_training();
     for (Linear* hidden : {&hidden1_, &hidden2_}) {
@@ -26,7 +26,7 @@ class Mlp : public Module {
     return output_(std::move(x));
   }
 
-  // Two segments, each up to and with a dropout.
+  // Sets two segments, each of which ends with a dropout.
   void set_checkpoint(bool on) { checkpoint_ = on; }
 
  private:

@@ -19,7 +19,7 @@ namespace {
 
 using Work = std::function<void()>;
 
-// A step of a model that trains: in 16 bits by autocast and with loss scaling.
+// A step of a model in training, in 16 bits by autocast and with loss scaling.
 template <class Model>
 struct Training {
   std::unique_ptr<Model> model;

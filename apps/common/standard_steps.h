@@ -1,5 +1,5 @@
-// Training steps of models that everybody knows, on data that is made up: what `bench` measures and
-// `tune` tunes for.
+// Training steps of well-known models on made-up data, which `bench` measures and for which `tune`
+// tunes.
 #pragma once
 
 #include <functional>
@@ -12,13 +12,14 @@ namespace rw {
 
 struct StandardStep {
   std::string name;  // "resnet20-64": the model and the batch
-  // Makes the model on the default device; what it gives takes a step.
+  // Makes the model on the default device, and returns a function that takes a step.
   std::function<std::function<void()>(DType)> make;
-  bool is_large = false;  // a CPU takes minutes for it
+  bool is_large = false;  // a step takes minutes on a CPU
 };
 std::vector<StandardStep> standard_steps();
 
-// Values in [-1, 1), the same ones always; with `trained`, a leaf that wants its gradient.
+// Returns values in [-1, 1), always the same ones; with `trained`, as a leaf that requires a
+// gradient.
 Tensor standard_values(const Shape& shape, DType dtype = DType::f32, bool trained = false);
 Tensor standard_indices(const Shape& shape, int32_t n);  // i32 in [0, n)
 

@@ -40,7 +40,7 @@ Tensor MnistTask::loss_of(const Batch& batch, Meter& meter) {
   return loss;
 }
 
-// In f32.
+// Evaluates in f32.
 void MnistTask::evaluate_on(const Batch& batch, Meter& meter) {
   const Tensor labels = upload_labels(batch);
   const Tensor logits = model(upload_pixels(batch));

@@ -7,7 +7,7 @@
 
 namespace rw {
 
-// Digits. As trainer/task_steps.h has tasks.
+// The task of recognising digits, as trainer/task_steps.h describes tasks.
 class MnistTask {
  public:
   struct Recipe {
@@ -18,7 +18,7 @@ class MnistTask {
 
   MnistTask(const Recipe& recipe, const StepSettings& settings);
 
-  // Plain Adam is Accumulate with one micro-batch, to the bit.
+  // Plain Adam equals Accumulate with one micro-batch bit for bit.
   std::unique_ptr<Optimizer> make_optimizer(const StepRanks& ranks) const;
   Tensor loss_of(const Batch& batch, Meter& meter);
   double weight_of(const Batch& batch) const { return static_cast<double>(batch.size()); }

@@ -1,4 +1,4 @@
-// Precompiled, as packaging/pch/standard.h: what a program's options and its reports are made of.
+// Headers of a program's options and reports, precompiled like packaging/pch/standard.h.
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>

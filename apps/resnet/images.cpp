@@ -37,7 +37,7 @@ void Images::list(const ResNetOptions& options) {
 }
 
 void Images::load(const ResNetOptions& options) {
-  // Drawn images: as many as two CPU cores train on in a minute or two.
+  // Synthetic images, as many as two CPU cores train on in a minute or two.
   const std::filesystem::path folder =
       options.data.empty() ? synthetic_cifar10(cache_directory(), {.train = 4800, .test = 1000})
                            : std::filesystem::path(options.data);

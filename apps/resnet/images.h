@@ -1,4 +1,4 @@
-// What a ResNet is trained on: photographs, CIFAR-10's images or synthetic ones.
+// The images to train a ResNet on: photographs, CIFAR-10's images or synthetic ones.
 #pragma once
 
 #include <memory>
@@ -16,10 +16,10 @@ class Images {
 
   int64_t train_size() const { return static_cast<int64_t>(train_.size() + train_photos_.size()); }
   int64_t test_size() const { return static_cast<int64_t>(test_.size() + test_photos_.size()); }
-  // The batches refer to the images here.
+  // Returns batches that refer to the images here.
   std::unique_ptr<ImageBatches> training(const ResNetOptions& options) const;
   std::unique_ptr<ImageBatches> testing(int batch) const;
-  uint64_t hash() const;  // of all contents; ValueError with --eval, which looks at some only
+  uint64_t hash() const;  // of all contents; ValueError with --eval, which reads only some of them
 
   int classes = 0;
   std::vector<std::string> class_names;  // empty: unknown
@@ -29,14 +29,14 @@ class Images {
   void list(const ResNetOptions& options);
   void load(const ResNetOptions& options);
 
-  // One kind is used, and the others are empty.
+  // Only one kind is used, and the others are empty.
   ImageDataset train_, test_;
   PhotoDataset train_photos_, test_photos_;
   const bool has_photos_;
   const int64_t image_;
 };
 
-// Looks through photographs that were listed, as --skip-bad-images says.
+// Checks the photographs that were listed, as --skip-bad-images asks for.
 void check_photos(PhotoDataset& photos, const ResNetOptions& options);
 
 }  // namespace rw

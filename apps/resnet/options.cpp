@@ -62,7 +62,7 @@ void ResNetOptions::check_own_numbers() const {
         test_share);
 }
 
-// A file that is not there, or no such file, is an error when its weights are wanted.
+// A missing file, or one of another kind, becomes an error when its weights are wanted.
 void ResNetOptions::take_from_file() {
   if (load.empty() || !std::filesystem::is_regular_file(load)) return;
   const ImageClassifier stored = read_image_classifier(SafetensorsFile(load));
@@ -94,7 +94,7 @@ void ResNetOptions::complete() {
     check(accumulate == static_cast<uint32_t>(ranks.count()), "options",
           "--exact-batch-norm joins one batch of each rank: --accumulate must be {}, got {}",
           ranks.count(), accumulate);
-  } else if (exact_batch_norm) {  // what is run side by side is one step
+  } else if (exact_batch_norm) {  // parts that run side by side are one step
     check(planning.budget.empty() && planning.recompute.empty(), "options",
           "--memory-budget and --recompute plan one tape, with --exact-batch-norm there is "
           "one for each micro-batch: use --checkpoint");
@@ -110,7 +110,7 @@ bool ResNetOptions::joins_ranks() const {
 
 namespace {
 
-// The number at the end of a model's name; 0 if it does not begin with `prefix`.
+// Returns the number at the end of a model's name, or 0 if it does not begin with `prefix`.
 int depth_after(const std::string& name, const std::string& prefix) {
   if (!name.starts_with(prefix)) return 0;
   const std::string digits = name.substr(prefix.size());
@@ -135,7 +135,8 @@ ResNetConfig model_config(const std::string& name, int classes) {
 
 ResNetRecipe ResNetOptions::recipe(int classes) const {
   ResNetConfig config = model_config(model, classes);
-  // 32 groups are usual; the narrow networks for CIFAR-10 would have groups of half a channel.
+  // 32 groups are usual, but in the narrow networks for CIFAR-10 such groups would have half a
+  // channel.
   if (norm == "group") config.norm_groups = config.widths[0] < 64 ? 8 : 32;
   return {.model = config,
           .height = image,

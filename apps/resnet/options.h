@@ -14,24 +14,25 @@ struct ResNetOptions : TrainerOptions {
 
   std::string model, norm = "batch", data, save, load;
   std::vector<std::string> predict;  // photographs
-  int64_t image = 0;                 // 0: by the data
-  int classes = 0;                   // with --plan; 0: by the data
+  int64_t image = 0;                 // 0: the data decides
+  int classes = 0;                   // with --plan; 0: the data decides
   double test_share = 0.2;
   bool exact_batch_norm = false;
-  uint32_t parts = 1;  // of a batch, with exact_batch_norm
+  uint32_t parts = 1;  // parts of a batch, with exact_batch_norm
   bool eval = false, skip_bad = false;
 
   void add_to(CLI::App& app);
-  // Checks, and fills in what depends on the data (batch and epochs, where they are 0) or on the
-  // file of --load.
+  // Checks the options, and fills in those that depend on the data (batch and epochs, where they
+  // are 0) or on the file of --load.
   void complete();
   bool has_photos() const { return has_photos_; }  // --data is a folder of photographs
 
-  // Whether ranks normalise together: each has one of the batches that --exact-batch-norm joins.
+  // Tells whether ranks normalise together: each has one of the batches that --exact-batch-norm
+  // joins.
   bool joins_ranks() const;
 
   ResNetRecipe recipe(int classes) const;
-  // Images of `height` x `width` pixels.
+  // Returns the program for images of `height` x `width` pixels.
   TrainingProgram program(const ResNetRecipe& recipe) const;
 
  private:

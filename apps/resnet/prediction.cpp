@@ -15,7 +15,7 @@ namespace {
 
 constexpr size_t shown_classes = 5;
 
-// A classifier as its file tells it.
+// A classifier as its file describes it.
 struct StoredClassifier {
   explicit StoredClassifier(const std::string& path)
       : file(path), about(read_image_classifier(file)) {

@@ -1,4 +1,4 @@
-// What is in photographs, by a ResNet from a file.
+// Prints the classes of photographs, by a ResNet from a file.
 #pragma once
 
 #include "options.h"

@@ -17,7 +17,8 @@ std::vector<ParameterGroup> parameter_groups(const ResNet& model) {
   return {decayed, plain};
 }
 
-// `rows` of the values of a batch from the first on, of `each` values; of no batch, none.
+// Returns `rows` rows of a batch's values from row `first` on, `each` values per row; without a
+// batch, no values.
 template <class T>
 std::span<const T> rows_of(const std::vector<T>& values, int64_t first, int64_t rows,
                            int64_t each) {
@@ -26,7 +27,7 @@ std::span<const T> rows_of(const std::vector<T>& values, int64_t first, int64_t 
                                    static_cast<size_t>(rows * each));
 }
 
-// Images of a batch; of none, memory for so many.
+// Uploads images of a batch; without a batch, allocates memory for so many.
 Tensor upload_images(const Batch& batch, int64_t first, int64_t rows, const ResNetRecipe& recipe,
                      DType dtype) {
   const PurposeScope scope(Purpose::data);
@@ -63,7 +64,7 @@ ResNetTask::DeviceBatch ResNetTask::upload(const Batch& batch, int64_t first, in
           batch_tensor(rows_of(batch.labels, first, rows, 1), {rows})};
 }
 
-// In parts as equal as can be.
+// The parts are as equal as possible.
 bool ResNetTask::train_on(const Batch& batch, Optimizer& optimizer, Meter& meter) {
   if (recipe_.parts <= 1) return false;
   const auto forward = [&](uint32_t part) {

@@ -1,4 +1,4 @@
-// The steps of the ResNet program: training, and what is in images.
+// The steps of the ResNet program: training and classification of images.
 #pragma once
 
 #include "../../data/images/loader.h"
@@ -12,13 +12,14 @@ struct ResNetRecipe {
   ResNetConfig model;
   int64_t height = 32, width = 32;  // of the images, which have 3 channels
   float lr = 0.1f, weight_decay = 1e-4f;
-  uint32_t parts = 1;        // of a batch, run side by side: BatchNorm sees all of them
+  // Parts of a batch that run side by side, so that BatchNorm sees all of them.
+  uint32_t parts = 1;
   bool joins_ranks = false;  // BatchNorm sees the batches of all ranks
   NumericsOptions numerics = {};
   AverageOptions average = {};
 };
 
-// Classes of images. As trainer/task_steps.h has tasks.
+// The task of classifying images, as trainer/task_steps.h describes tasks.
 class ResNetTask {
  public:
   using Recipe = ResNetRecipe;
@@ -33,7 +34,7 @@ class ResNetTask {
   }
   double weight_of(const Batch& batch) const { return static_cast<double>(batch.size()); }
   Batch batch_of(const BatchShape& shape) const { return {.rows = shape.rows_or(settings_.batch)}; }
-  // Where a batch has parts: side by side in training, one after another in an evaluation.
+  // Runs the parts of a batch side by side in training, and one after another in an evaluation.
   bool train_on(const Batch& batch, Optimizer& optimizer, Meter& meter);
   void evaluate_on(const Batch& batch, Meter& meter);
 
@@ -47,7 +48,7 @@ class ResNetTask {
     return static_cast<uint32_t>(std::min<int64_t>(recipe_.parts, batch.size()));
   }
   DeviceBatch upload_part(const Batch& batch, uint32_t part) const;
-  // Rows [first, first + rows) of a batch.
+  // Uploads rows [first, first + rows) of a batch.
   DeviceBatch upload(const Batch& batch, int64_t first, int64_t rows) const;
   Tensor loss_of(const DeviceBatch& batch, Meter& meter);
 
@@ -56,7 +57,7 @@ class ResNetTask {
 };
 using ResNetSteps = TaskSteps<ResNetTask>;
 
-// The forward pass alone; nothing is trained.
+// The forward pass alone, without training.
 class PredictSteps : public ModelSteps {
  public:
   PredictSteps(const ResNetRecipe& recipe, const StepSettings& settings);

@@ -24,12 +24,12 @@ TrainingProgram ResNetTrainer::program(const ResNetOptions& options, const Image
   const int64_t samples = images.train_size();
   program.settings.batch = std::min(program.settings.batch, samples);
   program.outline.trains = !options.eval;
-  // Batches that are not full are left out of training (drop_last).
+  // Training leaves out batches that are not full (drop_last).
   program.outline.evaluation = own_batches_of(images.test_size());
   return program;
 }
 
-// Ranks that normalise together all have a batch at a time.
+// Ranks that normalise together take one batch at a time.
 ResNetTrainer::ResNetTrainer(const ResNetOptions& options, const Images& images, ProgramRun& run)
     : Trainer(options, run, options.recipe(images.classes), images.training(options),
               {.samples = "images",
@@ -38,7 +38,7 @@ ResNetTrainer::ResNetTrainer(const ResNetOptions& options, const Images& images,
       options_(options),
       images_(images) {}
 
-// Weights of other classes are refused before anything is trained.
+// Refuses weights for other classes before anything is trained.
 void ResNetTrainer::load(ResNetSteps& steps) {
   if (options_.load.empty()) return;
   const SafetensorsFile stored(options_.load);
