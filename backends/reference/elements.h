@@ -1,5 +1,4 @@
-// A kernel call as the reference backend sees it: typed, bounds-checked elements and its
-// parameters.
+// A kernel call for the reference backend, with typed, bounds-checked elements and parameters.
 #pragma once
 
 #include <cmath>
@@ -125,7 +124,7 @@ class Elements {
 
   std::string_view kernel_;
   std::byte* bytes_;
-  uint64_t end_;  // elements in the binding
+  uint64_t end_;  // the number of elements in the binding
   uint64_t offset_;
   DType dtype_;
 };

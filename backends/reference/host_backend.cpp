@@ -17,7 +17,7 @@ namespace rw {
 namespace {
 
 constexpr uint64_t block_alignment = 256;
-constexpr uint64_t huge_page = 2 << 20;  // of x86-64; large blocks are made of them
+constexpr uint64_t huge_page = 2 << 20;  // of x86-64; large blocks consist of them
 
 std::string cpu_model() {
   std::ifstream file("/proc/cpuinfo");
@@ -55,7 +55,7 @@ uint32_t HostBackend::allocate_block(uint64_t bytes) {
   return add(std::move(block));
 }
 
-// The system gives its pages when they are written.
+// Returns a block whose pages the system supplies when they are written.
 HostBackend::Block HostBackend::untouched_block(uint64_t bytes) const {
   const uint64_t size = (bytes + block_alignment - 1) / block_alignment * block_alignment;
   const uint64_t page = size < huge_page ? block_alignment : huge_page;
@@ -73,12 +73,12 @@ uint32_t HostBackend::add(Block block) {
   return static_cast<uint32_t>(free - blocks_.begin());
 }
 
-// What was copied gives its pages back at once, so that the process never holds more than it did.
+// A copied value returns its pages at once, so that the process never holds more than it did.
 std::optional<uint32_t> HostBackend::repack(std::span<const BufferRange> values, uint64_t bytes) {
   Block packed = untouched_block(bytes);
   if (!packed.memory) return std::nullopt;
   std::byte* to = packed.memory.get();
-  uint64_t given_back = 0;  // of the block at hand
+  uint64_t given_back = 0;  // of the current block
   for (size_t i = 0; i < values.size(); ++i) {
     const auto& [block, offset, size] = values[i];
     std::byte* const memory = resolve("repack", {block, 0, offset + size});

@@ -19,7 +19,7 @@ namespace rw {
 
 class HostBackend : public Backend {
  public:
-  // The arguments are the fields of DeviceInfo with these names.
+  // `backend` and `features` are the fields of DeviceInfo with these names.
   explicit HostBackend(const std::string& backend, std::vector<std::string> features = {});
   // Prints the times of kernels if REWIND_PROFILE is set.
   ~HostBackend() override;
@@ -40,7 +40,7 @@ class HostBackend : public Backend {
   std::vector<KernelTime> kernel_times() override { return std::exchange(times_, {}); }
 
  protected:
-  // `memory` has the addresses of each binding; `workspace` is the call's, or null.
+  // `memory` has the addresses of each binding; `workspace` is that of the call, or null.
   virtual void execute(const KernelCall& call, std::span<std::byte* const> memory,
                        std::byte* workspace) = 0;
 

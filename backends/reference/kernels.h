@@ -1,4 +1,5 @@
-// The kernels of the reference backend: plain loops that define what shaders/params.h describes.
+// The kernels of the reference backend: plain loops that define the results which shaders/params.h
+// describes.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +9,7 @@
 
 namespace rw::reference {
 
-// `types`: the accepted combinations, with one letter per binding: f32, (h)alf = f16, i32, u8.
+// `types` has the accepted combinations, with one letter per binding: f32, (h)alf = f16, i32, u8.
 struct Kernel {
   std::string_view name;
   std::string_view types;

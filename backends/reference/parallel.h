@@ -10,8 +10,8 @@
 
 namespace rw::reference {
 
-// Calls body(i) for i in [0, count). `work` is the multiply-adds of one item: small loops stay on
-// the calling thread. `body` must not throw.
+// Calls body(i) for i in [0, count). `work` is the number of multiply-adds of one item; small loops
+// stay on the calling thread. `body` must not throw.
 template <class Body>
 void parallel_for(uint64_t count, uint64_t work, const Body& body) {
   constexpr uint64_t work_per_thread = 100'000;  // well above the cost of starting a thread
@@ -26,7 +26,7 @@ void parallel_for(uint64_t count, uint64_t work, const Body& body) {
   others.reserve(threads - 1);
   for (uint64_t t = 1; t < threads; ++t) try {
       others.emplace_back(run_share, t);
-    } catch (const std::system_error&) {  // this process may not have more threads
+    } catch (const std::system_error&) {  // the system allows no more threads
       run_share(t);
     }
   run_share(0);

@@ -22,7 +22,8 @@ std::array<uint32_t, 4> philox(std::array<uint32_t, 4> c, std::array<uint32_t, 2
 
 namespace {
 
-// The words of elements 4 * block to 4 * block + 3 of a tensor. P: DropoutParams or RandomParams.
+// Returns the words of elements 4 * block to 4 * block + 3 of a tensor. P is DropoutParams or
+// RandomParams.
 template <class P>
 std::array<uint32_t, 4> words(const P& p, uint64_t block) {
   const uint64_t counter = (uint64_t{p.counter_hi} << 32 | p.counter_lo) + block;
@@ -30,12 +31,12 @@ std::array<uint32_t, 4> words(const P& p, uint64_t block) {
                 {p.seed_lo, p.seed_hi});
 }
 
-// [0, 1) with 24 bits: every value is exact in f32.
+// Maps a word to [0, 1) with 24 bits, so that every value is exact in f32.
 float uniform(uint32_t word) {
   return static_cast<float>(word >> 8) * 0x1p-24f;
 }
 
-// Box-Muller: element 0 or 1 of a pair of words.
+// Box-Muller: returns element 0 or 1 of the pair that two words give.
 double normal(uint32_t word0, uint32_t word1, uint32_t element) {
   const double radius = std::sqrt(-2.0 * std::log(1.0 - uniform(word0)));  // 1 - u: never log(0)
   const double angle = 2.0 * std::numbers::pi * uniform(word1);

@@ -1,5 +1,5 @@
-// The type in which kernels of the reference backend compute floating-point elements, and how they
-// reach them.
+// The type in which kernels of the reference backend compute floating-point elements, and its
+// access to them.
 #pragma once
 
 #include <cstddef>

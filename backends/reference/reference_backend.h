@@ -7,7 +7,7 @@
 
 namespace rw {
 
-// Runs every call at once.
+// Makes a backend that runs every call at once.
 std::unique_ptr<Backend> make_reference_backend();
 
 }  // namespace rw

@@ -34,7 +34,7 @@ const Kernels& all_kernels() {
   return all;
 }
 
-// "f32 f16" of "fh".
+// Turns "fh" into "f32 f16".
 std::string dtypes_of(std::string_view letters) {
   std::string names;
   for (const char c : letters)

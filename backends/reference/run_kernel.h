@@ -10,11 +10,11 @@
 
 namespace rw::reference {
 
-// The kernels, in each combination of dtypes.
+// Returns the kernels, in each combination of dtypes.
 std::vector<KernelVariant> kernel_variants();
-std::vector<std::string_view> kernel_names();  // that outlive everything
+std::vector<std::string_view> kernel_names();  // valid forever
 
-// The kernel of this name, valid forever; throws if there is none.
+// Returns the kernel of this name, which is valid forever; throws if there is none.
 struct Kernel;
 const Kernel& find_kernel(std::string_view name);
 // Throws unless the kernel takes the call: parameters, bindings, dtypes.
@@ -22,7 +22,7 @@ void check_call(const Kernel& kernel, const KernelCall& call);
 // `memory` has the addresses of each binding of the call, which must be checked.
 void run_loop(const Kernel& kernel, const KernelCall& call, std::span<std::byte* const> memory);
 
-// All three steps.
+// Finds, checks and runs the kernel of a call.
 void run_kernel(const KernelCall& call, std::span<std::byte* const> memory);
 
 }  // namespace rw::reference

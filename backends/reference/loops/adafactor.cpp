@@ -9,7 +9,7 @@ using namespace kernels;
 
 namespace {
 
-// A mean square after this update.
+// Returns a mean square after this update.
 double moved(double x, double mean, double beta2_decay, const Elements& state) {
   return x + std::pow(double{state.get(STATE_UPDATES)}, beta2_decay) * (mean - x);
 }
@@ -18,7 +18,7 @@ double squared_factor(const Elements& state) {
   return double{state.get(STATE_GRAD_FACTOR)} * state.get(STATE_GRAD_FACTOR);
 }
 
-// The estimate of element i's squared gradient.
+// Returns the estimate of element i's squared gradient.
 double factored_estimate(const AdafactorParams& p, uint64_t i, const Elements& row_var,
                          const Elements& col_var, const Elements& mean) {
   const uint64_t row = i / p.cols, matrix = row / p.rows, col = i % p.cols;

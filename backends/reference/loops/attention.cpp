@@ -13,12 +13,13 @@ namespace {
 
 constexpr double no_score = -std::numeric_limits<double>::infinity();
 
-// Row `row` of head `head` of batch element `batch` in a tensor with these strides.
+// Returns the start of row `row` of head `head` of batch element `batch` in a tensor with these
+// strides.
 uint64_t row_at(const uint32_t (&stride)[3], uint64_t batch, uint64_t head, uint64_t row) {
   return batch * stride[0] + head * stride[1] + row * stride[2];
 }
 
-// x after dropout: what is dropped is 0, whatever it was.
+// Applies dropout to x: a dropped value is 0, whatever it was.
 double kept(double x, double factor) {
   return factor == 0 ? 0 : x * factor;
 }
@@ -27,7 +28,7 @@ uint64_t key_head(const AttentionParams& p, uint64_t head) {
   return head / ATTENTION_GROUP(p);
 }
 
-// Scores and weights of one query at a time.
+// The scores and weights of one query at a time.
 class Rows {
  public:
   Rows(const Call& call, size_t mask)
@@ -58,7 +59,7 @@ class Rows {
     return scores;
   }
 
-  // What dropout multiplies the weights by.
+  // Returns the factors by which dropout multiplies the weights.
   std::vector<double> factors(uint64_t batch, uint64_t head, uint64_t query) const {
     std::vector<double> factors(p_.keys, 1);
     if (p_.keep == 1) return factors;
@@ -79,7 +80,7 @@ class Rows {
     return std::min<uint64_t>(p_.keys, std::max(0, lengths_.geti(batch)));
   }
 
-  // How far the key lies behind the query.
+  // Returns how far the key lies behind the query.
   int64_t distance(uint64_t query, uint64_t key) const {
     const int64_t shift =
         has(ATTENTION_LOWER_RIGHT) ? int64_t{p_.keys} - int64_t{p_.queries} : int64_t{0};
@@ -96,13 +97,13 @@ class Rows {
   uint64_t dim_;
 };
 
-// First element of a query's row of dense [batch, queries, heads, dim].
+// Returns the first element of a query's row of dense [batch, queries, heads, dim].
 uint64_t query_row(const AttentionParams& p, uint64_t batch, uint64_t head, uint64_t query) {
   return ((batch * p.queries + query) * p.heads + head) * ATTENTION_DIM(p);
 }
 
-// Weights (before dropout) and gradients of the masked scores of one query: 0 of a score that does
-// not count, whatever its key holds.
+// The weights (before dropout) and the gradients of the masked scores of one query. The gradient of
+// a score that does not count is 0, whatever its key holds.
 struct Gradients {
   std::vector<double> weights, factors, scores;
 };

@@ -8,7 +8,7 @@ using namespace kernels;
 
 namespace {
 
-// Updates since the average began where it ticks in this one, else 0.
+// Returns the number of updates since the average began if this update changes the average, else 0.
 template <class P>
 uint32_t ticking(const P& p, const Elements& start, const Elements& state) {
   if (state.get(STATE_FOUND_INF) != 0) return 0;

@@ -13,7 +13,7 @@ namespace {
 
 constexpr Real nan = std::numeric_limits<Real>::quiet_NaN();
 
-// Weighted share of class c in a row's smoothed target.
+// Returns the weighted share of class c in a row's smoothed target.
 template <class P>
 double share(const Call& call, const P& p, uint64_t row, uint64_t c) {
   const Elements target = call.in(1);

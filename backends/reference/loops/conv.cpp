@@ -7,7 +7,7 @@ using namespace kernels;
 
 namespace {
 
-// Sizes that follow from the parameters. Group g has input channels g * group_in and on.
+// Sizes that follow from the parameters. The input channels of group g begin at g * group_in.
 struct Conv {
   explicit Conv(const Call& call) : p(call.params<Conv2dParams>()) {
     check<ShapeError>(p.groups > 0 && p.in_c % p.groups == 0 && p.out_c % p.groups == 0,
@@ -31,7 +31,7 @@ struct Conv {
     return (image * out_pixels + h * p.out_w + w) * p.out_c;
   }
 
-  // The input row (column) that tap k of output row (column) o reads, or -1 in the padding.
+  // Returns the input row (column) that tap k of output row (column) o reads, or -1 in the padding.
   int64_t in_row(uint64_t o, uint64_t k) const {
     const int64_t h = static_cast<int64_t>(o * p.stride_h + k * p.dilation_h) - p.pad_h;
     return h < p.in_h ? h : -1;
@@ -45,7 +45,8 @@ struct Conv {
   uint64_t group_in, group_out, taps, in_pixels, out_pixels;
 };
 
-// w [out_c, taps, group_in] -> [groups, taps, group_in, group_out]: inner loops run over outputs.
+// Turns w [out_c, taps, group_in] into [groups, taps, group_in, group_out], so that inner loops run
+// over outputs.
 std::vector<double> outputs_innermost(const Conv& conv, const std::vector<double>& w) {
   std::vector<double> t(w.size());
   for (uint64_t o = 0; o < conv.p.out_c; ++o)
@@ -72,7 +73,7 @@ void for_each_tap(const Conv& conv, uint64_t image, uint64_t oh, const Body& bod
   }
 }
 
-// y[cols] += x[rows] @ w, whose rows begin `stride` apart.
+// Computes y[cols] += x[rows] @ w, whose rows begin `stride` apart.
 void multiply_add(const double* x, uint64_t rows, const double* w, uint64_t stride, uint64_t cols,
                   double* y) {
   for (uint64_t r = 0; r < rows; ++r) {
@@ -118,7 +119,7 @@ void conv2d_dgrad(const Call& call) {
                      conv.taps * conv.group_in, conv.group_in, &dx[in + g * conv.group_in]);
     });
   };
-  // Windows overlap within an image, never across images: one thread per image.
+  // Windows overlap within an image but never across images, so each image has one thread.
   parallel_for(p.batch, conv.out_pixels * conv.w_size(), [&](uint64_t image) {
     for (uint64_t oh = 0; oh < p.out_h; ++oh) output_row(image, oh);
   });
@@ -132,7 +133,7 @@ void conv2d_wgrad(const Call& call) {
   const auto dy = call.in(1).to_doubles(0, conv.y_size());
   std::vector<double> dw(conv.w_size());
 
-  // One filter tap at a time, over all pixels in order.
+  // Takes one filter tap at a time, over all pixels in order.
   const auto pixel = [&](uint64_t tap, const double* in, const double* out) {
     for (uint64_t g = 0; g < p.groups; ++g)
       for (uint64_t o = g * conv.group_out; o < (g + 1) * conv.group_out; ++o) {

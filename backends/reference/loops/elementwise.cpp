@@ -14,7 +14,8 @@ bool both_int(const Elements& a, const Elements& b) {
   return !is_float(a.dtype()) && !is_float(b.dtype());
 }
 
-// The operands of element i of a binary call: dense, strided, periodic or a single b.
+// The positions of the operands of element i in a binary call, where b is dense, strided, periodic
+// or a single value.
 struct BinaryPositions {
   uint64_t a, b;
 };
@@ -31,7 +32,8 @@ BinaryPositions binary_positions(const BinaryParams& p, uint32_t mode, uint64_t 
   }
 }
 
-// 64 bits: no overflow before the result wraps to 32. Division by zero is 0 (a GPU's is undefined).
+// Computes in 64 bits, so nothing overflows before the result wraps to 32. Division by zero gives 0
+// (on a GPU it is undefined).
 int32_t int_binary(uint32_t op, int64_t x, int64_t y) {
   const bool divides_by_zero = y == 0 && op == 3;
   return divides_by_zero ? 0 : static_cast<int32_t>(apply_binary<int64_t>(op, x, y));

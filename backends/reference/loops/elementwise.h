@@ -8,7 +8,7 @@
 
 namespace rw::reference {
 
-namespace elementwise {  // the names that the table's expressions use
+namespace elementwise {  // has the names that the table's expressions use
 
 using std::abs, std::ceil, std::cos, std::erf, std::exp, std::expm1, std::floor, std::log, std::sin,
     std::sqrt, std::tanh, std::trunc;
@@ -43,13 +43,13 @@ T gelu_tanh_grad(T x) {
   return T(0.5) * (T(1) + t) + T(0.5) * x * (T(1) - t * t) * scale * (T(1) + T(3) * cubic * x * x);
 }
 
-// Rounds to even halfway between two.
+// Rounds to the nearest integer, halfway cases to even.
 template <class T>
 T round_even(T x) {
   return std::nearbyint(x);
 }
 
-// By Newton's method on erf, from Winitzki's approximation.
+// Newton's method on erf, from Winitzki's approximation.
 template <class T>
 T erfinv(T x) {
   if (abs(x) == 1) return x * std::numeric_limits<T>::infinity();
@@ -79,7 +79,7 @@ template <class T, class U>
 auto pow(T x, U y) {
   return std::pow(x, y);
 }
-// Wraps like the kernels' 32 bits; a negative power of anything but 1 and -1 is 0.
+// The result wraps like the kernels' 32 bits; a negative power of anything but 1 and -1 is 0.
 inline int64_t pow(int64_t x, int64_t y) {
   if (y < 0) return x == 1 ? 1 : x == -1 ? 1 - 2 * (y & 1) : 0;
   uint32_t r = 1, base = static_cast<uint32_t>(x);
@@ -112,7 +112,7 @@ T log_add_exp(T x, T y) {
 
 }  // namespace elementwise
 
-// Number of rows, for checks of an op's id.
+// The number of rows, for checks of an op's id.
 enum : uint32_t {
   unary_ops = 0
 #define UNARY(id, name, forward, grad, saves, lo, hi) +1
@@ -139,7 +139,7 @@ T apply_unary(uint32_t op, T x, [[maybe_unused]] T a, [[maybe_unused]] T b) {
   return T(0);
 }
 
-// s: the op's input or output, as the table's row says.
+// `s` is the op's input or output, as the table's row says.
 template <class T>
 T apply_unary_grad(uint32_t op, T s, T dy, [[maybe_unused]] T a, [[maybe_unused]] T b) {
   using namespace elementwise;
@@ -175,7 +175,8 @@ bool apply_compare(uint32_t op, T x, T y) {
   return false;
 }
 
-// Whether a row's gradient reads s: only then does the caller bind something meaningful to it.
+// Tells whether a row's gradient reads `s`. Only then does the caller bind something meaningful to
+// it.
 inline bool unary_grad_reads_saved(uint32_t op) {
   enum { SAVE_NONE = 0, SAVE_X = 1, SAVE_Y = 1 };
   switch (op) {

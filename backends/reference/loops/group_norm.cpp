@@ -9,7 +9,8 @@ using namespace kernels;
 
 namespace {
 
-// body(sample, chunk, begin, end): each sample's rows in chunks, the last one may be short.
+// Calls body(sample, chunk, begin, end) for each sample's rows in chunks, the last of which may be
+// short.
 template <class P, class Body>
 void for_each_chunk(const P& p, const Body& body) {
   for (uint64_t sample = 0; sample < p.samples; ++sample)
@@ -17,7 +18,7 @@ void for_each_chunk(const P& p, const Body& body) {
       body(sample, chunk, begin, std::min<uint64_t>(p.rows, begin + p.chunk_rows));
 }
 
-// A group's mean and 1 / deviation at element i of [samples, rows, channels].
+// The mean and 1 / deviation of a group, for element i of [samples, rows, channels].
 struct Moments {
   double mean, rstd;
 };

@@ -43,7 +43,7 @@ void flat_index(const Call& call) {
 
 namespace {
 
-// Unsigned numbers in the order of the values.
+// Maps values to unsigned numbers in the same order.
 uint32_t sort_key(const Elements& x, uint64_t i, bool descending) {
   uint32_t key = static_cast<uint32_t>(x.geti(i)) ^ 0x80000000u;
   if (is_float(x.dtype())) {
@@ -65,7 +65,7 @@ void sort_blocks(const Call& call) {
   constexpr uint32_t block = 32;
   for (uint64_t line = 0; line < p.n; line += p.count)
     for (uint32_t first = 0; first < p.count; first += block) {
-      std::vector<std::pair<uint32_t, uint32_t>> places;  // keys with where they are
+      std::vector<std::pair<uint32_t, uint32_t>> places;  // keys and their positions
       for (uint32_t place = first; place < std::min(first + block, p.count); ++place)
         places.emplace_back(sort_key(x, line + place, p.descending == 1), place);
       std::sort(places.begin(), places.end());
@@ -129,7 +129,8 @@ void scatter_add(const Call& call) {
     const uint64_t head = begin / SCATTER_CHUNK * 2, tail = head + 1;
     open_key.seti(head, no_key);
     open_key.seti(tail, no_key);
-    for (uint64_t first = begin, next; first < end; first = next) {  // the runs
+    // Visits the runs of equal keys.
+    for (uint64_t first = begin, next; first < end; first = next) {
       for (next = first + 1; next < end && key.geti(next) == key.geti(first);) ++next;
       const bool began = first == begin && first > 0 && key.geti(first - 1) == key.geti(first);
       const bool goes_on = next == end && next < p.n && key.geti(next) == key.geti(first);

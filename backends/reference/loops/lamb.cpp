@@ -9,7 +9,7 @@ using namespace kernels;
 
 namespace {
 
-// The update of an element before the trust ratio.
+// Returns the update of an element before the trust ratio.
 double direction(const LambParams& p, double t, double x, double m, double v) {
   const double mean = m / (1 - std::pow(double{p.beta1}, t));
   const double root = std::sqrt(v / (1 - std::pow(double{p.beta2}, t)));

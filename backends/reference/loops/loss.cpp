@@ -38,7 +38,7 @@ void cross_entropy(const Call& call) {
       const double s = p.smoothing;
       double mean = 0;
       for (double v : x) mean += v / p.cols;
-      // Not added when 0: 0 * (lse - mean) is NaN where a logit is -inf.
+      // The term is left out for s = 0, since 0 * (lse - mean) is NaN if a logit is -inf.
       const double smooth_part = s == 0 ? 0 : s * (row_lse - mean);
       loss.set(row, static_cast<Real>((1 - s) * (row_lse - x[t]) + smooth_part));
     }

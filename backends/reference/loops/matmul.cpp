@@ -7,7 +7,7 @@ using namespace kernels;
 
 namespace {
 
-// A strided [rows, cols] matrix as dense rows.
+// Returns a strided [rows, cols] matrix as dense rows.
 std::vector<double> dense(const Elements& x, uint64_t start, uint64_t rows, uint64_t cols,
                           uint64_t row_stride, uint64_t col_stride) {
   std::vector<double> values(rows * cols);
@@ -17,7 +17,7 @@ std::vector<double> dense(const Elements& x, uint64_t start, uint64_t rows, uint
   return values;
 }
 
-// a [m, k] @ b [k, n], summed over k in order.
+// Returns a [m, k] @ b [k, n], summed over k in order.
 std::vector<double> multiply(const std::vector<double>& a, const std::vector<double>& b, uint64_t m,
                              uint64_t n, uint64_t k) {
   std::vector<double> c(m * n);
@@ -47,7 +47,8 @@ void matmul(const Call& call) {
       for (uint64_t i = 0; i < p.m; ++i) {
         for (uint64_t j = 0; j < p.n; ++j) {
           const uint64_t at = start(p.c_batch) + i * p.c_row + j;
-          // Rounded first, as on other devices: what is added has the bits of the product alone.
+          // The product is rounded before the addition, as on other devices, so that the summand
+          // has the bits of the product alone.
           const auto value = static_cast<Real>(p.alpha * product[i * p.n + j]);
           c.set(at, p.beta == 0 ? value : value + p.beta * c.get(at));
         }

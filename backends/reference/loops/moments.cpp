@@ -1,4 +1,4 @@
-// Update rules with moments of the gradient: RMSprop, Adagrad, Lion, AMSGrad, AdamA; sums of a
+// Update rules with moments of the gradient (RMSprop, Adagrad, Lion, AMSGrad, AdamA), and sums of a
 // window's gradients.
 #include <algorithm>
 #include <cmath>
@@ -12,7 +12,7 @@ using namespace kernels;
 
 namespace {
 
-// One call: a rule takes element i and its gradient, moves its states and the parameter.
+// One call. A rule takes element i and its gradient, and changes its states and the parameter.
 struct Moments {
   MomentUpdateParams p;
   Elements param, first, second, third;

@@ -38,7 +38,7 @@ double multistep(const UpdatePrepareParams& p, double t) {
   return std::pow(double{p.gamma}, static_cast<double>(reached));
 }
 
-// The factor on the learning rate of the update that follows `t` others.
+// Returns the factor on the learning rate of the update that follows `t` others.
 double schedule_factor(const UpdatePrepareParams& p, double t) {
   if (p.schedule == SCHEDULE_NOAM)
     return p.gamma * std::min(std::sqrt(p.warmup / (t + 1)), (t + 1) / p.warmup);
@@ -95,7 +95,7 @@ void update_loss_scale(const UpdatePrepareParams& p, bool overflow, Elements& st
   state.set(STATE_BAD, bad);
 }
 
-// The factors of an update whose gradients have this norm, which counts.
+// Sets the factors of an update whose gradients have this norm, and counts the update.
 void begin_update(const UpdatePrepareParams& p, double unscale, double norm, bool clips,
                   Elements& state) {
   const Real updates = state.get(STATE_UPDATES);
@@ -111,7 +111,8 @@ bool has_overflow(const UpdatePrepareParams& p, const Elements& partial, uint64_
   return overflow;
 }
 
-// The norm and the loss scale; whether there was an overflow, which counts as skipped.
+// Computes the norm and updates the loss scale. Returns whether there was an overflow, which counts
+// as a skipped update.
 bool judge(const UpdatePrepareParams& p, uint32_t part, const Elements& partial, double unscale,
            Elements& state, double& norm) {
   double squares = 0;
@@ -130,7 +131,7 @@ bool judge(const UpdatePrepareParams& p, uint32_t part, const Elements& partial,
   return overflow;
 }
 
-// A micro-batch that is judged alone.
+// Judges a micro-batch alone.
 void judge_micro_batch(const UpdatePrepareParams& p, const Elements& partial, Elements& state) {
   const bool overflow = has_overflow(p, partial, p.chunks);
   state.set(STATE_FOUND_INF, overflow ? 1 : 0);
@@ -166,7 +167,7 @@ void update_prepare(const Call& call) {
   Elements state = call.inout(1);
   const uint32_t part = call.variant(0);
   const double weight = part == PREPARE_WINDOW ? state.get(STATE_WINDOW_WEIGHT) : p.weight;
-  // The scale in force when the gradients were made, not the one set below.
+  // Uses the scale in force when the gradients were made, not the one set below.
   const double unscale = weight > 0 ? 1.0 / (double{state.get(STATE_SCALE)} * weight) : 0;
   double norm = 0;
   switch (part) {
@@ -221,7 +222,7 @@ void sgd(const Call& call) {
 
 namespace {
 
-// Adam's update of one element, by the parameters of its kernels.
+// Returns Adam's update of one element, by the parameters of its kernels.
 template <class P>
 class AdamStep {
  public:
@@ -249,7 +250,7 @@ class AdamStep {
   double factor_, lr_, correction1_, correction2_;
 };
 
-// How many of the bounds are below x / scale.
+// Counts the bounds below x / scale.
 int code_of(Real x, Real scale, const std::vector<double>& bounds) {
   const auto below = [&](double bound) { return x > static_cast<Real>(bound) * scale; };
   return static_cast<int>(std::partition_point(bounds.begin(), bounds.end() - 1, below) -

@@ -1,4 +1,4 @@
-// Losses of pairs: of one element, and their derivatives.
+// Losses of pairs of elements, and their derivatives.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -23,7 +23,7 @@ double sign(double x) {
   return x > 0 ? 1 : x < 0 ? -1 : 0 * x;
 }
 
-// a and b of the kernel's parameters; w: the positive class's weight.
+// `a` and `b` are the kernel's parameters, and `w` is the positive class's weight.
 struct PairLoss {
   uint32_t kind;
   double a, b;

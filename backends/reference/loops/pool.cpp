@@ -25,7 +25,7 @@ void for_each_output(const Pool& p, const Body& body) {
         for (uint64_t c = 0; c < p.channels; ++c) body(i++, image, c, oh, ow);
 }
 
-// Where window o begins along one axis, and how many elements it has.
+// The place where a window begins along one axis, and its number of elements.
 struct Extent {
   int64_t first, count;
 };
@@ -39,8 +39,8 @@ Extent extent(uint64_t o, uint64_t kernel, uint64_t stride, uint64_t pad, uint64
   return {static_cast<int64_t>(first), static_cast<int64_t>(end - first)};
 }
 
-// Calls body(place in the window, h, w) for every position of a window, row by row, those in the
-// padding too.
+// Calls body(place in the window, h, w) for every position of a window, row by row, including those
+// in the padding.
 template <class Body>
 void for_each_tap(const Pool& p, uint64_t oh, uint64_t ow, const Body& body) {
   const Extent rows = extent(oh, p.kernel_h, p.stride_h, p.pad_h, p.in_h, p.out_h, p.adaptive);
@@ -63,8 +63,8 @@ uint64_t input_size(const Pool& p) {
   return uint64_t{p.batch} * p.in_h * p.in_w * p.channels;
 }
 
-// What an average is divided by. A window may end beyond the padding when the output size was
-// rounded up: that part never counts (as in PyTorch).
+// Returns the divisor of an average. A window may end beyond the padding if the output size was
+// rounded up; that part never counts (as in PyTorch).
 uint32_t divisor(const Pool& p, uint64_t oh, uint64_t ow) {
   uint32_t taps = 0;
   for_each_tap(p, oh, ow, [&](int32_t, int64_t h, int64_t w) {

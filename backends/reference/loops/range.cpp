@@ -43,7 +43,7 @@ void value_range(const Call& call) {
 
 namespace {
 
-// One row of counts and its history.
+// A row of counts and its history.
 class Row {
  public:
   Row(const RangeHistoryParams& p, Elements& rows, Elements& history, uint64_t row, float scale)

@@ -12,7 +12,8 @@ double sigmoid(double x) {
   return 1 / (1 + std::exp(-x));
 }
 
-// Element j of gate k (of `gates`) of a row, and where the row's element lies in [rows, hidden].
+// The places of element j of gate k (of `gates`) of a row, and of the row's element in [rows,
+// hidden].
 struct Place {
   uint64_t row, j, hidden;
   uint64_t gate(uint64_t k, uint64_t gates) const { return (row * gates + k) * hidden + j; }

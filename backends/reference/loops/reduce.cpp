@@ -45,8 +45,8 @@ double as_double(const Elements& e, uint64_t at) {
 
 }  // namespace
 
-// Serves reduce_columns and reduce_rows, too. Doubles hold every i32 and every sum of 2^21 of them
-// exactly.
+// Serves reduce_columns and reduce_rows, too. A double holds every i32 and every sum of 2^21 of
+// them exactly.
 void reduce(const Call& call) {
   const auto p = call.params<ReduceParams>();
   const uint32_t op = call.variant(0);

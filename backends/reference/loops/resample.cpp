@@ -10,7 +10,7 @@ using namespace kernels;
 
 namespace {
 
-// The elements that one place of an axis reads, with their weights.
+// The elements that one place of an axis reads, and their weights.
 struct Taps {
   struct Tap {
     uint32_t at;
@@ -20,7 +20,7 @@ struct Taps {
   size_t count;
 };
 
-// Keys 1981 with a = -0.75, at distance d.
+// The kernel of Keys 1981 with a = -0.75, at distance d.
 double keys(double d) {
   constexpr double a = -0.75;
   if (d <= 1) return ((a + 2) * d - (a + 3)) * d * d + 1;
@@ -50,7 +50,7 @@ Taps taps_of(uint32_t kind, bool align, uint32_t o, uint32_t size, float scale) 
   return taps;
 }
 
-// Calls body(element of y, element of x, weight) for all that y reads.
+// Calls body(element of y, element of x, weight) for all elements that y reads.
 template <class Body>
 void for_each_read(const Call& call, const Body& body) {
   const auto p = call.params<ResampleParams>();
@@ -81,7 +81,7 @@ void store(const std::vector<double>& values, Elements to) {
   for (uint64_t i = 0; i < values.size(); ++i) to.set(i, static_cast<Real>(values[i]));
 }
 
-// The element of an axis that place o of the padded axis shows.
+// Returns the element of an axis that place o of the padded axis shows.
 uint64_t shown_at(uint32_t mode, const PadAxisParams& p, uint64_t o) {
   const int64_t size = p.size, at = static_cast<int64_t>(o) - int64_t{p.before};
   int64_t shown = std::clamp<int64_t>(at, 0, size - 1);

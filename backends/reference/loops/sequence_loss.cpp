@@ -21,7 +21,7 @@ double log_add(double a, double b, double c) {
   return top + std::log(std::exp(a - top) + std::exp(b - top) + std::exp(c - top));
 }
 
-// NaN is no logarithm.
+// Replaces NaN, which is no logarithm.
 double known(double x) {
   return std::isnan(x) ? never : x;
 }
@@ -30,7 +30,8 @@ Real loss_of(double total) {
   return total <= never / 2 ? std::numeric_limits<Real>::infinity() : static_cast<Real>(-total);
 }
 
-// What keeps ways near 0: their highest, as a whole number.
+// Returns an offset that keeps the logarithms of ways near 0: the highest of them, as a whole
+// number.
 double whole_offset(const std::vector<double>& ways) {
   const double highest = *std::max_element(ways.begin(), ways.end());
   return highest > never / 2 ? std::floor(highest) : 0;
@@ -43,7 +44,7 @@ void renew(std::vector<double>& ways, double& offset) {
   offset += step;
 }
 
-// One sample of `states`.
+// The rows of one sample in `states`.
 class States {
  public:
   States(const CtcParams& p, const Elements& states, uint64_t sample)
@@ -129,7 +130,7 @@ void ctc_alpha(const Call& call) {
 
 namespace {
 
-// The logarithm of all ways of a sample, as alpha and the offset of its last frame have it.
+// The logarithm of all ways of a sample, from alpha and the offset of its last frame.
 struct Total {
   double ways, offset;
 };
@@ -223,7 +224,7 @@ void ctc_grad(const Call& call) {
 
 namespace {
 
-// One sample of a transducer's lattice.
+// The lattice of one sample of a transducer.
 struct Lattice {
   Lattice(const RnntParams& p, const Elements& lengths, uint64_t sample)
       : frames(static_cast<uint64_t>(lengths.geti(2 * sample))),
