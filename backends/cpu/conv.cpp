@@ -1,5 +1,5 @@
-// Convolutions by oneDNN's primitives, on one thread for each group of images: what is added up,
-// and in which order, is the same for any number of threads.
+// Convolutions by oneDNN's primitives, on one thread for each group of images. The order of all
+// sums is the same for any number of threads.
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -22,11 +22,12 @@ namespace {
 using dnnl::memory;
 using kernels::Conv2dParams;
 
-// Weights from one order to another, on all threads: a piece is some outputs, or groups.
+// Reorders weights on all threads; a piece is some outputs, or groups.
 class Reorder {
  public:
   Reorder(const memory::desc& from, const memory::desc& to) {
-    constexpr int64_t lines = 192;  // whole ones of oneDNN's blocks, which have 16 to 64, or 48
+    // A multiple of oneDNN's blocks, which have 16 to 64 or 48 lines.
+    constexpr int64_t lines = 192;
     const memory::dims all = dims_of(from);
     memory::dims dims = all, begin(all.size(), 0);
     for (; begin[0] < all[0]; begin[0] += lines) {
@@ -56,20 +57,20 @@ class Reorder {
   std::vector<Piece> pieces_;
 };
 
-// Images of a piece of work: batches are cut into about `pieces`, equal ones where they can be, of
-// `least` images or half of the batch.
+// Returns the images of a piece of work: batches are cut into about `pieces` pieces, equal ones if
+// possible, of `least` images or half of the batch.
 int64_t images_of(int64_t batch, int64_t pieces, int64_t least = 1) {
   int64_t images = std::max(batch / pieces, std::clamp<int64_t>(least, 1, (batch + 1) / 2));
   while (batch % images != 0) --images;
   return images;
 }
 
-// What all three have in common: x, w and y in f32, as oneDNN wants them, x and y piece by piece.
+// The common part of all three: x, w and y in f32, as oneDNN wants them, x and y piece by piece.
 class ConvolutionPlan : public Plan {
  protected:
   enum Operand : size_t { x, w, y };
 
-  // `at`: the bindings of x, w and y.
+  // `at` has the bindings of x, w and y.
   ConvolutionPlan(const KernelCall& call, int64_t pieces, std::array<size_t, 3> at,
                   int64_t least_pixels = 1)
       : p_(call.params_as<Conv2dParams>()),
@@ -89,8 +90,8 @@ class ConvolutionPlan : public Plan {
 
   int64_t pieces() const { return p_.batch / images_; }
 
-  // Those of a piece, as f32: where they are, or in scratch, where they are put first if it
-  // `is_read`.
+  // Returns the images of a piece as f32: where they are, or in scratch, to which they are copied
+  // first if the piece `is_read`.
   float* images(const KernelCall& call, const Memory& memory, Operand i, int64_t piece,
                 bool is_read) const {
     if (dtypes_[i] == DType::f32) return reinterpret_cast<float*>(place(call, memory, i, piece));
@@ -98,7 +99,7 @@ class ConvolutionPlan : public Plan {
     if (is_read) to_floats(place(call, memory, i, piece), dtypes_[i], counts_[i], to);
     return to;
   }
-  // A piece that was made in scratch goes to its place.
+  // Moves a piece that was made in scratch to its place.
   void store(const KernelCall& call, const Memory& memory, Operand i, int64_t piece,
              const float* from) const {
     if (dtypes_[i] == DType::f32) return;
@@ -125,12 +126,13 @@ class ConvolutionPlan : public Plan {
   }
 
   std::array<size_t, 3> at_;
-  std::array<int64_t, 3> counts_;  // elements, of x and y those of a piece
+  std::array<int64_t, 3> counts_;  // of elements; for x and y, those of a piece
   std::array<DType, 3> dtypes_;
   std::array<uint64_t, 3> floats_{};
 };
 
-// conv2d and conv2d_dgrad: `Primitive` makes the images of a piece from weights that all read.
+// conv2d and conv2d_dgrad: `Primitive` makes the images of a piece from weights that all pieces
+// read.
 template <class Primitive>
 class ImagesPlan final : public ConvolutionPlan {
  public:
@@ -181,8 +183,8 @@ class ImagesPlan final : public ConvolutionPlan {
   uint64_t packed_ = 0, scratchpad_ = 0;
 };
 
-// conv2d_wgrad: the gradients of pieces, which are added in their order. Each piece moves a whole
-// gradient, so it has enough pixels to be worth it.
+// conv2d_wgrad: the gradients of pieces are added in the order of the pieces. Each piece moves a
+// whole gradient, so it has enough pixels to be worth it.
 class WeightsPlan final : public ConvolutionPlan {
  public:
   explicit WeightsPlan(const KernelCall& call)
@@ -202,7 +204,7 @@ class WeightsPlan final : public ConvolutionPlan {
   void run(const KernelCall& call, const Memory& memory) const override {
     float* dw = weights(call, memory);
     float* sum = unpack_ ? floats(memory, sum_) : dw;
-    std::atomic<int64_t> turn = 0;  // whose part is added next
+    std::atomic<int64_t> turn = 0;  // the piece whose part is added next
     for_pieces(pieces(), [&](int64_t i) {
       const OneThread here;
       float* part = i == 0 ? sum : floats_of_slot(memory, part_);
@@ -215,7 +217,7 @@ class WeightsPlan final : public ConvolutionPlan {
            {DNNL_ARG_SCRATCHPAD,
             {description_.scratchpad_desc(), engine(), floats_of_slot(memory, scratchpad_)}}});
       stream.wait();
-      // Pieces begin in their order, so that somebody works on the one that is waited for.
+      // Pieces begin in their order, so some thread works on the piece that the others wait for.
       while (turn.load(std::memory_order_acquire) != i) std::this_thread::yield();
       for (uint64_t k = 0; i > 0 && k < size_; ++k) sum[k] += part[k];
       turn.store(i + 1, std::memory_order_release);
@@ -245,7 +247,7 @@ std::shared_ptr<const Plan> plan_convolution(const KernelCall& call) try {
         call, std::array<size_t, 3>{2, 1, 0}, data_gradient_of);
   return std::make_shared<WeightsPlan>(call);
 } catch (const dnnl::error&) {
-  return nullptr;  // no form of this problem
+  return nullptr;  // oneDNN has no form of this problem
 }
 
 }  // namespace rw::cpu

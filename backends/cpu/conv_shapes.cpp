@@ -31,7 +31,7 @@ Shapes::Shapes(const kernels::Conv2dParams& p, int64_t images) {
   const memory::dims several = {groups, outputs, inputs, p.kernel_h, p.kernel_w};
   const memory::dims& dims = groups > 1 ? several : one;
   w = {dims, f32, memory::format_tag::any};
-  // OHWI, which no tag names where there are groups.
+  // The order is OHWI, for which oneDNN has no tag if there are groups.
   const int64_t pixel = inputs, line = pixel * p.kernel_w, output = line * p.kernel_h;
   w_plain = groups > 1 ? memory::desc(dims, f32, {outputs * output, output, 1, line, pixel})
                        : memory::desc(dims, f32, {output, 1, line, pixel});

@@ -15,9 +15,9 @@ namespace {
 using dnnl::memory;
 using kernels::Conv2dParams;
 
-// Binding 0 is images that each piece reads whole, x or dy. Of the other images a piece reads, or
-// makes, some channels, and of the weights those that join the two. Pieces of images would all of
-// them read, or make and add, all weights; one image would be one piece.
+// Binding 0 has images that each piece reads whole: x or dy. Of the other images, a piece reads or
+// makes some channels, and of the weights those that join the two. If pieces were images instead,
+// each would read, or make and add, all weights, and a single image would be one piece.
 class SlicesPlan final : public Plan {
  public:
   static bool suits(const KernelCall& call) {
@@ -26,7 +26,7 @@ class SlicesPlan final : public Plan {
     const int64_t whole = int64_t{p.batch} * (makes_x ? int64_t{p.out_h} * p.out_w * p.out_c
                                                       : int64_t{p.in_h} * p.in_w * p.in_c);
     const int64_t channels = makes_x ? p.in_c : p.out_c, width = width_of(channels);
-    // Forward, all weights are put in order once, and no more than read.
+    // In conv2d, all weights are reordered once and then only read.
     const bool is_better = whole < weights_of(p) && call.kernel != "conv2d";
     const bool is_one_image = p.batch == 1 && channels > width;
     return p.groups == 1 && (is_better || is_one_image) && channels % width == 0;
@@ -40,7 +40,7 @@ class SlicesPlan final : public Plan {
     Conv2dParams sliced = p_;
     (makes_x ? sliced.in_c : sliced.out_c) = static_cast<uint32_t>(width_);
     const Shapes shapes(sliced, p_.batch);
-    // A slice of inputs lies apart in the weights of all.
+    // A slice of the inputs is not contiguous in the whole weights.
     const int64_t pixel = p_.in_c, line = pixel * p_.kernel_w, output = line * p_.kernel_h;
     plain_ = {dims_of(shapes.w_plain), memory::data_type::f32, {output, 1, line, pixel}};
     weights_step_ = makes_x ? width_ : width_ * output;
@@ -104,10 +104,10 @@ class SlicesPlan final : public Plan {
   static uint64_t floats_of(const memory::desc& tensor) {
     return tensor.get_size() / sizeof(float);
   }
-  // A multiple of oneDNN's blocks.
+  // Returns a multiple of oneDNN's blocks.
   static int64_t width_of(int64_t channels) { return std::max<int64_t>(64, channels / 8); }
 
-  // `arguments`: oneDNN's names of the whole images, the sliced ones and the weights.
+  // `arguments` has oneDNN's names of the whole images, the sliced ones and the weights.
   void take(const dnnl::primitive_desc_base& description, std::array<int, 3> arguments) {
     arguments_ = arguments;
     primitive_ = dnnl::primitive(description.get());
@@ -119,7 +119,7 @@ class SlicesPlan final : public Plan {
     return memory.bindings[i] +
            uint64_t{call.params_as<Conv2dParams>().offset[i]} * size_of(call.bindings[i].dtype);
   }
-  // A binding as f32: where it lies, or in scratch.
+  // Returns a binding as f32: where it lies, or in scratch.
   float* all(const KernelCall& call, const Memory& memory, size_t i, uint64_t count,
              uint64_t begin) const {
     std::byte* const from = place(call, memory, i);
@@ -130,7 +130,7 @@ class SlicesPlan final : public Plan {
 
   Conv2dParams p_;
   bool makes_weights_;
-  int64_t channels_ = 0, width_ = 0, weights_step_ = 0;  // all, those of a slice
+  int64_t channels_ = 0, width_ = 0, weights_step_ = 0;  // of all, of a slice
   memory::desc whole_, slice_, plain_, packed_, pad_;
   std::array<int, 3> arguments_{};
   dnnl::primitive primitive_;

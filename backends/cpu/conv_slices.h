@@ -1,4 +1,4 @@
-// Convolutions of one image, and gradients of those with many weights.
+// Convolutions of one image, and weight gradients with many weights.
 #pragma once
 
 #include <memory>
@@ -7,8 +7,8 @@
 
 namespace rw::cpu {
 
-// A plan whose pieces are some channels of all images; null where pieces of images suit the call
-// better.
+// Returns a plan whose pieces are some channels of all images, or null if pieces of images suit the
+// call better.
 std::shared_ptr<const Plan> plan_slices(const KernelCall& call);
 
 }  // namespace rw::cpu

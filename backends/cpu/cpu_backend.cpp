@@ -29,13 +29,13 @@ constexpr Planned planned[] = {{"matmul", cpu::plan_matmul},
                                {"conv2d_dgrad", cpu::plan_convolution},
                                {"conv2d_wgrad", cpu::plan_convolution}};
 
-// How the calls of a kernel are planned; null: they are not.
+// Returns how the calls of a kernel are planned, or null if they are not.
 const Planned* planning_of(std::string_view kernel) {
   const auto* found = std::ranges::find(planned, kernel, &Planned::kernel);
   return found == std::end(planned) ? nullptr : found;
 }
 
-// Null where there is no form of the call.
+// Returns null if the call has no fast form.
 std::shared_ptr<const cpu::Plan> plan(Plans& plans, const Planned& how, const KernelCall& call) {
   return plans.get(call, static_cast<size_t>(&how - planned), [&](const KernelCall& of) {
     reference::check_call(reference::find_kernel(of.kernel), of);
@@ -43,8 +43,8 @@ std::shared_ptr<const cpu::Plan> plan(Plans& plans, const Planned& how, const Ke
   });
 }
 
-// What does without a plan that is made for the call: the kernel's vector loop, where there is one
-// that has a form of the call, else the loop of the reference.
+// Runs calls that have no plan of their own: by the kernel's vector loop, if there is one that has
+// a form of the call, else by the loop of the reference.
 class LoopPlan final : public cpu::Plan {
  public:
   LoopPlan(std::string_view kernel, const cpu::Loops& loops)
@@ -61,7 +61,7 @@ class LoopPlan final : public cpu::Plan {
   const cpu::Loop* loop_;
 };
 
-// What is used of what a build, or a processor, may lack.
+// Returns the features in use that a build, or a processor, may lack.
 std::vector<std::string> features() {
   std::vector<std::string> all;
   if (const std::string library = cpu::plan_library(); !library.empty()) all.push_back(library);

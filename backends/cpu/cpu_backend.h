@@ -1,5 +1,5 @@
-// The cpu backend: kernels that are as fast as the processor. What has no fast form runs the loop
-// of the reference backend.
+// The cpu backend: kernels that are as fast as the processor. A call without a fast form runs the
+// loop of the reference backend.
 #pragma once
 
 #include <memory>

@@ -11,7 +11,7 @@ namespace rw::cpu {
 
 namespace {
 
-// The best one; the bits of all are the same.
+// Returns the best level; all levels give the same bits.
 const std::optional<Level>& level() {
   static const std::optional<Level> best = [] {
     const std::vector<Level> all = levels();

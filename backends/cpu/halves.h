@@ -1,4 +1,4 @@
-// 16-bit floats as f32 and back, for what computes in f32.
+// Conversion of 16-bit floats to f32 and back, for kernels that compute in f32.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace rw::cpu {
 
-// Elements [0, count) of a float tensor that begins at `from`, as f32.
+// Converts elements [0, count) of a float tensor that begins at `from` to f32, or back.
 void to_floats(const std::byte* from, DType dtype, int64_t count, float* to);
 void from_floats(const float* from, int64_t count, DType dtype, std::byte* to);
 

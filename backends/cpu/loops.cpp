@@ -29,8 +29,8 @@ REWIND_DECLARE_LEVEL(machine)
 std::vector<Level> levels() {
   std::vector<Level> found;
 #if defined(__x86_64__)
-  // By single features: compilers before 2023 do not know the levels by name. One with AVX2 has the
-  // rest of the third level, but for these.
+  // Single features are asked for, since compilers before 2023 do not know the levels by name. A
+  // processor with AVX2 has the rest of the third level, except for these.
   __builtin_cpu_init();
   const bool v2 = __builtin_cpu_supports("sse4.2") && __builtin_cpu_supports("popcnt");
   const bool v3 = v2 && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&

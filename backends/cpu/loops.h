@@ -1,5 +1,5 @@
-// Vector loops of the cpu backend: kernels that compilers make vectors of, compiled once for each
-// level of x86-64; which one a backend takes is chosen when it is made.
+// Vector loops of the cpu backend: kernels that the compiler vectorizes, compiled once for each
+// level of x86-64. A backend chooses the level when it is made.
 #pragma once
 
 #include <cstddef>
@@ -18,14 +18,14 @@ struct Level {
   const char* name;  // "x86-64-v3"
   const Loop* loops;
   size_t count;
-  // As those of halves.h.
+  // These do the same as those of halves.h.
   void (*to_floats)(const std::byte* from, DType dtype, int64_t count, float* to);
   void (*from_floats)(const float* from, int64_t count, DType dtype, std::byte* to);
   void (*multiply)(const ProductTile& tile);
 };
 
-// Those that this processor has and REWIND_WITHOUT=x86-64-v4,... does not take away, the best one
-// first.
+// Returns the levels that this processor has and REWIND_WITHOUT=x86-64-v4,... does not exclude, the
+// best one first.
 std::vector<Level> levels();
 
 // The loops of the best level.
@@ -33,7 +33,7 @@ class Loops {
  public:
   Loops();
   std::string_view level() const { return level_; }  // empty: there is none
-  // The loop of a kernel; null where there is none.
+  // Returns the loop of a kernel, or null if there is none.
   const Loop* find(std::string_view kernel) const {
     const auto found = loops_.find(kernel);
     return found == loops_.end() ? nullptr : found->second;
@@ -44,8 +44,8 @@ class Loops {
   std::unordered_map<std::string_view, const Loop*> loops_;
 };
 
-// Whether the loop has a form of this call; then it has run. The call is one that the reference
-// backend would take.
+// Runs the loop if it has a form of this call, and tells whether it has. The call must be one that
+// the reference backend takes.
 bool run(const Loop& loop, const KernelCall& call, std::span<std::byte* const> memory);
 
 }  // namespace rw::cpu

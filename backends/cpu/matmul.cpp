@@ -1,5 +1,5 @@
-// Matrix products by oneDNN's sgemm, of 16-bit factors by a vector loop, on one thread for each
-// tile of the result.
+// Matrix products by oneDNN's sgemm, those of 16-bit factors by a vector loop, on one thread for
+// each tile of the result.
 #include <fmt/format.h>
 #include <oneapi/dnnl/dnnl.h>
 
@@ -21,13 +21,13 @@ namespace {
 
 using kernels::MatmulParams;
 
-// One of the factors: stored [rows, cols] with `step` elements from one line to the next, or
-// transposed; by batch, from one matrix to the next.
+// One of the factors: stored as [rows, cols] with `step` elements from one line to the next, or
+// transposed; batch elements are `batch` apart.
 struct Factor {
   int64_t rows, cols;
   bool is_transposed;
   int64_t step;
-  bool is_apart;  // no line begins within another
+  bool is_apart;  // lines do not overlap
   std::array<int64_t, 2> batch;
 
   Factor(int64_t rows, int64_t cols, int64_t row, int64_t col, const uint32_t (&batch)[2])
@@ -38,7 +38,7 @@ struct Factor {
         is_apart(is_transposed ? cols == 1 || step == col : rows == 1 || step == row),
         batch{batch[0], batch[1]} {}
 
-  // Element (row, col) of the matrix at batch element b.
+  // Returns the place of element (row, col) of the matrix at batch element b.
   int64_t at(int64_t b, uint32_t inner, int64_t row, int64_t col) const {
     return b / inner * batch[0] + b % inner * batch[1] +
            (is_transposed ? col * step + row : row * step + col);
@@ -59,9 +59,10 @@ class MatmulPlan final : public Plan {
     const auto area = [](int64_t rows, int64_t cols) { return static_cast<uint64_t>(rows * cols); };
     if (in_ != DType::f32) {
       multiply_ = levels().front().multiply;
-      // What is there is added to the whole sum, as it would be to one that was made apart.
+      // The existing value is added to the whole sum, as it would be to a sum that was made
+      // separately.
       is_direct_ &= p_.beta == 0 || (p_.beta == 1 && part_k_ <= packed_depth);
-      const int64_t cols = divide_up(tile_cols_, 32) * 32;  // a panel has 32 at most
+      const int64_t cols = divide_up(tile_cols_, 32) * 32;  // a panel has at most 32 columns
       packed_ = slot_scratch(area(tile_rows_ + cols, std::min(part_k_, packed_depth)) + 16);
     }
     if (parts_ > 1)
@@ -71,7 +72,7 @@ class MatmulPlan final : public Plan {
     place_slots(pieces());
   }
 
-  // Whether the library takes the factors as they lie.
+  // Tells whether the library takes the factors in their layout.
   bool has_form() const { return a_.is_apart && b_.is_apart; }
 
   void run(const KernelCall& call, const Memory& memory) const override {
@@ -111,7 +112,7 @@ class MatmulPlan final : public Plan {
   }
 
  private:
-  // About so many pieces of work, where the result or the sum is large enough for them.
+  // The work has about so many pieces, if the result or the sum is large enough for them.
   static constexpr int64_t most_pieces = 16, least_tile = 64, least_part = 512, packed_depth = 512;
 
   void cut() {
@@ -121,7 +122,7 @@ class MatmulPlan final : public Plan {
       return batches_ * divide_up(p_.m, tile_rows_) * divide_up(p_.n, tile_cols_);
     };
     while (tiles() < most_pieces && std::max(tile_rows_, tile_cols_) > least_tile) {
-      const bool has_long_lines = p_.k == 1 && tile_rows_ > least_tile;  // the result alone moves
+      const bool has_long_lines = p_.k == 1 && tile_rows_ > least_tile;  // only the result moves
       int64_t& side = has_long_lines || tile_rows_ > tile_cols_ ? tile_rows_ : tile_cols_;
       side = divide_up(divide_up(side, 2), 16) * 16;
     }
@@ -135,8 +136,8 @@ class MatmulPlan final : public Plan {
     return parts_ * batches_ * divide_up(p_.m, tile_rows_) * divide_up(p_.n, tile_cols_);
   }
 
-  // c = a b, or c += a b, where element (0, 0) of a and b is this one of its binding; in parts of
-  // the sum whose packed factors stay in the second cache.
+  // Computes c = a b, or c += a b, where element (0, 0) of a and b has this place in its binding,
+  // in parts of the sum whose packed factors stay in the second-level cache.
   void multiply_deep(const Memory& memory, std::array<uint64_t, 2> at, std::array<int64_t, 3> size,
                      bool adds, float* c, int64_t c_step, std::byte* y) const {
     const auto [m, n, k] = size;
@@ -160,7 +161,7 @@ class MatmulPlan final : public Plan {
                  .y_dtype = out_,
                  .scratch = floats_of_slot(memory, packed_)});
   }
-  // Whether the loop itself makes 16 bits of its results.
+  // Tells whether the loop itself rounds its results to 16 bits.
   bool is_narrowed() const {
     return multiply_ && parts_ == 1 && out_ != DType::f32 && p_.beta == 0;
   }
@@ -169,7 +170,8 @@ class MatmulPlan final : public Plan {
     return batch / p_.batch[1] * p_.c_batch[0] + batch % p_.batch[1] * p_.c_batch[1];
   }
 
-  // `length` elements of c = the sum of those of all parts, `part` elements apart, + beta * c.
+  // Sets `length` elements of c to the sum of those of all parts, `part` elements apart, + beta *
+  // c.
   void add(const float* sums, int64_t part, int64_t length, std::byte* c) const {
     if (parts_ == 1 && p_.beta == 0) return from_floats(sums, length, out_, c);
     for (int64_t j = 0; j < length; ++j) {
@@ -198,8 +200,8 @@ class MatmulPlan final : public Plan {
   Factor a_, b_;
   int64_t batches_;
   int64_t tile_rows_ = 1, tile_cols_ = 1, parts_ = 1, part_k_ = 1;
-  bool is_direct_ = false;                               // tiles are made where they belong
-  void (*multiply_)(const ProductTile& tile) = nullptr;  // null: factors of f32
+  bool is_direct_ = false;                               // tiles are made in their final place
+  void (*multiply_)(const ProductTile& tile) = nullptr;  // null: the factors are f32
   uint64_t packed_ = 0, c_tile_ = 0, sums_ = 0;
 };
 
@@ -213,7 +215,7 @@ std::string plan_library() {
 std::shared_ptr<const Plan> plan_matmul(const KernelCall& call) {
   const auto p = call.params_as<MatmulParams>();
   if (p.m == 0 || p.n == 0 || p.k == 0 || p.batch[0] == 0 || p.batch[1] == 0) return nullptr;
-  const bool is_row = p.m == 1 && p.a_col == 1;  // has a vector loop of its own
+  const bool is_row = p.m == 1 && p.a_col == 1;  // one row has a vector loop of its own
   if (call.bindings[0].dtype != DType::f32 && (is_row || levels().empty())) return nullptr;
   auto plan = std::make_shared<MatmulPlan>(call);
   return plan->has_form() ? plan : nullptr;

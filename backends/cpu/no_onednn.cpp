@@ -1,4 +1,4 @@
-// Without oneDNN the loops of the reference backend serve.
+// Without oneDNN, the loops of the reference backend take its place.
 #include "backends/cpu/plan.h"
 
 namespace rw::cpu {

@@ -1,5 +1,5 @@
-// oneDNN takes as many threads as OpenMP would give the one that calls it. Here each piece of work
-// is on one thread.
+// oneDNN uses as many threads as OpenMP would give its caller. Here each piece of work runs on one
+// thread.
 #pragma once
 
 // These functions belong to OpenMP's library, which oneDNN brings. Only some compilers have its
@@ -11,7 +11,7 @@ void omp_set_num_threads(int count);
 
 namespace rw::cpu {
 
-// While it lives, what oneDNN makes on this thread, and runs, is for one thread.
+// While it lives, primitives that oneDNN makes and runs on this thread use one thread.
 class OneThread {
  public:
   OneThread() : threads_(omp_get_max_threads()) { omp_set_num_threads(1); }

@@ -1,4 +1,4 @@
-// What the cpu backend works out for a call before it runs: a Preparation that can run it.
+// A plan, which the cpu backend makes for a call before it runs: a Preparation that can run it.
 #pragma once
 
 #include <algorithm>
@@ -16,12 +16,12 @@ inline int64_t divide_up(int64_t a, int64_t b) {
   return (a + b - 1) / b;
 }
 
-// The call's bytes on the host.
+// The bytes of a call on the host.
 struct Memory {
   std::span<std::byte* const> bindings;
   std::byte* workspace = nullptr;
 
-  // Element `offset` of binding i.
+  // Returns element `offset` of binding i.
   template <class T>
   T* at(size_t i, uint64_t offset) const {
     return reinterpret_cast<T*>(bindings[i]) + offset;
@@ -33,7 +33,7 @@ class Plan : public Preparation {
   virtual void run(const KernelCall& call, const Memory& memory) const = 0;
 
  protected:
-  // The begin of scratch for `count` floats in the workspace.
+  // Reserves `count` floats of scratch in the workspace and returns where they begin.
   uint64_t scratch(uint64_t count) {
     const uint64_t begin = workspace_bytes;
     workspace_bytes += (count * sizeof(float) + 255) / 256 * 256;
@@ -43,7 +43,7 @@ class Plan : public Preparation {
     return reinterpret_cast<float*>(memory.workspace + begin);
   }
 
-  // The same for each thread that works on pieces; place_slots() follows the last of these.
+  // Reserves as much for each thread that works on pieces; place_slots() follows the last of these.
   uint64_t slot_scratch(uint64_t count) {
     const uint64_t begin = slot_floats_;
     slot_floats_ += (count + 63) / 64 * 64;
@@ -56,7 +56,7 @@ class Plan : public Preparation {
   float* floats_of_slot(const Memory& memory, uint64_t begin) const {
     return floats(memory, slots_begin_) + static_cast<uint64_t>(slot()) * slot_floats_ + begin;
   }
-  // body(i) for i in [0, pieces), by as many threads as there are slots.
+  // Calls body(i) for i in [0, pieces), by as many threads as there are slots.
   template <class Body>
   void for_pieces(int64_t pieces, const Body& body) const {
     parallel_for(pieces, body, slots_);
@@ -67,9 +67,10 @@ class Plan : public Preparation {
   uint64_t slot_floats_ = 0, slots_begin_ = 0;
 };
 
-// The library that plans are made with, "oneDNN 3.5"; empty: there is none, and no plan.
+// The library that makes the plans, "oneDNN 3.5"; empty: there is none, and there are no plans.
 std::string plan_library();
-// Plans of matmul, conv2d, conv2d_dgrad and conv2d_wgrad; null where the library has no form of it.
+// Plans of matmul, conv2d, conv2d_dgrad and conv2d_wgrad; null if the library has no form of the
+// call.
 std::shared_ptr<const Plan> plan_matmul(const KernelCall& call);
 std::shared_ptr<const Plan> plan_convolution(const KernelCall& call);
 

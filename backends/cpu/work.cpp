@@ -26,20 +26,20 @@ int positive_number(const char* name) {
   return std::max(number, 0);
 }
 
-// The number of cores that this process may use. If mpirun started several ranks on this machine,
-// they share its cores; the variables are Open MPI's and Hydra's.
+// Returns the number of cores that this process may use. If mpirun started several ranks on this
+// machine, they share its cores; the variables are Open MPI's and Hydra's.
 int own_cores() {
   const int all = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
-  cpu_set_t own;  // hardware_concurrency() knows nothing of it in most versions of glibc
+  cpu_set_t own;  // most versions of glibc ignore this in hardware_concurrency()
   const int usable = sched_getaffinity(0, sizeof own, &own) == 0 ? CPU_COUNT(&own) : all;
   const int ranks = std::max(
       {1, positive_number("OMPI_COMM_WORLD_LOCAL_SIZE"), positive_number("MPI_LOCALNRANKS")});
   return std::clamp(all / ranks, 1, usable);
 }
 
-// A job, which lies on the stack of who shares it out.
+// A job, which lies on the stack of the thread that shares it out.
 struct Job {
-  int64_t count, share;  // pieces, and how many of them a thread takes at a time
+  int64_t count, share;  // the number of pieces, and how many of them a thread takes at a time
   void (*body)(const void*, int64_t);
   const void* context;
   int most_threads;
@@ -68,11 +68,12 @@ void leave(int core) {
   next = now + std::chrono::milliseconds(10);
 }
 
-thread_local bool is_working = false;  // on a piece
+thread_local bool is_working = false;  // this thread works on a piece
 thread_local int own_slot = 0;
-std::atomic<bool> is_copy{false};  // of a process that had threads
+std::atomic<bool> is_copy{false};  // this process is a fork of one that had threads
 
-// Threads that wait for jobs. They live as long as the process: nobody knows who computes last.
+// Threads that wait for jobs. They live as long as the process, since it is unknown who computes
+// last.
 class Pool {
  public:
   Pool() {
@@ -88,7 +89,7 @@ class Pool {
     for (int index = made_ + 1; index < wanted_; ++index) try {
         std::thread([this, index] { serve(index); }).detach();
         made_ = index;
-      } catch (const std::system_error&) {  // this process may not have more threads
+      } catch (const std::system_error&) {  // the system allows no more threads
         break;
       }
   }
@@ -106,14 +107,14 @@ class Pool {
     job.work();
     {
       const std::lock_guard lock(mutex_);
-      job_ = nullptr;  // who comes now comes too late
+      job_ = nullptr;  // threads that wake from now on are too late
     }
     wait_until([&] { return inside_.load(std::memory_order_acquire) == 0; }, left_);
   }
 
  private:
-  // Kernels follow each other within microseconds, and sleeping takes longer than that. Others who
-  // want the core meanwhile get it.
+  // Kernels follow each other within microseconds, and sleeping takes longer than that. Meanwhile,
+  // others who want the core get it.
   template <class Condition>
   void wait_until(const Condition& holds, std::condition_variable& signal) {
     for (int turn = 0; turn < 300; ++turn) {
@@ -146,12 +147,12 @@ class Pool {
     }
   }
 
-  std::mutex sharing_;  // held by who shares out
+  std::mutex sharing_;  // held by the thread that shares out
   std::mutex mutex_;
   std::condition_variable wake_, left_;
-  std::atomic<uint64_t> jobs_{0};  // so far
+  std::atomic<uint64_t> jobs_{0};  // the number so far
   std::atomic<int> inside_{0};     // threads that work on the job
-  std::atomic<int> core_{-1};      // of who shares out
+  std::atomic<int> core_{-1};      // of the thread that shares out
   std::atomic<int> wanted_{1};
   int made_ = 0;
   Job* job_ = nullptr;
@@ -188,7 +189,7 @@ void share_out(int64_t count, void (*body)(const void*, int64_t), const void* co
     for (int64_t i = 0; i < count; ++i) body(context, i);
     return;
   }
-  // Shares are small enough for a slow thread to delay nobody.
+  // Shares are small enough that a slow thread delays nobody.
   const int64_t share = std::max<int64_t>(1, count / (pool().threads() * int64_t{8}));
   Job job{count, share, body, context, most_threads};
   is_working = true;

@@ -1,4 +1,4 @@
-// Elements of every type as blocks of f32, and back.
+// Conversion of elements of every type to blocks of f32 and back.
 #include "backends/cpu/loops/halves.h"
 #include "backends/cpu/loops/level.h"
 
@@ -32,7 +32,8 @@ inline void write_register(const float* x, uint16_t* to) {
 }
 #endif
 
-// As many elements as a register has lanes at a time; what is left by itself, in the same way.
+// Converts as many elements at a time as a register has lanes, and the rest one by one, in the same
+// way.
 template <class T, class U, class F>
 inline void in_registers(const T* x, int64_t count, U* to, const F& f) {
   int64_t i = 0;
@@ -63,7 +64,7 @@ void write_halves(const float* x, int64_t count, uint16_t* to) {
 
 #endif
 
-// A block past the caches where it lies as vectors want it.
+// Stores a block past the caches, where its alignment allows that.
 void stream(const float* x, int64_t count, float* to) {
   int64_t i = 0;
 #if defined(__x86_64__)

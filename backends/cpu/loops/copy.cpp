@@ -29,8 +29,8 @@ struct Copy {
   }
 
   bool is_dense() const { return rank == 1 && from[0] == 1 && to[0] == 1; }
-  // The dimension in which x lies together where y does in the last one, or the other way round;
-  // -1: there is none.
+  // Returns the dimension in which x is contiguous if y is contiguous in the last one, or the other
+  // way round; -1 if there is none.
   int turned() const {
     const int last = rank - 1;
     for (int d = 0; d < last; ++d)
@@ -41,13 +41,13 @@ struct Copy {
   }
 };
 
-constexpr int64_t side = 32;  // of a tile that is turned
+constexpr int64_t side = 32;  // of a tile that is transposed
 
-// to[c][r] = x[r * step + c]
+// Computes to[c][r] = x[r * step + c].
 template <class T>
 void turn_tile(const T* x, int64_t step, int64_t rows, int64_t cols, T (&to)[side][side]) {
   int64_t whole_rows = 0, whole_cols = 0;
-  if constexpr (sizeof(T) == 4) {  // four by four in registers
+  if constexpr (sizeof(T) == 4) {  // takes four by four in registers
     typedef uint32_t Four __attribute__((vector_size(16), aligned(4), may_alias));
     const auto four = [](auto* at) -> Four& {
       return *reinterpret_cast<Four*>(const_cast<uint32_t*>(at));
@@ -72,8 +72,8 @@ void turn_tile(const T* x, int64_t step, int64_t rows, int64_t cols, T (&to)[sid
     for (int64_t c = r < whole_rows ? whole_cols : 0; c < cols; ++c) to[c][r] = x[r * step + c];
 }
 
-// The matrix of dimension d and the last one, in tiles; all others one after the other. Lines of x
-// lie along one of the two, those of y along the other.
+// Transposes the matrix of dimension d and the last one, in tiles, for all other indices in order.
+// Lines of x lie along one of the two, those of y along the other.
 template <class T>
 void turn(const Copy& c, int d) {
   const int last = c.rank - 1, along = c.from[d] == 1 ? d : last, across = along == d ? last : d;
@@ -102,7 +102,8 @@ void turn(const Copy& c, int d) {
   });
 }
 
-// A short run of whole registers without a call, which would take as long.
+// Copies a short run of whole registers without a call of memcpy, which would take as long as the
+// copy.
 inline void copy_run(const void* from, void* to, int64_t bytes) {
   constexpr int64_t width = sizeof(Vec), most = 8 * width;
   if (bytes > most || bytes % width != 0) {
@@ -116,7 +117,7 @@ inline void copy_run(const void* from, void* to, int64_t bytes) {
     if (i * width < bytes) store(y + i * lanes, load(x + i * lanes));
 }
 
-// Runs along the last dimension.
+// Copies runs along the last dimension.
 template <class T>
 void move_runs(const Copy& c) {
   const int last = c.rank - 1;
@@ -164,7 +165,7 @@ void move(const Copy& c) {
   move_runs<T>(c);
 }
 
-// Elements at[0], at[1], ... of y from a block.
+// Stores a block as elements at[0], at[1], ... of y.
 template <class T>
 inline void scatter(const View& y, int64_t at, int64_t count, const void* block) {
   const T* from = static_cast<const T*>(block);
@@ -174,7 +175,8 @@ inline void scatter(const View& y, int64_t at, int64_t count, const void* block)
   });
 }
 
-// A block of y, all but floats by way of f32: of i32 to u8 and back the low bits are kept.
+// Converts a block to the dtype of y. All but floats go by way of f32; i32 to u8 and back keeps the
+// low bits.
 void cast_block(const View& x, int64_t at, int64_t count, const Operand& y) {
   Block in;
   if (x.x.dtype == DType::i32 && y.dtype == DType::u8) {

@@ -18,7 +18,7 @@ inline void map(const T* a, const T* b, int64_t count, U* y, const F& f) {
   for (int64_t i = 0; i < count; ++i) y[i] = f(a[i], b[i]);
 }
 
-// ---- integers: what f32 has above, of 64 bits, so that nothing overflows before it wraps to 32 --
+// ---- integers: the functions above in 64 bits, so that nothing overflows before it wraps --------
 
 inline int64_t max(int64_t x, int64_t y) {
   return x < y ? y : x;
@@ -43,7 +43,7 @@ inline int64_t floor_modulo(int64_t x, int64_t y) {
 }
 
 void binary_block(uint32_t op, const int32_t* a, const int32_t* b, int64_t count, int32_t* y) {
-  constexpr uint32_t div = 3;  // by zero gives 0
+  constexpr uint32_t div = 3;  // a division by zero gives 0
   switch (op) {
 #define BINARY(id, name, forward, lo, hi, lo_y, hi_y)                 \
   case id:                                                            \

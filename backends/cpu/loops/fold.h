@@ -1,11 +1,11 @@
-// Folding many f32 into few, in an order that sizes alone decide: in vectors, then among lanes.
+// Folds of many f32 values, in an order that only sizes decide: in vectors, then among lanes.
 #pragma once
 
 #include "functions.h"
 
 namespace rw::cpu::REWIND_LEVEL {
 
-// What is folded by: sum, largest, least, product. A NaN wins.
+// The operations of folds: sum, largest, least, product. A NaN wins.
 struct Sum {
   static constexpr float nothing = 0.0f;
   static Vec of(Vec a, Vec b) { return a + b; }
@@ -27,7 +27,7 @@ struct Least {
   static float of(float a, float b) { return b < a || b != b ? b : a; }
 };
 
-// The first `count` lanes from x, nothing in the others.
+// Returns the first `count` lanes from x, with the identity in the others.
 template <class F>
 inline Vec load_first(const float* x, int64_t count) {
   float padded[lanes];
@@ -36,7 +36,8 @@ inline Vec load_first(const float* x, int64_t count) {
   return load(padded);
 }
 
-// The fold of f(x[i]), each lane what is congruent to it; f(nothing) is nothing.
+// Folds f(x[i]) over all i that are congruent to a lane, for each lane; f(identity) is the
+// identity.
 template <class F, class Map>
 inline Vec fold(const float* x, int64_t count, const Map& f) {
   Vec a = all(F::nothing), b = a, c = a, d = a;
@@ -59,7 +60,7 @@ inline Vec fold_squares(const float* x, int64_t count) {
   return fold<Sum>(x, count, [](Vec v) { return v * v; });
 }
 
-// Neighbouring lanes of a, then of b, joined by pairs.
+// Joins neighbouring lanes of a, then of b, by pairs.
 template <class F>
 inline Vec join_pairs(Vec a, Vec b) {
 #if defined(__AVX512F__)
@@ -75,7 +76,7 @@ inline Vec join_pairs(Vec a, Vec b) {
 #endif
 }
 
-// Lane i is all lanes of v[i]; v is lost.
+// Sets lane i to the fold of all lanes of v[i]; v is overwritten.
 template <class F>
 inline Vec fold_lanes(Vec (&v)[lanes]) {
 #pragma GCC unroll 4
@@ -85,7 +86,7 @@ inline Vec fold_lanes(Vec (&v)[lanes]) {
   return v[0];
 }
 
-// All lanes of v.
+// Folds all lanes of v.
 template <class F>
 inline float fold_lanes(Vec v) {
 #pragma GCC unroll 4
@@ -93,7 +94,7 @@ inline float fold_lanes(Vec v) {
   return v[0];
 }
 
-// The sum of x[0 .. count) and the like.
+// Folds x[0 .. count), for example to its sum.
 template <class F>
 inline float folded(const float* x, int64_t count) {
   return fold_lanes<F>(fold<F>(x, count));

@@ -1,6 +1,6 @@
-// Functions of f32 without branches, which loops over them turn into vectors; within 2 ulp of the
-// true values, right for NaN, infinities and denormals. Their names are those that the rows of
-// shaders/elementwise.def use.
+// Functions of f32 without branches, so that loops over them become vectors. They are within 2 ulp
+// of the true values, and right for NaN, infinities and denormals. The rows of
+// shaders/elementwise.def use these names.
 #pragma once
 
 #include "halves.h"
@@ -39,7 +39,7 @@ inline float min(float x, float y) {
   return y < x || y != y ? y : x;
 }
 
-// c[0] + x (c[1] + x (c[2] + ...))
+// Computes c[0] + x (c[1] + x (c[2] + ...)).
 template <int n>
 inline float polynomial(const float (&c)[n], float x) {
   float y = c[n - 1];
@@ -48,24 +48,24 @@ inline float polynomial(const float (&c)[n], float x) {
   return y;
 }
 
-// 2^n for n of -126 to 127.
+// Returns 2^n for n of -126 to 127.
 inline float power_of_two(int32_t n) {
   return float_of(static_cast<uint32_t>(n + 127) << 23);
 }
 
-// x = n ln 2 + rest, for |x| of at most 2^20.
+// Splits x into n ln 2 + rest, for |x| of at most 2^20.
 struct Logarithms {
   int32_t n;
   float rest;
 };
 inline Logarithms whole_logarithms(float x) {
-  const float shift = 0x1.8p23f;  // that much larger, a float is rounded to whole numbers
+  const float shift = 0x1.8p23f;  // a float that is larger by this is rounded to whole numbers
   const float shifted = mul_add(x, 1.44269504f, shift), n = shifted - shift;
   const float rest = mul_add(n, -1.42860677e-6f, mul_add(n, -0.693145752f, x));
   return {static_cast<int32_t>(bits_of(shifted) - bits_of(shift)), rest};
 }
 
-// (exp(x) - 1 - x) / x^2 for |x| <= ln(2) / 2.
+// Computes (exp(x) - 1 - x) / x^2 for |x| <= ln(2) / 2.
 inline float exp_rest(float x) {
   constexpr float c[] = {0.5f,           1.66666672e-1f, 4.16664891e-2f,
                          8.33329465e-3f, 1.39465591e-3f, 1.98872353e-4f};
@@ -76,11 +76,11 @@ inline float exp(float x) {
   const float within = x > 89.0f ? 89.0f : x < -104.5f ? -104.5f : x;
   const auto [n, rest] = whole_logarithms(within);
   const float y = 1.0f + mul_add(rest * rest, exp_rest(rest), rest);
-  const int32_t half = n >> 1;  // 2^n may be no float
+  const int32_t half = n >> 1;  // 2^n may not be a float
   return y * power_of_two(half) * power_of_two(n - half);
 }
 
-// exp(x) of x at most 0; 0 where that would be denormal.
+// Returns exp(x) for x of at most 0, and 0 where that would be denormal.
 inline float exp_below(float x) {
   const auto [n, rest] = whole_logarithms(x < -87.0f ? -87.0f : x);
   const float y = (1.0f + mul_add(rest * rest, exp_rest(rest), rest)) * power_of_two(n);
@@ -95,7 +95,7 @@ inline float expm1(float x) {
   return 2.0f * mul_add(half, y, half - 0.5f);
 }
 
-// x = 2^n (1 + rest), with 1 + rest of sqrt(1/2) to sqrt(2); x normal.
+// Splits a normal x into 2^n (1 + rest), with 1 + rest from sqrt(1/2) to sqrt(2).
 struct Exponent {
   float n, rest;
 };
@@ -120,7 +120,7 @@ inline float log(float x) {
   return x > 0.0f && x < infinity ? y : special;
 }
 
-// log(1 + x) where x is small, too: what 1 + x loses is added again.
+// Returns log(1 + x), also for small x: adds again what rounding 1 + x loses.
 inline float log1p(float x) {
   const float y = 1.0f + x, lost = x - (y - 1.0f);
   return y == infinity || y == 0.0f ? log(y) : log(y) + lost / y;
@@ -132,7 +132,7 @@ inline float tanh(float x) {
   return copy_sign(y / (y + 2.0f), x);
 }
 
-// By N. Juffa's polynomials.
+// Uses N. Juffa's polynomials.
 inline float erf(float x) {
   constexpr float small[] = {1.28379166e-1f,  -3.76125336e-1f, 1.12819925e-1f,
                              -2.67681349e-2f, 4.99119423e-3f,  -5.96761703e-4f};
@@ -140,12 +140,12 @@ inline float erf(float x) {
                              -3.88396438e-3f, 3.83197126e-4f,  -1.72853470e-5f};
   const float size = abs(x);
   const float near = mul_add(polynomial(small, x * x), x, x);
-  const float within = size > 4.0f ? 4.0f : size;  // 1 from 3.92 on
+  const float within = size > 4.0f ? 4.0f : size;  // erf is 1 from 3.92 on
   const float power = mul_add(polynomial(large, within), within, -within);
   return size > 0.927734375f ? copy_sign(1.0f - exp(power), x) : near;
 }
 
-// By M. Giles, "Approximating the erfinv function" (2012).
+// Uses the approximation of M. Giles, "Approximating the erfinv function" (2012).
 inline float erfinv(float x) {
   constexpr float inner[] = {1.50140941f,     0.246640727f,    -0.00417768164f,
                              -0.00125372503f, 0.000218580870f, -4.39150654e-6f,
@@ -158,8 +158,8 @@ inline float erfinv(float x) {
   return abs(x) == 1.0f ? x * infinity : y;
 }
 
-// x less whole quarters of a turn, and how many these are; as exact as f32 up to 5e8, some number
-// of at most 1 beyond.
+// Reduces x by whole quarters of a turn and counts them; the result is as exact as f32 up to 5e8,
+// and some number of at most 1 beyond.
 struct Quarters {
   uint32_t n;
   float rest;
@@ -190,7 +190,7 @@ inline float cos(float x) {
   return sine_of({n + 1, rest});
 }
 
-// In doubles: y multiplies what the logarithm lost.
+// Computes in doubles, since y multiplies the error of the logarithm.
 inline float pow(float x, float y) {
   const float base = abs(x);
   const bool is_small = base < 0x1p-126f;
@@ -218,7 +218,7 @@ inline float pow(float x, float y) {
   return y == 0.0f || x == 1.0f ? 1.0f : r;
 }
 
-// The remainder of x / y truncated toward zero, and the same of x / y rounded down, which has the
+// Return the remainder of x / y truncated toward zero, and of x / y rounded down, which has the
 // sign of y.
 inline float modulo(float x, float y) {
   return __builtin_fmodf(x, y);
@@ -238,7 +238,7 @@ inline float silu_grad(float x) {
   return sigmoid * (1.0f + x * (1.0f - sigmoid));
 }
 
-// Phi(x) + x * phi(x) of the normal distribution.
+// Returns Phi(x) + x * phi(x) of the normal distribution.
 inline float gelu_grad(float x) {
   return 0.5f * (1.0f + erf(x * 0.70710678f)) + x * 0.39894228f * exp(-0.5f * x * x);
 }

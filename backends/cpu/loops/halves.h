@@ -1,5 +1,5 @@
-// 16-bit floats and integers from f32 and back, one by one and without branches: the bits of those
-// in core/base/dtype.h and checked.h.
+// Conversion of single 16-bit floats and integers from f32 and back, without branches. The bits are
+// those of core/base/dtype.h and checked.h.
 #pragma once
 
 #include "level.h"
@@ -15,7 +15,8 @@ inline float float_of(uint32_t bits) {
 
 inline float from_half(uint16_t half) {
   const uint32_t sign = (half & 0x8000u) << 16, magnitude = half & 0x7fffu;
-  const uint32_t finite = bits_of(float_of(magnitude << 13) * 0x1p112f);  // denormals, too
+  // Right for denormals, too.
+  const uint32_t finite = bits_of(float_of(magnitude << 13) * 0x1p112f);
   const uint32_t other = 0x7f800000u | (magnitude & 0x3ffu) << 13;
   return float_of(sign | (magnitude >= 0x7c00u ? other : finite));
 }
@@ -25,7 +26,7 @@ inline uint16_t to_half(float x) {
   const uint32_t normal = (magnitude - 0x38000000u + 0xfffu + (magnitude >> 13 & 1u)) >> 13;
   const uint32_t denormal = bits_of(float_of(magnitude) + 0.5f) - 0x3f000000u;
   uint32_t half = magnitude < 0x38800000u ? denormal : normal;
-  half = magnitude >= 0x477ff000u ? 0x7c00u : half;  // rounds to infinity
+  half = magnitude >= 0x477ff000u ? 0x7c00u : half;  // values that round to infinity
   half = magnitude > 0x7f800000u ? 0x7e00u : half;   // NaN
   return static_cast<uint16_t>((bits >> 16 & 0x8000u) | half);
 }
@@ -41,7 +42,7 @@ inline uint16_t to_brain(float x) {
   return static_cast<uint16_t>(is_nan ? bits >> 16 | 0x40u : rounded);
 }
 
-// Toward zero, or the nearest that i32 has; NaN is 0.
+// Rounds toward zero, to the nearest i32 at the ends of its range; NaN gives 0.
 inline int32_t to_int(float x) {
   const bool is_high = x >= 2147483648.0f, is_low = x < -2147483648.0f;
   const float inside = is_high || is_low || x != x ? 0.0f : x;

@@ -1,4 +1,5 @@
-// Rows by their numbers: gathered, put, added up in the order of a stable sort.
+// Operations on rows by their numbers: gathering, writing, and adding in the order of a stable
+// sort.
 #include "backends/cpu/loops/halves.h"
 #include "backends/cpu/loops/level.h"
 
@@ -6,12 +7,12 @@ namespace rw::cpu::REWIND_LEVEL {
 
 namespace {
 
-// Places of a piece of work that moves rows: enough to be worth sharing.
+// Returns the rows of a piece of work that moves rows: enough to be worth sharing.
 int64_t rows_of_piece(int64_t row_bytes) {
   return 1 + (16 << 10) / (row_bytes + 1);
 }
 
-// Elements that stand for a row outside the table.
+// Fills elements that stand for a row outside the table.
 void fill_invalid(const Operand& y, int64_t count) {
   const uint32_t bits = y.dtype == DType::f32    ? 0x7fc00000u
                         : y.dtype == DType::f16  ? 0x7e00u
@@ -63,7 +64,7 @@ bool flat_index(const LoopCall& call) {
 
 namespace {
 
-// Unsigned numbers in the order of the values.
+// Maps values to unsigned numbers in the same order.
 uint32_t sort_key(const Operand& x, int64_t at, bool descending) {
   uint32_t key;
   if (is_real(x.dtype)) {
@@ -90,7 +91,7 @@ bool sort_blocks(const LoopCall& call) {
   parallel_for(lines * blocks, 64 * int64_t{p.n}, [&](int64_t i) {
     const int64_t line = i / blocks * count, first = i % blocks * size;
     const int64_t places = least(size, count - first);
-    uint64_t sorted[size];  // keys with where they are: no two are equal
+    uint64_t sorted[size];  // keys with their positions, so that no two are equal
     for (int64_t k = 0; k < places; ++k) {
       const int64_t place = first + k;
       const uint64_t one = uint64_t{sort_key(x, line + place, p.descending == 1)} << 32 |
@@ -109,8 +110,8 @@ bool sort_blocks(const LoopCall& call) {
 
 namespace {
 
-// How many of the first `to` of two merged runs come from the first one, which goes before among
-// equals.
+// Returns how many of the first `to` elements of two merged runs come from the first run, which
+// precedes among equals.
 int64_t from_first(const uint32_t* a, int64_t a_size, const uint32_t* b, int64_t b_size,
                    int64_t to) {
   int64_t low = to > b_size ? to - b_size : 0, high = least(to, a_size);
@@ -172,7 +173,7 @@ const int32_t* values(const Operand& x, int64_t at, int64_t, int32_t*) {
   return x.as<int32_t>(at);
 }
 
-// One call of scatter_add. T: float or int32_t, what is added up.
+// One call of scatter_add. T is the type of the sums, float or int32_t.
 template <class T>
 struct ScatterAdd {
   ScatterAddParams p;
@@ -181,7 +182,8 @@ struct ScatterAdd {
   const int32_t *key, *order;
   T *y, *open;
 
-  // to[c] = the sum of places [first, end), of columns from `col` on; added to what is there.
+  // Sets to[c] to the sum of places [first, end), for columns from `col` on, or adds it to the
+  // value there.
   void sum(int64_t first, int64_t end, int64_t col, int64_t count, bool adds, T* to) const {
     if (!adds)
       for (int64_t c = 0; c < count; ++c) to[c] = 0;
@@ -198,13 +200,13 @@ struct ScatterAdd {
     each(count, [=](int64_t c) { to[c] += total[c]; });
   }
 
-  // The places of one chunk, and the keys of its two rows of `open`.
+  // Sums the places of one chunk, and sets the keys of its two rows of `open`.
   void chunk(int64_t begin, int32_t (&open_key)[2]) const {
     const int64_t n = p.n, end = least(begin + SCATTER_CHUNK, n), width = p.width;
     T* const rows[] = {open + begin / SCATTER_CHUNK * 2 * width,
                        open + (begin / SCATTER_CHUNK * 2 + 1) * width};
     open_key[0] = open_key[1] = static_cast<int32_t>(SCATTER_NO_KEY);
-    for (int64_t first = begin, next; first < end; first = next) {  // the runs
+    for (int64_t first = begin, next; first < end; first = next) {  // visits the runs of equal keys
       for (next = first + 1; next < end && key[next] == key[first];) ++next;
       const bool began = first == begin && first > 0 && key[first - 1] == key[first];
       const bool goes_on = next == end && next < n && key[next] == key[first];

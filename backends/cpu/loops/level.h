@@ -1,5 +1,5 @@
-// What every file of loops stands on. It is compiled once per level: all of it lies in the level's
-// namespace, and calls no inline function of others (tests/checks/check_levels.py).
+// The common base of all files of loops. It is compiled once per level, so all of it lies in the
+// level's namespace and calls no inline function of others (tests/checks/check_levels.py).
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@
 #include <immintrin.h>
 #endif
 
-// A loop whose operands are the same memory, or apart.
+// Marks a loop whose operands are the same memory, or do not overlap.
 #if defined(__clang__)
 #define REWIND_VECTORIZE _Pragma("clang loop vectorize(assume_safety)")
 #else
@@ -25,7 +25,7 @@ namespace rw::cpu::REWIND_LEVEL {
 
 using namespace kernels;
 
-// As many f32 as a register has. Values of it may lie at any address.
+// As many f32 values as a register has. A Vec may lie at any address.
 #if defined(__AVX512F__)
 constexpr int64_t lanes = 16;
 #elif defined(__AVX__)
@@ -45,7 +45,7 @@ inline Vec all(float x) {
   return x - Vec{};
 }
 
-// a * b + c, rounded once where the level has such an instruction.
+// Computes a * b + c, rounded once if the level has such an instruction.
 inline float mul_add(float a, float b, float c) {
 #if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
   return __builtin_fmaf(a, b, c);
@@ -72,9 +72,9 @@ const P& params(const LoopCall& call) {
   return *static_cast<const P*>(call.params);
 }
 
-// f(i) for i in [0, count), in vectors: nothing that one reads is what another has written. f holds
-// values, [=], which then stay in registers; in the caller's memory they could change with each
-// store.
+// Calls f(i) for i in [0, count), in vectors: no call may read what another has written. f captures
+// by value, [=], so that captured values stay in registers; in the caller's memory they could
+// change with each store.
 template <class F>
 inline void each(int64_t count, F f) {
   REWIND_VECTORIZE
@@ -83,11 +83,12 @@ inline void each(int64_t count, F f) {
 
 // ---- work sharing ------------------------------------------------------------------------------
 
-// Waking other threads takes as long as so many bytes from memory.
+// Waking other threads takes as long as moving so many bytes.
 constexpr int64_t least_shared_bytes = 64 << 10;
 
-// body(i) for i in [0, count). `bytes`: what all of them move; little stays on this thread. Pieces
-// must depend on sizes alone, never on the number of threads: then so do the bits.
+// Calls body(i) for i in [0, count). `bytes` is the number that all of them move; small work stays
+// on this thread. Pieces must depend only on sizes, never on the number of threads, so that the
+// bits do, too.
 template <class Body>
 inline void parallel_for(int64_t count, int64_t bytes, const Body& body) {
   if (count <= 1 || bytes < least_shared_bytes) {
@@ -100,22 +101,22 @@ inline void parallel_for(int64_t count, int64_t bytes, const Body& body) {
 
 // ---- blocks of f32 -----------------------------------------------------------------------------
 
-// Most elements of a block: three of them stay in the first cache.
+// The most elements of a block: three blocks stay in the first-level cache.
 constexpr int64_t block = 1024;
 struct alignas(64) Block {
   float at[block];
 };
-// Its memory for elements of another type.
+// The memory of a block for elements of another type.
 template <class T>
 T* as(Block& memory) {
   return reinterpret_cast<T*>(memory.at);
 }
 
-// A binding: from its element 0 on.
+// A binding, from its element 0 on.
 struct Operand {
   std::byte* data;
   DType dtype;
-  int64_t width = bytes_of(dtype);  // bytes of an element
+  int64_t width = bytes_of(dtype);  // bytes per element
   bool streams = false;             // f32 are stored past the caches
 
   template <class T>
@@ -127,32 +128,34 @@ struct Operand {
 inline Operand operand(const LoopCall& call, size_t i) {
   return {call.data[i], call.dtype[i]};
 }
-// A result of n elements, all of which each_block() makes. What is larger than caches is stored
-// past them: it would be read first, and push out what is read again sooner.
+// Returns a result of n elements, all of which each_block() makes. A result larger than caches is
+// stored past them: otherwise the processor would read its lines first, and evict data that is
+// needed sooner.
 inline Operand result(const LoopCall& call, size_t i, int64_t n) {
   constexpr int64_t least_streamed_bytes = 32 << 20;
   Operand y = operand(call, i);
   y.streams = y.dtype == DType::f32 && n * y.width >= least_streamed_bytes;
-  for (size_t k = 0; k < i; ++k) y.streams = y.streams && call.data[k] != y.data;  // is there
+  // A result that replaces an operand is in the caches already.
+  for (size_t k = 0; k < i; ++k) y.streams = y.streams && call.data[k] != y.data;
   return y;
 }
 
-// `count` (a block at most) elements from `at` on as f32: where they are, or converted into
+// Returns `count` elements (at most a block) from `at` on as f32: where they are, or converted into
 // `buffer`.
 const float* read(const Operand& x, int64_t at, int64_t count, float* buffer);
-// Where elements of y may be made: where they are, or in `buffer`, whence write() takes them.
+// Returns where elements of y may be made: in place, or in `buffer`, from which write() takes them.
 inline float* place(const Operand& y, int64_t at, float* buffer) {
   return y.dtype == DType::f32 && !y.streams ? y.as<float>(at) : buffer;
 }
-// Rounds to nearest even; integers toward zero, as casts do. Nothing where `from` is their place.
+// Rounds to nearest even; integers toward zero, as casts do. Does nothing if `from` is their place.
 void write(const Operand& y, int64_t at, int64_t count, const float* from);
 
-// Those of ../halves.h, of this level.
+// The functions of ../halves.h for this level.
 void to_floats(const std::byte* from, DType dtype, int64_t count, float* to);
 void from_floats(const float* from, int64_t count, DType dtype, std::byte* to);
 
-// body(at, count) for blocks of [0, n), shared in pieces. `width`: bytes of an element, of all
-// operands.
+// Calls body(at, count) for blocks of [0, n), shared in pieces. `width` is the bytes of an element,
+// over all operands.
 template <class Body>
 inline void each_block(int64_t n, int64_t width, const Body& body) {
   constexpr int64_t piece = 16 * block;
@@ -160,7 +163,7 @@ inline void each_block(int64_t n, int64_t width, const Body& body) {
     const int64_t end = least(n, (i + 1) * piece);
     for (int64_t at = i * piece; at < end; at += block) body(at, least(block, end - at));
 #if defined(__x86_64__)
-    _mm_sfence();  // streamed results are seen by others from here on
+    _mm_sfence();  // makes streamed results visible to other threads
 #endif
   });
 }

@@ -1,14 +1,15 @@
-// Products of 16-bit factors, which are widened as a product packs them, and products of one row.
+// Products of 16-bit factors, which are widened while they are packed, and products of one row.
 #include "backends/cpu/loops/product.h"
 
 namespace rw::cpu::REWIND_LEVEL {
 
 namespace {
 
-// Columns of b that lie together, one line behind the other, as a tile of registers reads them.
+// The columns of b that are packed together, one line after the other, as a tile of registers reads
+// them.
 constexpr int64_t panel = 2 * lanes;
 
-// a as it lies, in f32, times alpha.
+// Converts a to f32 in its own layout, times alpha.
 void widen(const ProductTile& t, float* to) {
   const int64_t lines = t.a.is_transposed ? t.k : t.m, length = t.a.is_transposed ? t.m : t.k;
   for (int64_t i = 0; i < lines; ++i)
@@ -17,7 +18,7 @@ void widen(const ProductTile& t, float* to) {
   if (alpha != 1) each(lines * length, [=](int64_t i) { to[i] *= alpha; });
 }
 
-// b as panels of [k, panel], the first at `to`; behind the last column is anything.
+// Packs b as panels of [k, panel], the first at `to`; columns after the last one have any values.
 void pack(const ProductTile& t, float* to) {
   const Operand b{const_cast<std::byte*>(t.b.data), t.dtype};
   constexpr int64_t depth = 128;
@@ -40,14 +41,15 @@ void pack(const ProductTile& t, float* to) {
     }
 }
 
-// Rows [row, row + rows) of columns [col, col + width), a panel at most; b is that panel.
+// Computes rows [row, row + rows) of columns [col, col + width), which is at most a panel; b is
+// that panel.
 template <bool adds>
 void multiply_block(const ProductTile& t, Factor a, const float* b, int64_t row, int64_t rows,
                     int64_t col, int64_t width) {
   float* const c = t.c + row * t.c_step + col;
   const int64_t whole = width / lanes * lanes, rest = width - whole;
   product<adds>(rows, whole, t.k, a, b, panel, c, t.c_step);
-  if (rest > 0) {  // columns that fill no register
+  if (rest > 0) {  // columns that do not fill a register
     float edge[product_rows * lanes] = {};
     const auto each_rest = [=](const auto& body) {
       for (int64_t i = 0; i < rows; ++i)
@@ -64,7 +66,7 @@ void multiply_block(const ProductTile& t, Factor a, const float* b, int64_t row,
 
 template <bool adds>
 void multiply_packed(const ProductTile& t, const Factor& a, const float* b) {
-  if (t.k == 1 && !t.y) {  // c moves, and little else: by whole lines; the panels are one
+  if (t.k == 1 && !t.y) {  // mostly c moves, so by whole lines, since b's panels are one
     for (int64_t row = 0; row < t.m; ++row) {
       const float factor = a.at[row];
       float* const c = t.c + row * t.c_step;
@@ -92,7 +94,7 @@ void multiply(const ProductTile& t) {
 
 namespace {
 
-// c[i] = alpha * sums[i] + beta * c[i]
+// Computes c[i] = alpha * sums[i] + beta * c[i].
 void finish(const MatmulParams& p, const Operand& c, int64_t count, float* sums) {
   Block before;
   const float alpha = p.alpha, beta = p.beta;
@@ -102,7 +104,7 @@ void finish(const MatmulParams& p, const Operand& c, int64_t count, float* sums)
   write(c, 0, count, sums);
 }
 
-// c[j] for j in [0, count), a block at most: dot products with lines of b.
+// Computes c[j] for j in [0, count), at most a block, as dot products with lines of b.
 void dot_lines(const MatmulParams& p, const Operand& a, const Operand& b, int64_t count,
                const Operand& c) {
   Block left, right, sums;
@@ -116,7 +118,7 @@ void dot_lines(const MatmulParams& p, const Operand& a, const Operand& b, int64_
   finish(p, c, count, sums.at);
 }
 
-// The same of b's lines, weighted and added.
+// Computes the same as a weighted sum of b's lines.
 void add_lines(const MatmulParams& p, const Operand& a, const Operand& b, int64_t count,
                const Operand& c) {
   constexpr int64_t group = 4;
@@ -150,7 +152,7 @@ void add_lines(const MatmulParams& p, const Operand& a, const Operand& b, int64_
 
 bool matmul(const LoopCall& call) {
   const auto& p = params<MatmulParams>(call);
-  const bool has_lines = p.b_row == 1 && (p.b_col != 1 || p.n == 1);  // of b's columns
+  const bool has_lines = p.b_row == 1 && (p.b_col != 1 || p.n == 1);  // b's columns are lines
   if (p.m != 1 || p.k == 0 || p.a_col != 1 || !(has_lines || p.b_col == 1 || p.n == 1))
     return false;
   const Operand a = operand(call, 0), b = operand(call, 1), c = operand(call, 2);

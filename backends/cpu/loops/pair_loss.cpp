@@ -1,4 +1,4 @@
-// Losses of pairs: of one element, and their derivatives.
+// Losses of pairs of elements, and their derivatives.
 #include "backends/cpu/loops/functions.h"
 
 namespace rw::cpu::REWIND_LEVEL {
@@ -21,12 +21,12 @@ inline float bounded_log1p(float x) {
   return max(log1p(x), -100.0f);
 }
 
-// w: the positive class's weight.
+// `w` is the positive class's weight.
 inline float bce_logits(float x, float t, float w) {
   return (1 - t) * x + (1 + (w - 1) * t) * softplus(-x);
 }
 
-// a and b of the kernel's parameters.
+// `a` and `b` are the kernel's parameters.
 struct Focal {
   float a, b;
 
@@ -49,7 +49,7 @@ struct Focal {
   }
 };
 
-// A function of x, t and w; the one of `kind` is handed to run.
+// Calls `run` with the function of x, t and w that belongs to `kind`.
 template <class Run>
 bool with_value(uint32_t kind, float a, float b, const Run& run) {
   const Focal focal{a, b};
@@ -149,7 +149,7 @@ const float* repeated(float value, int64_t count, float* to) {
   return to;
 }
 
-// Elements [at, at + count) of a binding that repeats itself; ones where there is none.
+// Returns elements [at, at + count) of a binding that repeats itself, or ones if there is none.
 const float* weights(bool is_weighted, const Operand& weight, int64_t period, int64_t at,
                      int64_t count, float* to) {
   if (!is_weighted) return repeated(1, count, to);

@@ -24,7 +24,7 @@ inline Words philox(Words counter, uint32_t key0, uint32_t key1) {
   return {{c0, c1, c2, c3}};
 }
 
-// [0, 1) with 24 bits: every value is exact in f32.
+// Maps a word to [0, 1) with 24 bits, so that every value is exact in f32.
 inline float uniform(uint32_t word) {
   return static_cast<float>(static_cast<int32_t>(word >> 8)) * 0x1p-24f;
 }

@@ -1,25 +1,25 @@
-// Products of small matrices that lie in the cache, of f32.
+// Products of small f32 matrices that lie in the cache.
 #pragma once
 
 #include "vectors.h"
 
 namespace rw::cpu::REWIND_LEVEL {
 
-// A tile of so many rows of registers fills most of them.
+// A tile of this many rows of registers fills most of the registers.
 #if defined(__AVX512F__) || defined(__aarch64__)
 constexpr int product_rows = 12;
 #else
 constexpr int product_rows = 6;
 #endif
 
-// An m x k matrix of any strides.
+// An m x k matrix with any strides.
 struct Factor {
   const float* at;
   int64_t row, col;
 };
 
-// Rows and registers' worth of columns of c = a b, or c += a b: the whole sum is added, so that it
-// has the bits of one that was made apart.
+// Computes rows, and as many columns as the registers hold, of c = a b, or c += a b. The whole sum
+// is added, so that it has the bits of a sum that was made separately.
 template <int rows, int registers, bool adds>
 inline void product_tile(int64_t k, const Factor& a, const float* b, int64_t b_row, float* c,
                          int64_t c_row) {
@@ -58,7 +58,7 @@ inline void product_rows_of(int64_t n, int64_t k, const Factor& a, const float* 
   if (at < n) product_tile<rows, 1, adds>(k, a, b + at, b_row, c + at, c_row);
 }
 
-// c [m, n] = a [m, k] b [k, n], or c += a b; n is a multiple of `lanes`.
+// Computes c [m, n] = a [m, k] b [k, n], or c += a b; n is a multiple of `lanes`.
 template <bool adds>
 inline void product(int64_t m, int64_t n, int64_t k, Factor a, const float* b, int64_t b_row,
                     float* c, int64_t c_row) {
@@ -73,7 +73,7 @@ inline void product(int64_t m, int64_t n, int64_t k, Factor a, const float* b, i
   while (m > 0) rows.template operator()<1>();
 }
 
-// to [cols, rows] = factor * x [rows, cols], in squares of four.
+// Sets to [cols, rows] = factor * x [rows, cols], in squares of four.
 inline void transpose(int64_t rows, int64_t cols, const float* x, int64_t x_row, float factor,
                       float* to, int64_t to_row) {
   typedef float Four __attribute__((vector_size(16), aligned(4), may_alias));

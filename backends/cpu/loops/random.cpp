@@ -1,4 +1,4 @@
-// Random numbers that depend on a counter alone.
+// Random numbers that depend only on a counter.
 #include "backends/cpu/loops/functions.h"
 #include "backends/cpu/loops/philox.h"
 
@@ -6,8 +6,8 @@ namespace rw::cpu::REWIND_LEVEL {
 
 namespace {
 
-// The words of elements 4 * first to 4 * first + block - 1 of a tensor; word k of all first, then
-// the next. P: DropoutParams or RandomParams.
+// The words of elements 4 * first to 4 * first + block - 1 of a tensor: word k of all counters
+// first, then the next word. P is DropoutParams or RandomParams.
 struct BlockWords {
   alignas(64) uint32_t at[4][block / 4];
 };
@@ -26,7 +26,7 @@ void make_words(const P& p, uint64_t first, BlockWords& words) {
   }
 }
 
-// A block's uniform numbers, in the order of elements.
+// Fills a block with uniform numbers, in the order of elements.
 template <class P>
 void uniform_block(const P& p, int64_t at, float* u) {
   BlockWords words;
@@ -35,7 +35,7 @@ void uniform_block(const P& p, int64_t at, float* u) {
     for (int k = 0; k < 4; ++k) u[4 * i + k] = uniform(words.at[k][i]);
 }
 
-// Box-Muller: each pair of uniform numbers becomes one of normal ones.
+// Box-Muller: turns each pair of uniform numbers into a pair of normal ones.
 void normal_block(float* u) {
   for (int64_t i = 0; i < block; i += 2) {
     const float radius = sqrt(-2.0f * log(1.0f - u[i]));  // 1 - u: never log(0)

@@ -1,4 +1,4 @@
-// Reductions, places of extremes, scans.
+// Reductions, places of extremes, and scans.
 #include "backends/cpu/loops/fold.h"
 
 namespace rw::cpu::REWIND_LEVEL {
@@ -9,7 +9,7 @@ enum ReduceOp : uint32_t { sum, maximum, minimum, product };
 
 // ---- floats, along the last axis ---------------------------------------------------------------
 
-// Elements [begin, begin + count), by blocks.
+// Folds elements [begin, begin + count), by blocks.
 template <class F>
 Vec fold_blocks(const Operand& x, int64_t begin, int64_t count) {
   Block in;
@@ -22,7 +22,7 @@ Vec fold_blocks(const Operand& x, int64_t begin, int64_t count) {
   return total;
 }
 
-// y[i] for `lanes` rows at a time, whose lanes are joined together.
+// Computes y[i] for `lanes` rows at a time, whose lanes are joined together.
 template <class F>
 void reduce_rows(const Operand& x, int64_t rows, int64_t count, float scale, const Operand& y) {
   const int64_t per_piece = lanes * (1 + 4 * block / (count * lanes));
@@ -45,7 +45,7 @@ void reduce_rows(const Operand& x, int64_t rows, int64_t count, float scale, con
   });
 }
 
-// One long row, in pieces.
+// Folds one long row, in pieces.
 template <class F>
 void reduce_long_row(const Operand& x, int64_t count, float scale, const Operand& y) {
   constexpr int64_t most = 256;
@@ -63,8 +63,8 @@ void reduce_long_row(const Operand& x, int64_t count, float scale, const Operand
 
 // ---- floats, along another axis ----------------------------------------------------------------
 
-// to[j] = the fold of rows [0, count) of x, `step` elements apart, of `width` columns. Each 32 rows
-// by themselves, so that rounding adds up slowly.
+// Sets to[j] to the fold of rows [0, count) of x, `step` elements apart, of `width` columns. Each
+// 32 rows are folded by themselves, so that rounding errors add up slowly.
 template <class F>
 void fold_columns(const Operand& x, int64_t count, int64_t step, int64_t width, float* to) {
   constexpr int64_t rows = 4;
@@ -91,8 +91,8 @@ void fold_columns(const Operand& x, int64_t count, int64_t step, int64_t width, 
   }
 }
 
-// One of [count, inner], whose columns are shared in blocks and, where these are few, rows in
-// pieces, whose results fit the stack.
+// Folds one [count, inner] matrix, whose columns are shared in blocks and, if these are few, whose
+// rows are shared in pieces, with results that fit the stack.
 template <class F>
 void reduce_columns(const Operand& x, const ReduceParams& p, const Operand& y) {
   constexpr int64_t width = 512, most = 64, most_parts = 16 * width;
@@ -187,7 +187,7 @@ bool reduce(const LoopCall& call) {
 
 namespace {
 
-// Looks for the first of the best values among elements [from, count); a NaN is the best.
+// Looks for the first of the best values among elements [from, count); NaN is the best.
 template <class T>
 void look(const T* x, int64_t from, int64_t count, int64_t step, bool is_min, T& best,
           int64_t& place) {
@@ -205,7 +205,7 @@ int32_t best_place(const T* x, int64_t count, int64_t step, bool is_min) {
   return static_cast<int32_t>(place);
 }
 
-// In a row of any type, by blocks.
+// Looks for it in a row of any type, by blocks.
 int32_t best_place(const Operand& x, int64_t count, bool is_min) {
   float best = 0;
   int64_t place = 0;

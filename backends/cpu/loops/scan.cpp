@@ -20,7 +20,7 @@ double next(uint32_t op, double total, double value, bool is_int) {
   return static_cast<int32_t>(static_cast<int64_t>(total) * static_cast<int64_t>(value));
 }
 
-// Single elements: a line of an inner axis has no blocks.
+// Reads single elements, since a line of an inner axis has no blocks.
 double element(const Operand& x, int64_t at) {
   if (x.dtype == DType::i32) return *x.as<int32_t>(at);
   float buffer;

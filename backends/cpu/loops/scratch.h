@@ -1,4 +1,4 @@
-// Memory of the host for the time of a loop: partial results, which are few.
+// Host memory for the time of a loop, for partial results, which are few.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@ class Scratch {
   Scratch(const Scratch&) = delete;
   Scratch& operator=(const Scratch&) = delete;
 
-  explicit operator bool() const { return memory_ != nullptr; }  // false: there is none
+  explicit operator bool() const { return memory_ != nullptr; }  // false: there is no memory
   template <class T>
   T* as() const {
     return static_cast<T*>(memory_);

@@ -1,4 +1,4 @@
-// The loops of a level by the names of their kernels. A new one is a line here.
+// The loops of a level by the names of their kernels. A new loop is a line here.
 #include "backends/cpu/loops/level.h"
 
 #define REWIND_LOOPS(X)      \

@@ -1,11 +1,11 @@
-// Arithmetic on whole registers, and sums whose order the count fixes.
+// Arithmetic on whole registers, and sums whose order depends only on the count.
 #pragma once
 
 #include "functions.h"
 
 namespace rw::cpu::REWIND_LEVEL {
 
-// a * b + c, rounded once where the level has such an instruction.
+// Computes a * b + c, rounded once if the level has such an instruction.
 inline Vec mul_add(Vec a, Vec b, Vec c) {
 #if defined(__AVX512F__)
   return _mm512_fmadd_ps(a, b, c);
@@ -24,7 +24,7 @@ inline Vec max(Vec a, Vec b) {
   return a > b ? a : b;
 }
 
-// f(x, y) over all lanes, halves first.
+// Folds all lanes by f(x, y), halves first.
 template <class F>
 inline float across(Vec x, const F& f) {
   alignas(64) float at[lanes];
@@ -39,7 +39,7 @@ inline float total(Vec x) {
   return across(x, [](float a, float b) { return a + b; });
 }
 
-// The sum of f(x[i]), or f(x[i], y[i]); f takes registers and floats.
+// Returns the sum of f(x[i]), or of f(x[i], y[i]); f takes registers and floats.
 template <class F, class... X>
 inline float sum(int64_t count, const F& f, const X*... x) {
   Vec sums[4] = {};
@@ -57,7 +57,7 @@ inline float sum(const float* x, int64_t count) {
       count, [](auto v) { return v; }, x);
 }
 
-// The largest of x; NaN is passed over.
+// Returns the largest of x, skipping NaN.
 inline float largest(const float* x, int64_t count) {
   Vec tops[4] = {all(-infinity), all(-infinity), all(-infinity), all(-infinity)};
   int64_t i = 0;
@@ -78,14 +78,14 @@ struct Rows {
   float operator()(int64_t row, int64_t c) const { return at[row * step + c]; }
 };
 
-// body(at, count) for the blocks of a row.
+// Calls body(at, count) for the blocks of a row.
 template <class Body>
 inline void blocks_of(int64_t cols, const Body& body) {
   for (int64_t at = 0; at < cols; at += block) body(at, least(block, cols - at));
 }
 
-// One row of a matrix as f32, by blocks. The block that was read last is kept, so that a row of one
-// block is converted once.
+// One row of a matrix as f32, by blocks. It keeps the last block that was read, so that a row of
+// one block is converted once.
 class Row {
  public:
   Row(const Operand& x, int64_t row, int64_t cols) : x_(x.from(row * cols)) {}

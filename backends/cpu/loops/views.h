@@ -1,4 +1,4 @@
-// Strided operands: any view as blocks, whose elements are counted as those of a dense tensor.
+// Strided operands: any view as blocks, with its elements numbered like those of a dense tensor.
 #pragma once
 
 #include "level.h"
@@ -13,7 +13,7 @@ struct View {
   bool is_dense() const { return rank == 0 || (rank == 1 && stride[0] == 1); }
 };
 
-// With as few dimensions as the strides allow.
+// Returns the view with as few dimensions as the strides allow.
 inline View view(const Operand& x, uint32_t rank, const uint32_t* shape, const uint32_t* stride) {
   View v{x};
   for (uint32_t d = 0; d < rank; ++d) {
@@ -32,7 +32,7 @@ inline View view(const Operand& x, uint32_t rank, const uint32_t* shape, const u
 inline View dense(const Operand& x) {
   return {x};
 }
-// One element, as often as one likes.
+// Returns a view that repeats one element without end.
 inline View repeated(const Operand& x) {
   View v{x, 1};
   v.shape[0] = INT64_MAX;
@@ -40,8 +40,8 @@ inline View repeated(const Operand& x) {
   return v;
 }
 
-// The runs along the last dimension that make elements [at, at + count): body(done, from, length),
-// where `done` elements came before and `from` is the place of the first.
+// Calls body(done, from, length) for the runs along the last dimension that make up elements [at,
+// at + count): `done` elements came before, and `from` is the place of the first.
 template <class Body>
 inline void each_run(const View& v, int64_t at, int64_t count, const Body& body) {
   int64_t place[REWIND_MAX_DIMS], from = 0, rest = at;
@@ -65,7 +65,7 @@ inline void each_run(const View& v, int64_t at, int64_t count, const Body& body)
   }
 }
 
-// Elements [at, at + count) of a view, a block at most: where they are, or in `buffer`.
+// Returns elements [at, at + count) of a view, at most a block: where they are, or in `buffer`.
 template <class T>
 inline const T* gather(const View& v, int64_t at, int64_t count, T* buffer) {
   if (v.is_dense()) return v.x.as<T>(at);

@@ -1,19 +1,20 @@
-// Attention: tiles of keys one after the other, while the largest score and the sum of weights of
-// each query so far are kept (Dao et al., "FlashAttention", 2022).
+// Attention takes tiles of keys one after the other, and keeps the largest score and the sum of
+// weights of each query so far (Dao et al., "FlashAttention", 2022).
 #include "backends/cpu/loops/attention/attention_tiles.h"
 
 namespace rw::cpu::REWIND_LEVEL {
 
 namespace {
 
-// What a tile of queries has seen.
+// The state of a tile of queries after the tiles of keys so far.
 struct Seen {
-  alignas(64) float top[span], total[span];  // the largest score, the sum of weights below it
-  Panel sum;                                 // [queries, dim] of weights times values
+  // The largest score, and the sum of weights relative to it.
+  alignas(64) float top[span], total[span];
+  Panel sum;  // [queries, dim] of weights times values
 };
 
-// Scores to weights, below the largest score so far; what is summed follows it. What does not count
-// lies so far below that its weight is 0.
+// Turns scores into weights, relative to the largest score so far, and rescales the sums to it. A
+// score that does not count is so low that its weight is 0.
 void weigh(const Queries& q, int64_t keys, int64_t wide, Square& s, Seen& seen) {
   alignas(64) float shrinks[span];
   const int64_t queries = q.wide();

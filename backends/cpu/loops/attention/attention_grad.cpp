@@ -1,16 +1,16 @@
-// The gradients of attention, of which each makes the weights of a tile again.
+// The gradients of attention, each of which recomputes the weights of a tile.
 #include "backends/cpu/loops/attention/attention_tiles.h"
 
 namespace rw::cpu::REWIND_LEVEL {
 
 namespace {
 
-// A tile of queries, with what a tile of keys wants to know of it.
+// A tile of queries, with the values that a tile of keys needs of it.
 struct Turned {
   Panel q, dout;
 };
 // The gradients of one tile: the weights (before dropout until it is applied), and the gradients of
-// the masked scores. A score that does not count has 0, whatever its key holds.
+// the masked scores. The gradient of a score that does not count is 0, whatever its key holds.
 struct Gradients {
   Square weights, scores;
 };
@@ -69,7 +69,7 @@ void write_rows(const HeadRows& to, int64_t count, int64_t dim, int64_t wide, fl
   }
 }
 
-// body(k, rows of the keys, g) for the tiles of keys that the queries see.
+// Calls body(k, rows of the keys, g) for the tiles of keys that the queries see.
 template <class Body>
 inline void each_tile_of_keys(const AttentionGrad& a, const Queries& q, const Body& body) {
   const int64_t wide = a.wide(), dim = a.dim(), key_head = a.key_head(q.head);
@@ -121,7 +121,7 @@ void keys_grad(const AttentionGrad& a, int64_t batch, int64_t key_head, const Ke
     }
 }
 
-// to[i * step + key] += the gradient of the queries' masked scores.
+// Adds the gradient of the queries' masked scores to to[i * step + key].
 void add_mask_grad(const AttentionGrad& a, const Queries& q, float* to, int64_t step) {
   each_tile_of_keys(a, q, [&](const Keys& k, const Rows&, const Gradients& g) {
     for (int64_t key = 0; key < k.count; ++key)
@@ -152,7 +152,7 @@ bool attention_dkv(const LoopCall& call) {
   parallel_for(p.batch * heads * tiles, a.work(), [&](int64_t i) {
     const int64_t first = i % tiles * span, head = i / tiles % heads, batch = i / tiles / heads;
     const int64_t rows = least(span, p.keys - first);
-    // Keys behind the last one are not read: they have no gradient.
+    // Keys after the last one are not read, since they have no gradient.
     const int64_t known = a.key_count(batch) - first;
     const Keys k{first, known < 0 ? 0 : least(rows, known)};
     Panel dk, dv;
@@ -173,7 +173,8 @@ bool attention_dmask(const LoopCall& call) {
   const int64_t batches = !sums_rows && p.mask_stride[0] == 0 ? 1 : p.batch;
   const int64_t heads = !sums_rows && p.mask_stride[1] == 0 ? 1 : p.heads;
   const int64_t tiles = sums_rows ? 1 : divide_up(p.queries, span), keys = p.keys;
-  // One item for each row of tiles of the result, which is summed in the order of the inputs.
+  // There is one item for each row of tiles of the result, which is summed in the order of the
+  // inputs.
   parallel_for(batches * heads * tiles, a.work(), [&](int64_t item) {
     const int64_t tile = item % tiles, head = item / tiles % heads, batch = item / tiles / heads;
     const int64_t begin = tile * span, end = sums_rows ? p.queries : least(p.queries, begin + span);

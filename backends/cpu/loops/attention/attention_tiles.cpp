@@ -51,7 +51,7 @@ void Attention::hide_unseen(const Queries& q, const Keys& k, Square& s) const {
   const bool is_causal = has(ATTENTION_CAUSAL);
   const int64_t smallest = behind(q.first, k.first + k.count - 1);
   const int64_t most = behind(q.first + q.count - 1, k.first);
-  const int64_t low = is_causal ? 0 : 1 - window;  // what is seen lies in [low, window)
+  const int64_t low = is_causal ? 0 : 1 - window;  // visible keys lie at distances in [low, window)
   if (smallest >= low && most < window) return;
   for (int64_t key = 0; key < k.count; ++key) {
     const int32_t first = static_cast<int32_t>(behind(q.first, k.first + key));

@@ -1,5 +1,5 @@
-// What attention and its gradients share: tiles of scores, of up to 64 keys (rows) by 64 queries
-// (columns), so that no query needs what lies across a register.
+// The common part of attention and its gradients: tiles of scores, of up to 64 keys (rows) by 64
+// queries (columns), so that no query needs a sum across the lanes of a register.
 #pragma once
 
 #include "../philox.h"
@@ -12,12 +12,12 @@ constexpr int64_t span = 64;  // most queries and keys of a tile
 struct alignas(64) Square {
   float at[span][span];
 };
-// Rows of heads, each of up to `ATTENTION_MAX_DIM` elements, or these turned.
+// Rows of heads, each of up to `ATTENTION_MAX_DIM` elements, or the transpose of such rows.
 struct alignas(64) Panel {
   float at[span * ATTENTION_MAX_DIM];
 };
 
-// f(i) for i in [0, count), a register at a time; count is a multiple of `lanes`.
+// Calls f(i) for i in [0, count), a register at a time; count is a multiple of `lanes`.
 template <class F>
 inline void each_lane(int64_t count, F f) {
   for (int64_t at = 0; at < count; at += lanes) {
@@ -30,9 +30,9 @@ inline void each_lane(int64_t count, F f) {
 // Rows [first, first + count) of a head.
 struct HeadRows {
   Operand x;
-  int64_t first, stride;  // elements
+  int64_t first, stride;  // in elements
 
-  // As f32 rows of `wide` elements, zeros behind their own, where they are or in `buffer`.
+  // Returns f32 rows of `wide` elements, with zeros after their own, where they are or in `buffer`.
   Rows read(int64_t count, int64_t dim, int64_t wide, Panel& buffer) const {
     if (x.dtype == DType::f32 && dim == wide) return {x.as<float>(first), stride};
     for (int64_t row = 0; row < count; ++row) {
@@ -54,10 +54,10 @@ struct Keys {
   int64_t first, count;
 };
 
-// One call.
+// A call of attention or of one of its gradients.
 class Attention {
  public:
-  // `mask`: its binding; that of lengths follows.
+  // `mask` is its binding; the lengths have the next one.
   Attention(const LoopCall& call, size_t mask)
       : p_(params<AttentionParams>(call)),
         q_(operand(call, 0)),
@@ -68,7 +68,7 @@ class Attention {
 
   const AttentionParams& p() const { return p_; }
   int64_t dim() const { return ATTENTION_DIM(p_); }
-  int64_t wide() const { return divide_up(dim(), lanes) * lanes; }  // of rows as f32
+  int64_t wide() const { return divide_up(dim(), lanes) * lanes; }  // the width of rows as f32
   int64_t key_head(int64_t head) const { return head / ATTENTION_GROUP(p_); }
 
   HeadRows q(const Queries& q) const { return rows(q_, p_.q_stride, q.batch, q.head, q.first); }
@@ -78,17 +78,17 @@ class Attention {
   HeadRows v(int64_t batch, int64_t key_head, int64_t first) const {
     return rows(v_, p_.v_stride, batch, key_head, first);
   }
-  // The rows of one head in a dense tensor [batch, queries, heads, dim].
+  // Returns the rows of one head in a dense tensor [batch, queries, heads, dim].
   HeadRows dense(const Operand& x, const Queries& q) const {
     const int64_t row = (q.batch * p_.queries + q.first) * p_.heads + q.head;
     return {x, row * dim(), p_.heads * dim()};
   }
-  // The queries' first row of a tensor [batch, heads, queries].
+  // Returns the queries' first row in a tensor [batch, heads, queries].
   int64_t query_row(const Queries& q) const {
     return (q.batch * p_.heads + q.head) * p_.queries + q.first;
   }
 
-  // body(queries) for tiles of queries, all apart.
+  // Calls body(queries) for all tiles of queries, in parallel.
   template <class Body>
   void each_tile_of_queries(const Body& body) const {
     const int64_t tiles = divide_up(p_.queries, span), heads = p_.heads;
@@ -97,7 +97,7 @@ class Attention {
       body(Queries{i / tiles / heads, i / tiles % heads, first, least(span, p_.queries - first)});
     });
   }
-  // The bytes of all scores.
+  // Returns the bytes of all scores.
   int64_t work() const {
     return int64_t{p_.batch} * p_.heads * p_.queries * p_.keys * int64_t{sizeof(float)};
   }
@@ -107,25 +107,25 @@ class Attention {
     const int64_t length = lengths_[batch];
     return least(p_.keys, length < 0 ? 0 : length);
   }
-  // Whether no query sees one of the keys.
+  // Tells whether no query sees any of the keys.
   bool is_unseen(const Queries& q, const Keys& k) const {
     const int64_t most = behind(q.first + q.count - 1, k.first);
     const int64_t smallest = behind(q.first, k.first + k.count - 1);
     return (has(ATTENTION_CAUSAL) && most < 0) || smallest >= p_.window || -most >= p_.window;
   }
 
-  // x [dim, queries]: the queries' rows turned, times `factor`.
+  // Sets x [dim, queries] to the transposed rows of the queries, times `factor`.
   void turn(const HeadRows& rows, const Queries& q, float factor, Panel& x, Panel& buffer) const;
-  // s [keys, queries] of rows that are turned; `keys` are those of k.
+  // Computes s [keys, queries] from transposed queries; `keys` has the rows of k.
   void score(const Queries& q, const Keys& k, const Panel& turned, const Rows& keys,
              Square& s) const;
   bool drops() const { return p_.keep != 1; }
-  // What dropout multiplies the weights by.
+  // Sets the factors by which dropout multiplies the weights.
   void factors(const Queries& q, const Keys& k, Square& f) const;
 
  private:
   bool has(uint32_t flag) const { return (ATTENTION_FLAGS(p_) & flag) != 0; }
-  // How far the key lies behind the query.
+  // Returns how far the key lies behind the query.
   int64_t behind(int64_t query, int64_t key) const {
     const int64_t shift = has(ATTENTION_LOWER_RIGHT) ? int64_t{p_.keys} - int64_t{p_.queries} : 0;
     return query + shift - key;
@@ -144,7 +144,7 @@ class Attention {
   const int32_t* lengths_;
 };
 
-// x after dropout: what is dropped is 0, whatever it was.
+// Applies dropout to x: a dropped value is 0, whatever it was.
 inline void drop(const Queries& q, const float* factor, float* x) {
   each_lane(q.wide(), [=](int64_t i) {
     const float kept = x[i] * factor[i];

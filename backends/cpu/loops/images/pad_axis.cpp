@@ -1,11 +1,11 @@
-// Borders of an axis that show elements of it.
+// Padding of an axis with borders that show elements of it.
 #include "backends/cpu/loops/vectors.h"
 
 namespace rw::cpu::REWIND_LEVEL {
 
 namespace {
 
-// The element of an axis that place o of the padded axis shows.
+// Returns the element of an axis that place o of the padded axis shows.
 int64_t shown_at(uint32_t mode, const PadAxisParams& p, int64_t o) {
   const int64_t size = p.size, at = o - int64_t{p.before};
   if (mode == PAD_CIRCULAR) return (at + size) % size;
@@ -13,7 +13,7 @@ int64_t shown_at(uint32_t mode, const PadAxisParams& p, int64_t o) {
   return at < 0 ? 0 : least(at, size - 1);
 }
 
-// body(o) for the places that show an element, in their order.
+// Calls body(o) for the places that show an element, in their order.
 template <class Body>
 void each_place(uint32_t mode, const PadAxisParams& p, int64_t at, const Body& body) {
   const int64_t own = at + p.before, size = p.size, padded = p.padded, last = size - 1;

@@ -1,4 +1,4 @@
-// Pooling of images: the channels of a pixel side by side.
+// Pooling of images, with the channels of a pixel side by side.
 #include "backends/cpu/loops/vectors.h"
 
 namespace rw::cpu::REWIND_LEVEL {
@@ -14,7 +14,7 @@ struct PoolAxis {
   int64_t places(int64_t o) const {
     return adaptive ? divide_up((o + 1) * size, outputs) - first(o) : kernel;
   }
-  // body(place in the window, element) for the elements of a window.
+  // Calls body(place in the window, element) for the elements of a window.
   template <class Body>
   void each_element(int64_t o, const Body& body) const {
     for (int64_t k = 0; k < places(o); ++k) {
@@ -22,7 +22,7 @@ struct PoolAxis {
       if (at >= 0 && at < size) body(k, at);
     }
   }
-  // body(o, place in the window) for the windows that have an element.
+  // Calls body(o, place in the window) for the windows that have an element.
   template <class Body>
   void each_window(int64_t at, const Body& body) const {
     int64_t o, last;
@@ -30,15 +30,16 @@ struct PoolAxis {
       o = at * outputs / size;
       last = ((at + 1) * outputs - 1) / size;
     } else {
-      const int64_t below = at + pad - (kernel - 1) * dilation;  // where the first one may begin
+      // The element at which the first such window may begin.
+      const int64_t below = at + pad - (kernel - 1) * dilation;
       o = below > 0 ? divide_up(below, stride) : 0;
       last = (at + pad) / stride;
     }
     for (; o <= least(last, outputs - 1); ++o)
       if ((at - first(o)) % dilation == 0) body(o, (at - first(o)) / dilation);
   }
-  // How many elements of a window count. It may end beyond the padding when the output size was
-  // rounded up: that part never does (as in PyTorch).
+  // Returns how many elements of a window count. A window may end beyond the padding if the output
+  // size was rounded up; that part never counts (as in PyTorch).
   int64_t counted(int64_t o, bool includes_pad) const {
     const int64_t border = includes_pad ? pad : 0, begin = first(o), end = begin + places(o);
     const int64_t count = least(end, size + border) - (begin < -border ? -border : begin);
@@ -59,12 +60,13 @@ struct Pool {
   int64_t output(int64_t image, int64_t oh, int64_t ow) const {
     return ((image * p.out_h + oh) * p.out_w + ow) * p.channels;
   }
-  // The divisor of an average.
+  // Returns the divisor of an average.
   float divisor(int64_t oh, int64_t ow) const {
     const bool includes_pad = p.count_include_pad != 0;
     return static_cast<float>(rows.counted(oh, includes_pad) * columns.counted(ow, includes_pad));
   }
-  // body(image, h, w, channel, count) for blocks of channels of all pixels of [batch, high, wide].
+  // Calls body(image, h, w, channel, count) for blocks of channels of all pixels of [batch, high,
+  // wide].
   template <class Body>
   void each_pixel(int64_t high, int64_t wide, int64_t width, const Body& body) const {
     const int64_t inputs = int64_t{p.batch} * p.in_h * p.in_w * p.channels;
@@ -99,7 +101,7 @@ void write_taps(const Operand& tap, int64_t at, int64_t count, const int32_t* fr
     each(count, [=](int64_t i) { words[i] = from[i]; });
 }
 
-// Whether each tap is one of `count`, or `none`.
+// Tells whether each tap is one of `count`, or `none`.
 bool are_taps(const Operand& tap, int64_t n, int32_t count, int32_t none) {
   bool all = true;
   blocks_of(n, [&](int64_t at, int64_t size) {

@@ -1,4 +1,4 @@
-// Other sizes of images: an output pixel reads up to 4 x 4 others.
+// Resampling of images to other sizes. An output pixel reads up to 4 x 4 input pixels.
 #include "backends/cpu/loops/scratch.h"
 #include "backends/cpu/loops/vectors.h"
 
@@ -6,7 +6,7 @@ namespace rw::cpu::REWIND_LEVEL {
 
 namespace {
 
-// The elements that one place of an axis reads, with their weights.
+// The elements that one place of an axis reads, and their weights.
 struct Reads {
   int64_t at[4];
   double weight[4];
@@ -18,7 +18,7 @@ struct Reads {
   }
 };
 
-// Keys 1981 with a = -0.75, at distance d.
+// The kernel of Keys 1981 with a = -0.75, at distance d.
 double keys(double d) {
   constexpr double a = -0.75;
   if (d <= 1) return ((a + 2) * d - (a + 3)) * d * d + 1;
@@ -56,7 +56,8 @@ struct ResampleAxis {
     }
     return all;
   }
-  // The first output that reads element `at` or one behind it: what is read never falls.
+  // Returns the first output that reads element `at` or a later one; outputs in order read elements
+  // in order.
   int64_t first_reader(int64_t at) const {
     int64_t low = 0, high = outputs;
     while (low < high) {
@@ -118,7 +119,7 @@ bool resample2d(const LoopCall& call) {
   return true;
 }
 
-// A row of dx looks at the rows of dy that read it, whose pixels add to those that they read.
+// A row of dx collects from the rows of dy that read it, whose pixels add to those that they read.
 bool resample2d_grad(const LoopCall& call) {
   const ResampleCall r(call);
   const Operand dy = operand(call, 0), dx = operand(call, 1);

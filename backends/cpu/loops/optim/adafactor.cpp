@@ -1,4 +1,4 @@
-// Adafactor, of one parameter at a time, dense [matrices, rows, cols].
+// Adafactor for one parameter at a time, dense [matrices, rows, cols].
 #include "backends/cpu/loops/fold.h"
 #include "backends/cpu/loops/optim/chunks.h"
 
@@ -6,7 +6,7 @@ namespace rw::cpu::REWIND_LEVEL {
 
 namespace {
 
-// A mean square goes so far to that of this update. In the first one it is that.
+// The share by which a mean square moves to that of this update; in the first update, all the way.
 struct Step {
   float kept, fresh;
 
@@ -22,7 +22,7 @@ float squared_factor(const State& state) {
   return state.grad_factor() * state.grad_factor();
 }
 
-// The updates of elements [at, at + count), which lie in one row, of their gradients.
+// The updates of elements [at, at + count), which lie in one row, from their gradients.
 class Updates {
  public:
   Updates(const LoopCall& call)
@@ -34,8 +34,8 @@ class Updates {
         mean_(operand(call, 4).as<float>()),
         factored_(call.constant[0] != 0) {}
 
-  // body(at, count, u) for the runs of [begin, end); `takes_in`: the estimate that is not factored
-  // takes in the squares of gradients first.
+  // Calls body(at, count, u) for the runs of [begin, end). With `takes_in`, the estimate that is
+  // not factored first takes in the squares of the gradients.
   template <class Body>
   void each_run(int64_t begin, int64_t end, bool takes_in, const Body& body) const {
     Block u;

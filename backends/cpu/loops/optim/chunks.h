@@ -6,7 +6,8 @@
 
 namespace rw::cpu::REWIND_LEVEL {
 
-// One row: elements of the parameters and their states, of the gradients, and so many.
+// One row: its first elements in the parameters and their states and in the gradients, and their
+// number.
 struct Chunk {
   int64_t begin, grad, size, parameter;
 };
@@ -16,7 +17,8 @@ inline Chunk chunk_of(const Operand& table, int64_t row) {
   return {at[0], at[1], at[2], at[3]};
 }
 
-// body(row, chunk) for rows [first, first + rows). `width`: bytes of an element, of all operands.
+// Calls body(row, chunk) for rows [first, first + rows). `width` is the bytes of an element, over
+// all operands.
 template <class Body>
 inline void each_chunk(const Operand& table, int64_t first, int64_t rows, int64_t width,
                        const Body& body) {
@@ -26,7 +28,7 @@ inline void each_chunk(const Operand& table, int64_t first, int64_t rows, int64_
                [&](int64_t i) { body(first + i, chunk_of(table, first + i)); });
 }
 
-// Slots of the optimizer's state, in double as what is worked out of them.
+// Slots of the optimizer's state, in double, as the values computed from them are.
 struct State {
   const float* slot;
 
@@ -34,7 +36,7 @@ struct State {
   float grad_factor() const { return slot[STATE_GRAD_FACTOR]; }
   double lr(float lr) const { return double{lr} * slot[STATE_LR_FACTOR]; }
   double updates() const { return slot[STATE_UPDATES]; }
-  // 1 - beta^t
+  // returns 1 - beta^t
   double correction(float beta) const { return 1 - __builtin_pow(double{beta}, updates()); }
 };
 inline State state_of(const LoopCall& call, size_t i) {

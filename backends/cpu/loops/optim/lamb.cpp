@@ -1,4 +1,4 @@
-// LAMB: moments and norms of its updates, and the step by each parameter's ratio of them.
+// LAMB: the moments and norms of its updates, and the step by each parameter's trust ratio.
 #include "backends/cpu/loops/fold.h"
 #include "backends/cpu/loops/optim/chunks.h"
 
@@ -6,7 +6,7 @@ namespace rw::cpu::REWIND_LEVEL {
 
 namespace {
 
-// The update of an element before the trust ratio.
+// Returns the update of an element before the trust ratio.
 struct Direction {
   float mean, root, eps, decay;
 

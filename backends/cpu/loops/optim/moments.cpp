@@ -1,18 +1,18 @@
-// Update rules with moments of the gradient: RMSprop, Adagrad, Lion, AMSGrad, Muon, AdamA; sums of
-// a window's gradients; averages of parameters.
+// Update rules with moments of the gradient (RMSprop, Adagrad, Lion, AMSGrad, Muon, AdamA), sums of
+// a window's gradients, and averages of parameters.
 #include "backends/cpu/loops/optim/chunks.h"
 
 namespace rw::cpu::REWIND_LEVEL {
 
 namespace {
 
-// The states of a chunk's elements, from the first on.
+// The states of a chunk's elements, from the first element on.
 struct Moments {
   float *x, *first, *second, *third;
 };
 
-// What a rule needs of the call. A rule takes element i and its gradient, moves its states and the
-// parameter.
+// The values that a rule needs of the call. A rule takes element i and its gradient, and changes
+// its states and the parameter.
 struct Rates {
   float lr, kept, decay, a, fresh_a, b, fresh_b, eps, step, root;
   bool flag;
@@ -232,7 +232,7 @@ bool window_add(const LoopCall& call) {
 
 namespace {
 
-// Updates since the average began where it ticks in this one, else 0.
+// Returns the number of updates since the average began if this update changes the average, else 0.
 template <class P>
 uint32_t ticking(const P& p, const LoopCall& call) {
   const State state = state_of(call, 3);

@@ -1,4 +1,4 @@
-// Statistics of gradients, SGD and Adam. All of it is f32 but the codes of Adam in 8 bits.
+// Statistics of gradients, SGD and Adam. Everything is f32 except the codes of 8-bit Adam.
 #include "backends/cpu/loops/fold.h"
 #include "backends/cpu/loops/optim/chunks.h"
 
@@ -56,7 +56,7 @@ bool sgd(const LoopCall& call) {
         }
         each(chunk.size, [=](int64_t i) {
           const float gradient = factor * g[i] + decay * x[i];
-          const float before = is_first ? 0.0f : buffer[i];  // what lies there may be no number
+          const float before = is_first ? 0.0f : buffer[i];  // uninitialized memory may hold NaN
           const float now = kept * before + fresh * gradient;
           buffer[i] = now;
           x[i] -= lr * (is_nesterov ? gradient + momentum * now : now);
@@ -120,7 +120,7 @@ namespace {
 
 constexpr int64_t codes = 256;
 
-// How many of the bounds, times `scale`, are below x: by halves, all elements side by side.
+// Counts the bounds, times `scale`, that are below x: by bisection, for all elements side by side.
 void encode(const float* x, int64_t count, const float* bounds, float scale, int32_t* code) {
   alignas(64) float scaled[codes];
   for (int64_t i = 0; i < codes; ++i) scaled[i] = bounds[i] * scale;

@@ -1,4 +1,4 @@
-// The range of values: how many are of which class, and the extremes (shaders/params/optim.h).
+// The range of values: how many belong to each class, and the extremes (shaders/params/optim.h).
 #include "backends/cpu/loops/functions.h"
 #include "backends/cpu/loops/views.h"
 
@@ -17,7 +17,7 @@ void count_block(const float* x, int64_t count, uint32_t least_normal, Counts& c
     nans += bits > INFINITY_BITS ? 1u : 0u;
     infinities += bits == INFINITY_BITS ? 1u : 0u;
     zeros += bits == 0 ? 1u : 0u;
-    small += bits < least_normal ? 1u : 0u;  // or 0
+    small += bits < least_normal ? 1u : 0u;  // zero counts, too
     const uint32_t high = bits < INFINITY_BITS ? bits : 0u;
     const uint32_t low = high != 0 ? INFINITY_BITS - high : 0u;
     largest = high > largest ? high : largest;

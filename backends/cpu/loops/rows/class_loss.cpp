@@ -1,4 +1,4 @@
-// Losses of classes: cross entropy, with weights or target distributions, too, and nll_loss.
+// Losses of classes: cross entropy, also with weights or target distributions, and nll_loss.
 #include "backends/cpu/loops/rows/rows.h"
 
 namespace rw::cpu::REWIND_LEVEL {
@@ -61,7 +61,7 @@ bool cross_entropy(const LoopCall& call) {
       return;
     }
     double result = (1 - s) * (whole - double{at(x, row * cols + t)});
-    if (s != 0) {  // 0 * (whole - mean) is NaN where a logit is -infinity
+    if (s != 0) {  // 0 * (whole - mean) is NaN if a logit is -infinity
       double total = 0;
       blocks_of(cols, [&](int64_t first, int64_t n) { total += sum(values.read(first, n), n); });
       result += s * (whole - total / static_cast<double>(cols));
@@ -103,7 +103,7 @@ bool cross_entropy_grad(const LoopCall& call) {
 
 namespace {
 
-// Weighted share of each class in a row's smoothed target.
+// The weighted share of each class in a row's smoothed target.
 struct Shares {
   Operand target, weight;
   bool is_weighted;

@@ -1,27 +1,27 @@
-// Sums over the rows of a matrix, and passes over it that have values of columns at hand.
+// Sums over the rows of a matrix, and passes over it that use values of its columns.
 #pragma once
 
 #include "../vectors.h"
 
 namespace rw::cpu::REWIND_LEVEL {
 
-constexpr int64_t strip = 128;     // most columns of a tile that is summed
-constexpr int64_t tile_rows = 64;  // most rows of it: it stays in the first cache
+constexpr int64_t strip = 128;     // the most columns of a tile that is summed
+constexpr int64_t tile_rows = 64;  // the most rows of a tile, which stays in the first-level cache
 
 // Rows [first, end) and columns [col, col + width) of a matrix.
 struct Tile {
   int64_t first, end, col, width;
 };
 
-// How many rows of so few columns make one of up to `most`.
+// Returns how many rows of so few columns make one row of up to `most` columns.
 inline int64_t rows_as_one(int64_t cols, int64_t most) {
   return cols * 2 <= most ? most / cols : 1;
 }
 
-// finish(c, totals) for each column: the sums that piece(tile, sums[n]) has added to `sums[k]` of a
-// column, in pieces of rows and these in order. With `fold` rows of x as one the matrix of tiles is
-// [rows / fold, fold * cols], whose last row may be short. `width`: bytes of an element, of all
-// operands.
+// Calls finish(c, totals) for each column, with the sums that piece(tile, sums[n]) has added to
+// `sums[k]` of a column, in pieces of rows, and over these pieces in order. With `fold` rows of x
+// taken as one, the matrix of tiles is [rows / fold, fold * cols], whose last row may be short.
+// `width` is the bytes of an element, over all operands.
 template <int n, class Piece, class Finish>
 inline void column_sums(int64_t rows, int64_t cols, int64_t width, int64_t fold, const Piece& piece,
                         const Finish& finish) {
@@ -61,7 +61,7 @@ inline void column_sums(int64_t rows, int64_t cols, int64_t width, int64_t fold,
   }
 }
 
-// A tile's rows as f32: of x [rows, wide], where they are or in `buffer`.
+// Holds a tile's rows as f32: rows of x [rows, wide], where they are or in `buffer`.
 struct alignas(64) TileBuffer {
   float at[tile_rows * strip];
 };
@@ -73,7 +73,7 @@ inline Rows read_rows(const Operand& x, const Tile& t, int64_t wide, TileBuffer&
   return {buffer.at, strip};
 }
 
-// Adds to each sum that of f(row, c) over the rows of a tile.
+// Adds to each sum the sum of f(row, c) over the rows of a tile.
 template <class F>
 inline void add_rows(const Tile& t, double* sums, const F& f) {
   alignas(64) float totals[strip];
@@ -92,8 +92,8 @@ inline void add_rows(const Tile& t, double* sums, const F& f) {
   for (int64_t c = 0; c < t.width; ++c) sums[c] += totals[c];
 }
 
-// Adds the sums of x and of x^2 over the rows of a tile. Deviations from the tile's own mean are
-// squared: where the mean is large, squares of x would have lost them in f32.
+// Adds the sums of x and of x^2 over the rows of a tile. It squares deviations from the tile's own
+// mean: if the mean is large, squares of x would lose them in f32.
 inline void add_moments(const Tile& t, const Rows& x, double (&sums)[2][strip]) {
   double columns[strip] = {}, deviations[strip] = {}, squares[strip] = {};
   alignas(64) float mean[strip];
@@ -107,14 +107,14 @@ inline void add_moments(const Tile& t, const Rows& x, double (&sums)[2][strip]) 
   });
   for (int64_t c = 0; c < t.width; ++c) {
     const double m = mean[c], exact = rows * m + deviations[c];
-    sums[0][c] += exact == exact ? exact : columns[c];  // of an infinite mean there are none
+    sums[0][c] += exact == exact ? exact : columns[c];  // an infinite mean has no deviations
     sums[1][c] += squares[c] + m * (2 * deviations[c] + rows * m);
   }
 }
 
-// body(at, count, values) for the elements of a tensor [samples, rows, cols], in runs of up to
-// `block`: narrow rows side by side. prepare(sample, column, lane, values) gives n values of a
-// column, which body finds at values[k].at[lane].
+// Calls body(at, count, values) for the elements of a tensor [samples, rows, cols], in runs of up
+// to `block`; narrow rows are taken together. prepare(sample, column, lane, values) computes n
+// values of a column, which body finds at values[k].at[lane].
 template <int n, class Prepare, class Body>
 inline void column_tiles(int64_t samples, int64_t rows, int64_t cols, int64_t width,
                          const Prepare& prepare, const Body& body) {
@@ -137,7 +137,7 @@ inline void column_tiles(int64_t samples, int64_t rows, int64_t cols, int64_t wi
   });
 }
 
-// y = (x - mean) * scale + shift by columns, of which prepare() makes the three blocks.
+// Computes y = (x - mean) * scale + shift by columns; prepare() makes the three blocks.
 enum { of_mean, of_scale, of_shift };
 template <class Prepare>
 inline void normalize_columns(int64_t samples, int64_t rows, int64_t columns, const Operand& x,

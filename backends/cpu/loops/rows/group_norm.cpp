@@ -5,8 +5,8 @@ namespace rw::cpu::REWIND_LEVEL {
 
 namespace {
 
-// body(sample, chunk, tile) for each sample's chunks of rows in strips of channels; the tile's rows
-// are counted over all samples.
+// Calls body(sample, chunk, tile) for each sample's chunks of rows, in strips of channels; the
+// tile's rows are counted over all samples.
 template <class P, class Body>
 void each_chunk(const P& p, int64_t width, const Body& body) {
   const int64_t chunks = divide_up(p.rows, p.chunk_rows), strips = divide_up(p.channels, strip);

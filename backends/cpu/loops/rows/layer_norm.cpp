@@ -1,4 +1,4 @@
-// Layer and RMS norms: a row is read three times, of which two are from the cache.
+// Layer and RMS norms, which read a row three times, twice of these from the cache.
 #include "backends/cpu/loops/rows/columns.h"
 #include "backends/cpu/loops/vectors.h"
 

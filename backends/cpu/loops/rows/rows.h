@@ -1,11 +1,11 @@
-// Exponentials of rows, below their largest value.
+// Exponentials of rows, relative to their largest value.
 #pragma once
 
 #include "../vectors.h"
 
 namespace rw::cpu::REWIND_LEVEL {
 
-// The largest element, NaN passed over.
+// Returns the largest element, skipping NaN.
 inline float top_of(Row& x, int64_t cols) {
   float top = -infinity;
   blocks_of(cols, [&](int64_t first, int64_t n) {
@@ -20,7 +20,8 @@ inline void exponentials(const float* x, int64_t count, float top, float* to) {
   for (int64_t i = 0; i < count; ++i) to[i] = exp_below(x[i] - top);
 }
 
-// The logarithm of the sum of exp(x); NaN where one is NaN or infinity, or all are -infinity.
+// Returns the logarithm of the sum of exp(x), and NaN if an element is NaN or infinity, or all are
+// -infinity.
 inline double log_sum_exp(Row& x, int64_t cols) {
   const float top = top_of(x, cols);
   double total = 0;

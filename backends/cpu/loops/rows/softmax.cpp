@@ -24,7 +24,7 @@ void log_softmax_row(Row& x, int64_t cols, const Operand& y) {
   });
 }
 
-// Where y holds f32, or the row is one block, exponentials are made once.
+// If y is f32, or the row is one block, exponentials are computed only once.
 void softmax_row(Row& x, int64_t cols, const Operand& y) {
   const bool keeps = y.dtype == DType::f32 || cols <= block;
   const float top = top_of(x, cols);

@@ -1,12 +1,12 @@
-// Connectionist temporal classification (Graves et al. 2006) in logarithms: the states of a frame
-// side by side.
+// Connectionist temporal classification (Graves et al. 2006) in logarithms, with the states of a
+// frame side by side.
 #include "backends/cpu/loops/sequence/sequence_loss.h"
 
 namespace rw::cpu::REWIND_LEVEL {
 
 namespace {
 
-// One sample of `states`.
+// The rows of one sample in `states`.
 struct States {
   const int32_t *classes, *next, *flags, *sizes;
 
@@ -23,20 +23,21 @@ int64_t row_of(const CtcParams& p, int64_t frame, int64_t sample) {
   return (frame * p.samples + sample) * p.width;
 }
 
-// body(sample) for all samples, frames [begin, end) of each.
+// Calls body(sample) for all samples in parallel, with frames [begin, end) of each.
 template <class Body>
 void each_sample(const CtcParams& p, const Body& body) {
   const int64_t frames = int64_t{p.end} - int64_t{p.begin};
   parallel_for(p.samples, int64_t{p.samples} * (frames > 0 ? frames : 1) * p.width * 64, body);
 }
 
-// The logarithm of the probability of each state's class in a frame.
+// Returns the logarithm of the probability of each state's class in a frame.
 void own_logs(const CtcParams& p, const States& state, const float* x, float* to) {
   for (int64_t s = 0; s < p.width; ++s)
     to[s] = state.classes[s] >= 0 ? known(x[state.classes[s]]) : never;
 }
 
-// Keeps ways near 0: from all of them goes their highest, as a whole number, into the offset.
+// Keeps the logarithms of ways near 0: moves the highest of them, as a whole number, from all into
+// the offset.
 void renew(float* ways, int64_t width, double& offset) {
   const float highest = largest(ways, width), half = never / 2;
   const float step = highest > half ? floor(highest) : 0;
@@ -44,7 +45,7 @@ void renew(float* ways, int64_t width, double& offset) {
   offset += double{step};
 }
 
-// The logarithm of all ways of a sample, as alpha and the offset of its last frame have it.
+// The logarithm of all ways of a sample, from alpha and the offset of its last frame.
 struct Total {
   float ways;
   double offset;

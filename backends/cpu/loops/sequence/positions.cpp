@@ -1,4 +1,4 @@
-// Rotary position embeddings: the angles of a row are made once for all heads.
+// Rotary position embeddings. The angles of a row are computed once for all heads.
 #include "backends/cpu/loops/vectors.h"
 
 namespace rw::cpu::REWIND_LEVEL {

@@ -16,7 +16,7 @@ struct Gates {
   int64_t state() const { return row * hidden + at; }
 };
 
-// body(row, at, count) for the blocks of [rows, hidden].
+// Calls body(row, at, count) for the blocks of [rows, hidden].
 template <class P, class Body>
 void each_state(const P& p, int64_t width, const Body& body) {
   const int64_t hidden = p.hidden;
@@ -25,7 +25,7 @@ void each_state(const P& p, int64_t width, const Body& body) {
   });
 }
 
-// to = x + bias, of a gate.
+// Sets `to` to x + bias of a gate.
 void add_bias(const Operand& x, const Operand& bias, const Gates& g, int64_t gate, float* to) {
   Block values, shifts;
   const float* v = read(x, g.of(gate), g.count, values.at);

@@ -1,11 +1,11 @@
-// Transducers (Graves 2012) in logarithms: the places of a diagonal side by side.
+// Transducers (Graves 2012) in logarithms, with the places of a diagonal side by side.
 #include "backends/cpu/loops/sequence/sequence_loss.h"
 
 namespace rw::cpu::REWIND_LEVEL {
 
 namespace {
 
-// One sample of a transducer's lattice.
+// The lattice of one sample of a transducer.
 struct Lattice {
   int64_t frames, labels, first, width;
 
@@ -15,7 +15,7 @@ struct Lattice {
         first(sample * p.frames * p.width),
         width(p.width) {}
   int64_t at(int64_t t, int64_t u) const { return first + t * width + u; }
-  // Labels [from, to) of a diagonal's places.
+  // The labels of a diagonal's places are [from, to).
   int64_t from(int64_t diagonal) const { return diagonal < frames ? 0 : diagonal - frames + 1; }
   int64_t to(int64_t diagonal) const { return least(least(diagonal, width - 1), labels) + 1; }
 };
@@ -84,7 +84,7 @@ bool rnnt_beta(const LoopCall& call) {
     float *b = behind.at(), *ways = made.at();
     float *const ob = own_blanks.at(), *const ol = own_labels.at(), *const a = befores.at();
     for (int64_t u = 0; u < width; ++u) b[u] = carry[n * width + u];
-    // What a step is worth: the probability of all ways through it, times -dloss.
+    // The gradient of a step: the probability of all ways through it, times -dloss.
     const auto of_step = [scale, whole](float from, float own, float to) {
       const float share = from + own + to, part = -exp(share + whole) * scale;
       const float known_part = share > never / 2 ? part : 0.0f;
@@ -99,7 +99,7 @@ bool rnnt_beta(const LoopCall& call) {
         a[u] = alpha[at];
       }
       for (int64_t u = 0; u < width; ++u) ways[u] = never;
-      // In place of what they are made of: the gradients of blank and label.
+      // The gradients of blank and label replace the values from which they are computed.
       each(to - from, [=](int64_t i) {
         const int64_t u = from + i, t = d - u;
         const bool is_last = t + 1 == frames;

@@ -1,4 +1,4 @@
-// Ways through a lattice, in logarithms, that stand side by side.
+// Logarithms of ways through a lattice, side by side.
 #pragma once
 
 #include "../vectors.h"
@@ -14,7 +14,7 @@ struct Ways {
   Ways() {
     for (float& way : memory) way = never;
   }
-  // Way -2 to MOST_WAYS + 1.
+  // Ways are numbered from -2 to MOST_WAYS + 1.
   float* at() { return memory + margin; }
   const float* at() const { return memory + margin; }
 };
@@ -27,7 +27,7 @@ inline float log_add(float a, float b, float c) {
 inline float at_least_never(float x) {
   return x > never ? x : never;
 }
-// NaN is no logarithm.
+// Replaces NaN, which is no logarithm.
 inline float known(float x) {
   return x != x ? never : x;
 }
