@@ -1,5 +1,5 @@
-// Caches what backends prepare for calls, by everything that decides it: a training step repeats
-// its calls.
+// A cache of the plans that backends prepare for calls, by everything that decides them: a training
+// step repeats its calls.
 #pragma once
 
 #include <array>
@@ -13,12 +13,12 @@
 
 namespace rw {
 
-// Used by one thread at a time.
+// One thread at a time may use it.
 template <class T>
 class CallCache {
  public:
-  // The result of make(call) for this kernel, whose number the caller supplies, with these dtypes,
-  // constants (two at most) and parameters. `more` is what else decides.
+  // Returns the result of make(call) for this kernel, whose number the caller supplies, with these
+  // dtypes, constants (two at most) and parameters. `more` has everything else that decides.
   template <class Make>
   std::shared_ptr<T> get(const KernelCall& call, size_t kernel, const Make& make,
                          std::array<uint64_t, 2> more = {}) {

@@ -11,7 +11,7 @@ namespace rw {
 
 namespace {
 
-// Numbers in [-2, 2] that look random and are the same everywhere.
+// Returns numbers in [-2, 2] that look random and are the same everywhere.
 Tensor numbers(const Shape& shape, DType dtype, uint32_t seed = 1) {
   std::vector<float> values(static_cast<size_t>(shape.numel()));
   for (float& v : values) {
@@ -33,8 +33,8 @@ std::vector<Tensor> with_gradients(Tensor y, std::initializer_list<Tensor> leave
   return all;
 }
 
-// f32 values on which conversions to f16 and bf16 differ: ties, the last finite and the first
-// infinite result, denormals and ties among them, and zeros.
+// Returns f32 values on which conversions to f16 and bf16 differ: ties, the last finite and the
+// first infinite result, denormals and ties among them, and zeros.
 std::vector<float> hard_to_round() {
   const float inf = std::numeric_limits<float>::infinity();
   std::vector<float> values = {
@@ -43,7 +43,7 @@ std::vector<float> hard_to_round() {
       2.9802322e-8f, 2.9802326e-8f,  8.940697e-8f,  1e-8f,   1e-40f,        1.0f / 3, 0.1f,
       1234.567f,     1.00048828125f, 1.00146484375f};
   for (size_t i = values.size(); i-- > 0;) values.push_back(-values[i]);
-  return values;  // 48: whole words of any kind
+  return values;  // 48 values: whole words of any kind
 }
 
 std::vector<Tensor> to_16_bits(DType) {

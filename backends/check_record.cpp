@@ -84,7 +84,7 @@ void CheckRecord::add(const std::vector<RefusedFeature>& without, const std::str
   const std::lock_guard lock(mutex_);
   faults_[key_of(without, check)] = fault;
   if (file_.empty()) return;
-  faults_.merge(stored());  // of other processes
+  faults_.merge(stored());  // found by other processes
   write_pairs(checks_file(), checks_head, faults_);
 }
 

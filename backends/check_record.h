@@ -13,16 +13,17 @@
 
 namespace rw {
 
-// It lies in files of the cache, which several processes may write at once. Any thread may use it.
+// The record lies in files of the cache, which several processes may write at once. Any thread may
+// use it.
 class CheckRecord {
  public:
-  explicit CheckRecord(std::string file);  // empty: kept as long as this lives
+  explicit CheckRecord(std::string file);  // empty: it lasts as long as this object
 
   std::optional<std::vector<RefusedFeature>> verdict() const;
   void conclude(const std::vector<RefusedFeature>& refused);
 
-  // The fault that a check of the device without some features found, empty if there was none.
-  // Nothing if the check has not ended yet.
+  // Returns the fault that a check of the device without some features found, which is empty if
+  // there was none. Returns nothing if the check has not ended yet.
   std::optional<std::string> fault(const std::vector<RefusedFeature>& without,
                                    const std::string& check) const;
   void add(const std::vector<RefusedFeature>& without, const std::string& check,

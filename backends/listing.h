@@ -10,14 +10,14 @@ namespace rw {
 
 // A device as list_devices() finds it.
 struct DeviceListing {
-  DeviceInfo info;          // what the driver says of it; nothing is refused yet
+  DeviceInfo info;          // as the driver describes it; nothing is refused yet
   std::string type;         // "discrete GPU", "integrated GPU", "virtual GPU", "CPU" or "other"
-  std::string pci_address;  // "0000:03:00.0", empty where the driver does not tell
+  std::string pci_address;  // "0000:03:00.0", empty if the driver does not tell
   std::vector<HeapUsage> heaps;  // of its memory
 };
 
-// Whether `choice` means this device: by its index, by "uuid=...", or by a part of its name in any
-// case, with or without "vulkan:" before it.
+// Tells whether `choice` means this device: by its index, by "uuid=...", or by a part of its name
+// in any case, with or without "vulkan:" before it.
 bool device_matches(const std::string& name, const std::string& uuid, size_t index,
                     const std::string& choice);
 

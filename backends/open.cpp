@@ -27,15 +27,15 @@ constexpr double kCheckSeconds = 15;
 constexpr std::string_view kVulkan = "vulkan", kVulkanPrefix = "vulkan:";
 constexpr std::string_view kDry = "dry", kDryPrefix = "dry:";
 
-// The text behind "vulkan:", or $REWIND_DEVICE (with or without that prefix), or nothing.
+// Returns the text after "vulkan:", or $REWIND_DEVICE (with or without that prefix), or nothing.
 std::string vulkan_choice(std::string device) {
   if (device == kVulkan) device = env_text("REWIND_DEVICE");
   if (device == kVulkan) return "";
   return device.starts_with(kVulkanPrefix) ? device.substr(kVulkanPrefix.size()) : device;
 }
 
-// Everything that a verdict depends on: the device, its driver, the features that it offers here,
-// and our shaders.
+// Names the file by everything that a verdict depends on: the device, its driver, the features that
+// it offers here, and our shaders.
 std::string verdict_file(const DeviceInfo& info) {
   std::string key =
       fmt::format("{} {} {} {}", info.uuid, info.name, info.driver, info.subgroup_size);
@@ -44,7 +44,7 @@ std::string verdict_file(const DeviceInfo& info) {
   return fmt::format("self-check-{:016x}", fnv1a(hash, vulkan::build_id()));
 }
 
-// The device, without the features with which it fails its self-check. The check runs when a
+// Opens the device without the features with which it fails its self-check. The check runs when a
 // device, a driver or a build is new; REWIND_WITHOUT=self-check trusts the driver.
 std::unique_ptr<Backend> open_proved(const std::string& choice) {
   static std::mutex mutex;
@@ -75,7 +75,7 @@ std::unique_ptr<Backend> open_vulkan(const std::string& choice) {
   return device;
 }
 
-// The text behind "dry:": a device, or the file or the name of a device's profile.
+// Opens the text after "dry:": a device, or the file or the name of a device's profile.
 std::unique_ptr<Backend> open_dry(const std::string& what) {
   if (!what.ends_with(".json")) return open_backend(what)->dry();
   return vulkan::make_dry_backend(read_config_text(find_profile(what)), what);

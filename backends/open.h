@@ -20,15 +20,15 @@ namespace rw {
 // "dry:rx7900xtx.json".
 std::unique_ptr<Backend> open_backend(const std::string& device);
 
-// "vulkan" if it would take a GPU, or if $REWIND_DEVICE names one of its devices; else "cpu".
-// Vulkan's drivers for CPUs are slower, and are used only by name.
+// Returns "vulkan" if it would take a GPU, or if $REWIND_DEVICE names one of its devices; else
+// "cpu". Vulkan's drivers for CPUs are slower, and are used only by name.
 std::string best_device();
 
-// The limits of a Vulkan device, to be saved and used with "dry:FILE.json".
+// Returns the limits of a Vulkan device, to be saved and used with "dry:FILE.json".
 std::string device_profile(const std::string& device);
 
-// The Vulkan devices in the order of their indices, without opening them. Throws DeviceError, which
-// says what to install, if there is none.
+// Returns the Vulkan devices in the order of their indices, without opening them. Throws
+// DeviceError, which says what to install, if there is none.
 std::vector<DeviceListing> list_devices();
 
 }  // namespace rw

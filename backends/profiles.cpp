@@ -14,8 +14,8 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// In a bundle and an installation the profiles lie beside the program; in an installation that
-// another program links with, and in the source tree, they lie where the build said.
+// In a bundle and an installation, the profiles lie beside the program. In an installation with
+// which another program links, and in the source tree, they lie where the build placed them.
 std::vector<fs::path> folders() {
   std::vector<fs::path> all;
   std::error_code unknown;

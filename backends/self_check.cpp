@@ -50,7 +50,7 @@ bool agrees(float got, float expected, float slack) {
   return got == expected || std::abs(got - expected) <= slack;
 }
 
-// What is wrong with an output; empty if nothing is.
+// Describes the fault of an output; empty if there is none.
 std::string fault_in(const Answer& got, const Answer& expected, float relative) {
   float most = 0;
   for (const float v : expected.values)
@@ -86,7 +86,7 @@ Tasks tasks_for(const DeviceInfo& device) {
   return tasks;
 }
 
-// What is wrong with the device in one check; empty if nothing is.
+// Describes the fault of the device in one check; empty if there is none.
 std::string run_check(const Task& task, const std::shared_ptr<Device>& device,
                       const std::shared_ptr<Device>& oracle) {
   const auto& [check, dtype] = task;
@@ -98,15 +98,15 @@ std::string run_check(const Task& task, const std::shared_ptr<Device>& device,
           fault_in(got[k], expected[k], check->is_exact ? 0 : tolerance(dtype));
       if (!fault.empty()) return fmt::format("{}: output {}: {}", task.name(), k, fault);
     }
-  } catch (const Unsupported&) {  // an error where it is used, and no wrong result
+  } catch (const Unsupported&) {  // it becomes an error where it is used, not a wrong result
   } catch (const Error& e) {
     return fmt::format("{}: {}", task.name(), e.what());
   }
   return "";
 }
 
-// The report about a task, by its number: that it begins (without a text), or that it has ended,
-// and with which fault.
+// Reports that a task, by its number, begins (without a text), or that it has ended, and with which
+// fault.
 struct Watcher {
   std::function<void(size_t)> begins;
   std::function<void(size_t, const std::string& fault)> ends;
@@ -201,8 +201,8 @@ std::string list(const std::vector<Fault>& faults) {
   return text;
 }
 
-// The features without which there are no faults: a single one if that is enough, in the order of
-// least loss (DeviceInfo::features), otherwise the first ones together.
+// Returns the features without which there are no faults: a single one if that is enough, in the
+// order of least loss (DeviceInfo::features), otherwise the first ones together.
 std::vector<RefusedFeature> refuse_faulty_features(const OpenWithout& open, const DeviceInfo& info,
                                                    double child_seconds, CheckRecord& record) {
   const Tasks all_tasks = tasks_for(info);

@@ -24,16 +24,17 @@ std::vector<std::string> find_faults(const std::function<std::unique_ptr<Backend
 using OpenWithout =
     std::function<std::unique_ptr<Backend>(const std::vector<RefusedFeature>& without)>;
 
-// The features without which the device has no faults: one where one is enough, the least loss
-// first in `info.features`, else the first ones together. DeviceError, naming the faults, where
-// that does not help. With `child_seconds` the checks run in child processes, where to crash, or to
-// take more than so much time of a core in one check, and more than a few times the longest of
-// those before, is a fault like others: for CPU drivers, which have no watchdog. Drivers of GPUs
-// are not made for a process that was forked.
+// Returns the features without which the device has no faults: a single one if one is enough, the
+// least loss first in `info.features`, else the first ones together. Throws DeviceError, naming the
+// faults, if that does not help. With `child_seconds`, the checks run in child processes, and a
+// crash is a fault like others, as is a check that takes more than so much time of a core and more
+// than a few times the longest check before it. This is for CPU drivers, which have no watchdog.
+// Drivers of GPUs are not made for a process that was forked.
 //
-// The verdict comes from the cache's file of that name where it is there and whole; else it is
-// written there, and before it what each check says as it ends: a process that is killed has done
-// its part, the next one goes on. Several may do so at once. An empty name: nothing is kept.
+// The verdict comes from the cache's file of that name if it exists and is whole. Otherwise the
+// result of each check is written there as it ends, and at last the verdict: if a process is
+// killed, the next one continues its work. Several processes may do so at once. With an empty name,
+// nothing is kept.
 std::vector<RefusedFeature> refused_features(const std::string& file, const OpenWithout& open,
                                              const DeviceInfo& info, double child_seconds = 0);
 

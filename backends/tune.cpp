@@ -34,7 +34,7 @@ Caps caps_of(const std::string& device) {
 // The products of one class, the largest first.
 struct Class {
   std::string name;
-  double flops = 0;  // of the largest
+  double flops = 0;  // of the largest product
   std::vector<Product> products;
 };
 

@@ -12,9 +12,9 @@
 
 namespace rw {
 
-// The choice of what to measure, and how.
+// What to measure, and how.
 struct TuneOptions {
-  std::string device = "vulkan";  // as open_backend() takes it
+  std::string device = "vulkan";  // as for open_backend()
   std::string only;               // classes whose names contain this
   bool quick = false;             // fewer rounds, which are shorter
   bool measures = true;           // false: the classes are only listed
@@ -23,24 +23,25 @@ struct TuneOptions {
 // One class of products: alike in layout, dtypes and, to the nearest power of two, sizes.
 struct TunedClass {
   std::string name;
-  size_t products = 0;             // that were measured together
-  size_t ways = 0;                 // to run them
+  size_t products = 0;             // the number of products that were measured together
+  size_t ways = 0;                 // in which they can run
   std::string standard;            // the way that the cost model takes
-  std::string choice;              // the way that is kept; the same where no other is faster by 5 %
+  std::string choice;              // the way that is kept; the same unless another is faster by 5 %
   double seconds = 0;              // of the products, run in the standard way
-  double ratio = 1;                // of that time to the choice's
+  double ratio = 1;                // that time divided by the choice's
   uint64_t workspace_before = 0;   // bytes, in the standard way
   uint64_t workspace_after = 0;    // as chosen
   std::vector<std::string> wrong;  // ways refused, as their results were not the plain kernel's
   std::string fault;               // why the class was not measured; empty: it was
 };
 
-// A prediction of the device, as from open_backend("dry:..."), that adds the products that a
-// program asks for to `products`, as lines. Throws DeviceError if `device` has nothing to tune.
+// Returns a prediction of the device, as from open_backend("dry:..."), that adds the products that
+// a program asks for to `products`, as lines. Throws DeviceError if `device` has nothing to tune.
 std::unique_ptr<Backend> open_listening(const std::string& device,
                                         const std::shared_ptr<std::vector<std::string>>& products);
 
-// The lines of a file that a program wrote because of REWIND_TUNE_LOG=FILE. Throws FileError.
+// Returns the lines of a file that a program wrote because of REWIND_TUNE_LOG=FILE. Throws
+// FileError.
 std::vector<std::string> read_tune_log(const std::string& file);
 
 // Measures the classes of the products, those with most operations first, passes each result to
@@ -50,7 +51,7 @@ std::vector<std::string> read_tune_log(const std::string& file);
 size_t tune(const TuneOptions& options, std::span<const std::string> products,
             const std::function<void(const TunedClass&)>& each);
 
-// Forgets all choices for the device. False if there were none.
+// Forgets all choices for the device. Returns false if there were none.
 bool forget_tuning(const std::string& device);
 
 }  // namespace rw

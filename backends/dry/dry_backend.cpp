@@ -71,7 +71,7 @@ class DryBackend final : public Backend {
 
  private:
   struct Block {
-    uint64_t bytes = 0;  // 0: a free number
+    uint64_t bytes = 0;  // 0: the number is free
     bool is_host = false;
   };
 

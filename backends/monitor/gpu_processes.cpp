@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// "123 KiB" in bytes; a number alone counts bytes.
+// Converts "123 KiB" to bytes; a number alone counts bytes.
 uint64_t parse_size(std::string_view text) {
   uint64_t value = 0;
   const char* end = text.data() + text.size();
@@ -48,7 +48,7 @@ std::string user_name(const fs::path& process) {
   return entry ? entry->pw_name : uid;
 }
 
-// The command that was started, or the process's name if that is unknown; without control
+// Returns the command that was started, or the process's name if that is unknown; without control
 // characters, which would reach the terminal.
 std::string command_line(const fs::path& process) {
   std::string command = read_text(process / "cmdline");
@@ -66,7 +66,7 @@ bool is_pid(const std::string& name) {
   return !name.empty() && name.find_first_not_of("0123456789") == std::string::npos;
 }
 
-// Whether the line tells the use of an engine.
+// Takes a line about an engine's use, and tells whether it is one.
 bool take_engine(EngineUses& engines, std::string_view key, std::string_view value) {
   const auto engine = [&](std::string_view prefix) -> EngineUse* {
     if (!key.starts_with(prefix)) return nullptr;
@@ -122,7 +122,7 @@ void describe(GpuProcess& process, const fs::path& proc) {
 }
 
 std::optional<DrmClient> parse_fdinfo(std::string_view text) {
-  // Bytes in memory; if there is no such line, the name of older kernels for them; else the bytes
+  // Bytes in memory; without such a line, the name that older kernels use for them; else the bytes
   // that were allocated.
   constexpr std::string_view kKinds[] = {"drm-resident-", "drm-memory-", "drm-total-"};
   DrmClient client;

@@ -18,48 +18,48 @@ using MemoryRegions = std::map<std::string, uint64_t>;  // "vram", "gtt", "syste
 // What an engine ("gfx", "render", "rcs", ...) has done so far. Drivers count time, cycles, or
 // both; cycles mean something only if their total is known.
 struct EngineUse {
-  std::optional<uint64_t> nanoseconds;   // that it was busy
-  uint64_t cycles = 0;                   // that it was busy
-  std::optional<uint64_t> total_cycles;  // that there were
+  std::optional<uint64_t> nanoseconds;   // the time that it was busy
+  uint64_t cycles = 0;                   // the cycles that it was busy
+  std::optional<uint64_t> total_cycles;  // the cycles in all
   uint64_t capacity = 1;                 // engines of this name
 };
 using EngineUses = std::map<std::string, EngineUse>;
 
-// Shares of the time between two looks, in percent, by engine.
+// Shares of the time between two readings, in percent, by engine.
 using EnginePercents = std::map<std::string, double>;
 EnginePercents engine_percents(const EngineUses& before, const EngineUses& now, double seconds);
-// The percentage of the busiest engine, at most 100; nothing if there is none.
+// Returns the percentage of the busiest engine, at most 100; nothing if there is none.
 std::optional<double> busiest_percent(const EnginePercents& percents);
 
 // An open device file.
 struct DrmClient {
   std::string driver, pci_address;  // "amdgpu", "0000:03:00.0"
   std::string id;                   // files with the same one share their memory
-  MemoryRegions regions;            // what it holds in each
+  MemoryRegions regions;            // bytes that it holds in each
   EngineUses engines;               // so far
 };
 
-// Nothing if the text is not that of a DRM device's file.
+// Returns nothing if the text is not that of a DRM device's file.
 std::optional<DrmClient> parse_fdinfo(std::string_view text);
 
-// The device's own memory if it has some, else all that it uses.
+// Returns the bytes in the device's own memory if it has some, else all that it uses.
 uint64_t device_bytes(const MemoryRegions& regions);
 
 // One process on one device.
 struct GpuProcess {
   int64_t pid = 0;                     // of the process
-  std::string user, command;           // whose it is, and what was started
+  std::string user, command;           // the user, and the command that was started
   std::string driver, pci_address;     // as of a DrmClient
-  MemoryRegions regions;               // empty: not told
+  MemoryRegions regions;               // empty: unknown
   EngineUses engines;                  // so far
-  std::optional<double> busy_percent;  // known from two looks
+  std::optional<double> busy_percent;  // known after two readings
 };
 
 // Adds the user and the command of a process, from its folder in /proc.
 void describe(GpuProcess& process, const std::filesystem::path& proc = "/proc");
 
-// The processes with device memory, those with most first. Files that may not be read are left out.
-// `proc` is for tests.
+// Returns the processes with device memory, those with most first. Files that may not be read are
+// left out. `proc` is for tests.
 std::vector<GpuProcess> gpu_processes(const std::filesystem::path& proc = "/proc");
 
 }  // namespace rw

@@ -12,7 +12,7 @@ namespace fs = std::filesystem;
 
 constexpr double kMega = 1e6, kMilli = 1e-3, kMicro = 1e-6;
 
-// The number in the first of these files that has one, in units of `unit`.
+// Returns the number in the first of these files that has one, in units of `unit`.
 std::optional<double> first_of(const fs::path& folder, std::initializer_list<const char*> names,
                                double unit = 1) {
   for (const char* name : names)
@@ -20,14 +20,15 @@ std::optional<double> first_of(const fs::path& folder, std::initializer_list<con
   return {};
 }
 
-// The first entry of `folder` that begins with `prefix`.
+// Returns the first entry of `folder` that begins with `prefix`.
 fs::path entry(const fs::path& folder, const std::string& prefix) {
   for (const fs::path& path : entries(folder))
     if (path.filename().string().starts_with(prefix)) return path;
-  return folder / prefix;  // is not there
+  return folder / prefix;  // does not exist
 }
 
-// The clock that the hardware has chosen, of i915 and xe. amdgpu tells its clocks by hwmon.
+// Returns the clock that the hardware has chosen, from i915 or xe. amdgpu reports its clocks by
+// hwmon.
 std::optional<double> intel_clock_mhz(const fs::path& device) {
   const fs::path card = entry(device / "drm", "card");
   const std::optional<double> i915 = first_of(card, {"gt/gt0/rps_act_freq_mhz", "gt_act_freq_mhz"});

@@ -1,5 +1,5 @@
-// What NVIDIA's management library reports about its driver's devices; Linux itself knows nothing
-// of them. The library is loaded if it is installed; otherwise nothing is reported.
+// Reports of NVIDIA's management library about its driver's devices, about which Linux itself has
+// none. The library is loaded if it is installed; otherwise nothing is reported.
 #pragma once
 
 #include <memory>
@@ -17,9 +17,9 @@ class Nvml {
   // `library` is for tests.
   explicit Nvml(const std::string& library = "libnvidia-ml.so.1");
 
-  // Whether the device at this address, like "0000:03:00.0", belongs to NVIDIA's driver.
+  // Tells whether the device at this address, like "0000:03:00.0", belongs to NVIDIA's driver.
   bool knows(const std::string& pci_address) const { return device_at(pci_address) != nullptr; }
-  // Empty if it does not.
+  // Empty if it does not belong to it.
   GpuSensors sensors(const std::string& pci_address) const;
   // With memory ("vram") and use, but without user and command.
   std::vector<GpuProcess> processes(const std::string& pci_address) const;

@@ -19,7 +19,7 @@ std::string_view trim(std::string_view text) {
 std::string read_text(const fs::path& path) {
   std::ifstream file(path, std::ios::binary);
   std::ostringstream text;
-  text << file.rdbuf();  // catches what iterators would throw
+  text << file.rdbuf();  // catches exceptions that iterators would throw
   return std::move(text).str();
 }
 

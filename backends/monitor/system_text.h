@@ -1,5 +1,5 @@
-// Reads /proc and /sys. What does not exist, or may not be read, is empty: processes and devices
-// come and go, and others' may not be looked at.
+// Reads /proc and /sys. A file that does not exist, or may not be read, is empty: processes and
+// devices come and go, and those of others are private.
 #pragma once
 
 #include <filesystem>
@@ -10,14 +10,15 @@
 
 namespace rw {
 
-std::string_view trim(std::string_view text);  // without spaces and line ends around it
+std::string_view trim(std::string_view text);  // strips spaces and line ends around it
 
-// Reading a file of a process that ends fails half way: what came before counts.
-std::string read_text(const std::filesystem::path& path);
-// The number at the beginning of a file.
-std::optional<double> read_number(const std::filesystem::path& path);
-// The entries of a folder in the order of names, so that it does not change which of several
+// Returns a file's text. Reading a file of a process that ends fails half way; the part before that
 // counts.
+std::string read_text(const std::filesystem::path& path);
+// Returns the number at the beginning of a file.
+std::optional<double> read_number(const std::filesystem::path& path);
+// Returns the entries of a folder, sorted by name, so that the one that counts among several stays
+// the same.
 std::vector<std::filesystem::path> entries(const std::filesystem::path& folder);
 
 }  // namespace rw

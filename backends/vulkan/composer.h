@@ -13,13 +13,13 @@
 
 namespace rw::vulkan {
 
-// Only one thread uses it at a time. Passes are cached: a training step repeats its calls.
+// Only one thread uses it at a time. It caches passes, since a training step repeats its calls.
 class Composer {
  public:
   explicit Composer(const Caps& caps) : caps_(caps) {}
 
-  // The passes of a kernel that has several ways to run, or that takes several modules; null for
-  // kernels of one module.
+  // Returns the passes of a kernel that has several ways to run, or that takes several modules;
+  // null for kernels of one module.
   std::shared_ptr<const Passes> passes(const KernelCall& call) const;
   // Runs the passes (those that the call brings as its preparation), or the one module.
   void run(const KernelCall& call, Dispatcher& dispatcher) const;

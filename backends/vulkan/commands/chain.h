@@ -1,9 +1,9 @@
 // Kernels that follow each other, joined into one: a chain (shaders/params/chain.h).
 //
-// Only what overwrites its input joins. An op does that where it has the last handle of the input
-// (reuse_or_empty), so nobody reads the value in between, and what is saved for gradients is never
-// lost. So joining needs no look ahead and no liveness: a call is held back until the next one
-// shows whether it goes on with it.
+// Only a call that overwrites its input joins. An op overwrites an input if it has the last handle
+// of it (reuse_or_empty), so nobody reads the value in between, and values that are saved for
+// gradients are never lost. So joining needs no look ahead and no liveness: a call is held back
+// until the next one shows whether it continues the chain.
 #pragma once
 
 #include <array>
@@ -20,11 +20,11 @@
 
 namespace rw::vulkan {
 
-// A call with everything that it refers to.
+// A call with everything to which it refers.
 class OwnedCall {
  public:
   explicit OwnedCall(const KernelCall& call);
-  KernelCall call() const&;  // as long as this lives
+  KernelCall call() const&;  // valid as long as this object
   KernelCall call() const&& = delete;
 
  private:
@@ -44,7 +44,7 @@ struct ChainValue {
   bool operator==(const ChainValue& other) const;
 };
 
-// A call as a step on one of its inputs.
+// A call, as a step on one of its inputs.
 struct ChainStep {
   uint32_t code = 0;
   uint32_t n = 0;
@@ -57,25 +57,26 @@ struct ChainStep {
 
 class Chain {
  public:
-  // Whether a call of this kernel may begin a chain, or be a step of one.
+  // Tells whether a call of this kernel may begin a chain, or be a step of one.
   static bool may_start(std::string_view kernel);
-  // A chain that begins with this call, or nothing if no chain may.
+  // Returns a chain that begins with this call, or nothing if no chain may.
   static std::optional<Chain> start(const KernelCall& call);
 
-  // Whether the call overwrites, elementwise, what the chain has written: then it becomes its last
-  // step.
+  // Tells whether the call overwrites, elementwise, the value that the chain has written; then it
+  // becomes the chain's last step.
   bool join(const KernelCall& call);
 
-  // Whether the call may run before the chain: it is far smaller, and neither writes what the other
-  // uses. Updates of running statistics come between a batch norm and its activation.
+  // Tells whether the call may run before the chain: it is far smaller, and neither writes memory
+  // that the other uses. Updates of running statistics come between a batch norm and its
+  // activation.
   bool lets_by(const KernelCall& call) const;
 
-  // The one kernel that does all of it, or the call itself if nothing has joined.
+  // Returns the one kernel that does all of it, or the call itself if no other has joined.
   OwnedCall joined() const;
 
  private:
   explicit Chain(const KernelCall& call) : first_(call), flops_(call.flops) { note(call); }
-  void note(const KernelCall& call);  // what it uses
+  void note(const KernelCall& call);  // notes the memory that it uses
   bool reads_result(const ChainValue& operand) const;
   bool add(const ChainStep& step);
   template <class P>

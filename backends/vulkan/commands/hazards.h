@@ -26,8 +26,8 @@ inline Use use_of(const BufferRange& range, bool writes) {
 // The bytes that were read and written since the last barrier, as sorted lists of disjoint ranges.
 class HazardTracker {
  public:
-  // Whether a step with these uses must wait for a step added before (read after write, write after
-  // read, write after write).
+  // Tells whether a step with these uses must wait for a step added before (read after write, write
+  // after read, write after write).
   bool conflicts(std::span<const Use> step) const;
   void add(std::span<const Use> step);
   void clear();  // a barrier was recorded
@@ -44,7 +44,7 @@ class HazardTracker {
   Ranges reads_, writes_;
 };
 
-// Answers the same question by looking at every pair: the tracker is checked against it, in tests
+// Answers the same question by looking at every pair. The tracker is checked against it, in tests
 // and with REWIND_CHECK_HAZARDS=1.
 class HazardModel {
  public:

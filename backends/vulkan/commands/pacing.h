@@ -1,5 +1,5 @@
-// How long steps take on this device: a guess at first, by the kind of device, then the times of
-// submits, in this process and, as a text says, in earlier ones. Contains no Vulkan.
+// How long steps take on this device: first a guess by the kind of device, then the measured times
+// of submits, in this process and, read from a text, in earlier ones. Contains no Vulkan.
 #pragma once
 
 #include <map>
@@ -17,11 +17,11 @@ class Pacing {
   // `speed` is how much faster than guess() the device is assumed to be.
   explicit Pacing(double speed = 1) : typical_(1 / speed) {}
 
-  // The seconds by operations or by bytes, whichever takes longer, on a slow device: long enough
-  // that no first submit is too long.
+  // Returns the seconds by operations or by bytes, whichever takes longer, on a slow device: long
+  // enough that no first submit is too long.
   static double guess(double flops, double bytes);
 
-  // The seconds that a step of this name is expected to take.
+  // Returns the seconds that a step of this name is expected to take.
   double expect(const char* label, double guess) const { return guess * factor(label); }
   bool is_measured(const char* label) const { return known(label) != nullptr; }
 
@@ -29,8 +29,8 @@ class Pacing {
   // it are assumed to be those with a wrong expectation.
   void learn(std::span<const TimedStep> steps, double seconds);
 
-  // What was learned, a line for each name; and what an earlier process learned. Other lines are
-  // skipped.
+  // Writes what was learned as text, a line for each name, and reads what an earlier process
+  // learned. Other lines are skipped.
   std::string text() const;
   void remember(std::string_view text);
 
@@ -44,10 +44,10 @@ class Pacing {
   std::map<std::string, double, std::less<>> earlier_;
 };
 
-// The number of workgroups that go to the device next, of a kernel with `all`, which takes about
-// `seconds`: all that are `left`, or, if that takes more than `most`, what takes half of it. A grid
-// has rows of at most `row`, and only the last part may leave a row unfilled, since workgroups must
-// not run twice.
+// Returns the number of workgroups that go to the device next, of a kernel with `all` that takes
+// about `seconds`: all that are `left`, or, if these take more than `most`, as many as take half of
+// it. A grid has rows of at most `row`, and only the last part may leave a row unfilled, since
+// workgroups must not run twice.
 uint32_t groups_at_once(uint32_t all, uint32_t left, double seconds, double most, uint32_t row);
 
 }  // namespace rw::vulkan

@@ -35,16 +35,17 @@ class Recorder {
   // Ends the step. Submits are bounded by the expected time of their steps' operations and bytes.
   void end(double flops, double bytes);
 
-  // The seconds that a kernel is expected to take; it is measured once it has run.
+  // Returns the seconds that a kernel is expected to take; it is measured once it has run.
   double expect(const char* label, double flops, double bytes) const {
     return pacing_.expect(label, Pacing::guess(flops, bytes));
   }
   bool is_measured(const char* label) const { return pacing_.is_measured(label); }
 
-  // A descriptor set that lives as long as the current command buffer.
+  // Returns a descriptor set that lives as long as the current command buffer.
   VkDescriptorSet allocate_set(VkDescriptorSetLayout layout);
 
-  uint64_t current() const { return submitted_ + 1; }  // timeline value of what is being recorded
+  // The timeline value of the submit that is being recorded.
+  uint64_t current() const { return submitted_ + 1; }
   uint64_t completed();
   void flush();
   // Flushes first if necessary. DeviceError if kernels do not end.
@@ -53,14 +54,15 @@ class Recorder {
   // Waits, on any thread, for the last submit before this call: it touches only the timeline.
   std::function<void()> waiter() const;
   void finish_all();  // waits, then reads all timestamps
-  // For destructors: after a loss nothing runs any more, and what waits to be told of it has been.
+  // For destructors: after a loss nothing runs any more, and everything that waits for the device
+  // has been told so.
   void wait_or_lose(uint64_t value) noexcept;
   bool hangs() const { return hangs_; }  // its last submit may never end
 
-  // As in Backend. Both wait for all work.
+  // These do the same as in Backend. Both wait for all work.
   void time_kernels(bool on);
   std::vector<KernelTime> kernel_times();
-  // The number of a new call; steps belong to the one that set_call() was last given.
+  // Returns the number of a new call; steps belong to the call that set_call() was last given.
   uint64_t next_call() { return times_.next_call(); }
   void set_call(uint64_t number) { call_ = number; }
 
@@ -76,7 +78,7 @@ class Recorder {
     VkQueryPool queries = nullptr;
     std::vector<TimedStep> steps;
     bool timed = false;  // two timestamps for each step; else for all of them
-    double seconds = 0;  // expected
+    double seconds = 0;  // the expected time
     uint64_t value = 0;  // of its submit
   };
 
@@ -101,7 +103,7 @@ class Recorder {
   HazardTracker hazards_;
   std::optional<HazardModel> model_;  // REWIND_CHECK_HAZARDS=1
   const std::string
-      pacing_file_;  // in the cache; empty: of a CPU driver, whose machine has other work, too
+      pacing_file_;  // in the cache; empty for a CPU driver, whose machine has other work, too
   Pacing pacing_;
   StepTimes times_;
   uint64_t call_ = 0;

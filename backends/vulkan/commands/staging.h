@@ -10,7 +10,7 @@ namespace rw::vulkan {
 
 class Staging {
  public:
-  static constexpr uint64_t kChunk = 8 << 20;  // most bytes of one piece
+  static constexpr uint64_t kChunk = 8 << 20;  // the most bytes of one piece
 
   Staging(const Device& device, Recorder& recorder) : device_(device), recorder_(recorder) {}
   ~Staging();
@@ -22,9 +22,10 @@ class Staging {
     uint64_t offset;
     std::byte* data;
   };
-  // Room that the next recorded step reads. It may flush and wait, so take it before begin().
+  // Returns room that the next recorded step reads. It may flush and wait, so take it before
+  // begin().
   Piece take(uint64_t bytes);
-  // kChunk bytes to read back through.
+  // Returns kChunk bytes to read back through.
   const Buffer& download();
 
  private:

@@ -17,8 +17,9 @@ struct TimedStep {
   static constexpr uint64_t kCopy = ~uint64_t{0};
 
   const char* label;
-  uint64_t call;     // of Backend::run, counted from time_kernels(true); kCopy: not a kernel
-  double guess = 0;  // of the seconds that it takes (pacing.h)
+  // The number from Backend::run, counted from time_kernels(true); kCopy: not a kernel.
+  uint64_t call;
+  double guess = 0;  // the expected seconds (pacing.h)
 };
 
 class StepTimes {
@@ -32,15 +33,15 @@ class StepTimes {
   void time_kernels(bool on);
   uint64_t next_call() { return calls_++; }
 
-  // Whether steps need timestamps of their own.
+  // Tells whether steps need timestamps of their own.
   bool wanted() const { return tick_us_ > 0 && (kernels_ || profile_); }
-  // The seconds between two timestamps.
+  // Returns the seconds between two timestamps.
   double seconds(uint64_t begin, uint64_t end) const;
-  // Steps in order, with two timestamps of each.
+  // Adds steps in order, with two timestamps of each.
   void add(std::span<const TimedStep> steps, std::span<const uint64_t> ticks);
 
   std::vector<KernelTime> take() { return std::exchange(times_, {}); }
-  // The sums by label, as text; empty without `profile`.
+  // Returns the sums by label, as text; empty without `profile`.
   std::string profile() const { return sums_.text(); }
 
  private:

@@ -5,6 +5,6 @@
 
 namespace rw::vulkan {
 
-uint64_t build_id();  // of all shaders: another one in every build that compiled others
+uint64_t build_id();  // of all shaders: it differs between builds that compiled different shaders
 
 }  // namespace rw::vulkan

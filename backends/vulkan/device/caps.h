@@ -21,7 +21,7 @@ struct Caps {
   std::string name, driver, driver_version;
   std::string uuid;         // of the device, hex
   std::string type;         // "discrete GPU", "integrated GPU", "virtual GPU", "CPU", "other"
-  std::string pci_address;  // "0000:03:00.0", empty where the driver does not tell
+  std::string pci_address;  // "0000:03:00.0", empty if the driver does not tell
   VkDriverId driver_id = {};
   uint32_t driver_number = 0;   // driverVersion, as the driver encodes it
   bool is_cpu = false;          // software driver
@@ -45,9 +45,10 @@ struct Caps {
   std::array<uint32_t, 3> max_groups = {};  // per dispatch
   uint64_t max_range = 0;                   // bytes of one storage buffer binding
   uint64_t max_block = 0;                   // bytes of one memory block
-  uint64_t heap_bytes = 0;                  // of the heap that blocks go to
+  uint64_t heap_bytes = 0;                  // of the heap in which blocks lie
   uint64_t offset_alignment = 16;           // of storage buffer bindings
-  double dispatch_seconds = 0;              // longest that one dispatch may take; 0: nobody watches
+  // The longest that one dispatch may take; 0: there is no watchdog.
+  double dispatch_seconds = 0;
 
   bool push_descriptors = false;
   bool memory_budget = false;
@@ -66,9 +67,9 @@ inline bool has_large_shared(const Caps& caps) {
 
 Caps query_caps(VkInstance instance, VkPhysicalDevice device);
 
-// The features in use that the device could do without, by name, those whose loss costs least
-// first.
+// Returns the features in use that the device could do without, by name, those whose loss costs
+// least first.
 std::vector<std::string> optional_features(const Caps& caps);
-void refuse(Caps& caps, const std::string& feature);  // one of them
+void refuse(Caps& caps, const std::string& feature);  // one of these
 
 }  // namespace rw::vulkan

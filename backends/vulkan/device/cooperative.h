@@ -1,4 +1,4 @@
-// Cooperative matrices: what a device offers, and what kernels use of that.
+// Cooperative matrices: those that a device offers, and those that kernels use.
 #pragma once
 
 #include <array>
@@ -18,24 +18,24 @@ using MatrixShape = std::array<uint32_t, 3>;
 struct CooperativeMatrices {
   MatrixShape f16{}, bf16{};                   // by the factors' type; sums are f32
   uint32_t subgroup = 0;                       // the size of those that hold one matrix
-  uint32_t tile_subgroups = matrix_subgroups;  // that make a tile of a product
+  uint32_t tile_subgroups = matrix_subgroups;  // subgroups that make a tile of a product
 
   const MatrixShape& shape(bool brain) const { return brain ? bf16 : f16; }
 };
 
-// The shape in which a subgroup multiplies factors of that type with sums of f32: the largest one
-// in `offered` that the kernels support (cooperative.glsl).
+// Returns the shape in which a subgroup multiplies factors of that type with sums of f32: the
+// largest one in `offered` that the kernels support (cooperative.glsl).
 MatrixShape matrix_shape(std::span<const VkCooperativeMatrixPropertiesKHR> offered,
                          VkComponentTypeKHR factor);
 
-// The size of the subgroups that kernels with cooperative matrices are compiled for, so that a
-// driver need not find out by itself: 32 on AMD, where both sizes work; Intel's matrix units are as
-// wide as its smallest subgroup; others have one size. 0 if the kernels support none.
+// Returns the size of the subgroups for which kernels with cooperative matrices are compiled, so
+// that a driver need not find out by itself: 32 on AMD, where both sizes work; Intel's matrix units
+// are as wide as its smallest subgroup; others have one size. 0 if the kernels support none.
 uint32_t matrix_subgroup(VkDriverId driver, uint32_t reported, uint32_t least, uint32_t most);
 
-// The number of subgroups that make a tile of a product: 4 if a subgroup's registers hold 64 x 64
-// sums and the factors of a step, which reads a third less from shared memory (NVIDIA: 255 per
-// thread), else 8.
+// Returns the number of subgroups that make a tile of a product: 4 if a subgroup's registers hold
+// 64 x 64 sums and the factors of a step, which reads a third less from shared memory (NVIDIA: 255
+// per thread), else 8.
 uint32_t tile_subgroups(VkDriverId driver);
 
 CooperativeMatrices query_cooperative(VkInstance instance, VkPhysicalDevice device);

@@ -12,10 +12,9 @@ namespace rw::vulkan {
 
 class Device {
  public:
-  // `choice`: "" (best), an index, "uuid=...", or a part of the name. `without`: what is not used
-  // of its optional_features().
-  // `use`: what it is opened for; `statistics`: to ask what the compiler made of pipelines
-  // (pipeline_statistics).
+  // `choice` is "" (best), an index, "uuid=...", or a part of the name. `without` has the
+  // optional_features() that are not used. `use` is the purpose: with `statistics`, the compiler
+  // reports about pipelines (pipeline_statistics).
   enum class Use { programs, checks, statistics };
   explicit Device(const std::string& choice, const std::vector<RefusedFeature>& without = {},
                   Use use = Use::programs);
@@ -30,7 +29,7 @@ class Device {
   const Caps& caps() const { return caps_; }
   const VkPhysicalDeviceMemoryProperties& memory() const { return memory_; }
 
-  // The name that validation messages and debuggers show.
+  // Sets the name that validation messages and debuggers show.
   void set_name(VkObjectType type, uint64_t object, const std::string& name) const;
 
   PFN_vkCmdPushDescriptorSetKHR push_descriptor_set = nullptr;  // null: not supported

@@ -10,7 +10,8 @@
 namespace rw::vulkan {
 
 // One of the ways to run a call. The cost model of matrix_gemm.cpp and matrix_tiled.cpp decides
-// what is left open, or cannot be had for the call; the result is right with any choice.
+// about everything that is left open, or that the call does not allow; the result is right with any
+// choice.
 struct Choice {
   enum class Family : uint8_t { any, naive, subgroup, tiled, cooperative };
   enum class Panels : uint8_t { any, none, left, right, both };
@@ -21,7 +22,7 @@ struct Choice {
   uint32_t parts = 0;           // of a sum over k; 0: as many as keep the device busy
 
   bool operator==(const Choice&) const = default;
-  // Whether panels and parts are left open.
+  // Tells whether panels and parts are left open.
   bool is_plain() const { return panels == Panels::any && parts == 0; }
 };
 
@@ -30,8 +31,8 @@ struct Choice {
 std::string name(const Choice& choice);
 std::optional<Choice> parse_choice(std::string_view text);
 
-// All plain choices that are useful on a CPU driver or a GPU, and the refinements of one: first the
-// panels, then the parts.
+// Returns all plain choices that are useful on a CPU driver or a GPU, and the refinements of one:
+// first the panels, then the parts.
 std::vector<Choice> plain_choices(bool is_cpu);
 std::vector<Choice> with_panels(const Choice& choice);
 std::vector<Choice> with_parts(const Choice& choice);

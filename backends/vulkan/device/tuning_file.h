@@ -14,14 +14,14 @@ nlohmann::json tuning_json(const Tuning& tuning);
 // Throws a FileError with `file` and its fault.
 Tuning parse_tuning(const nlohmann::json& json, const std::string& file);
 
-// Its name in the cache folder, from everything that decides which ways to run there are.
+// Returns its name in the cache folder, from everything that decides which ways to run there are.
 std::string tuning_file(const Caps& caps);
-// The choices for the device; empty if there are none, and, after a warning, if the file is broken
-// or another device's.
+// Returns the choices for the device; empty if there are none, and, after a warning, if the file is
+// broken or another device's.
 Tuning read_tuning(const Caps& caps);
 Tuning load_tuning(const Caps& caps);  // the same, and empty with REWIND_WITHOUT=tuning
 // Replaces the file atomically. FileError if that fails.
 void save_tuning(const Caps& caps, const Tuning& tuning);
-bool forget_tuning(const Caps& caps);  // false: there was none
+bool forget_tuning(const Caps& caps);  // returns false if there was none
 
 }  // namespace rw::vulkan

@@ -1,4 +1,4 @@
-// vulkan.h, and what every file here needs with it.
+// vulkan.h, and the definitions that every file here needs with it.
 #pragma once
 
 #include <vulkan/vulkan.h>

@@ -57,7 +57,7 @@ inline Axes forward_axes(const kernels::Conv2dParams& p) {
           forward_axis(p.out_w, p.kernel_w, p.stride_w, p.pad_w, p.dilation_w)};
 }
 
-// One for each phase of the strides: together they make every pixel of the image.
+// Returns one for each phase of the strides: together they make every pixel of the image.
 inline std::vector<Axes> gradient_axes(const kernels::Conv2dParams& p) {
   std::vector<Axes> all;
   for (uint32_t h = 0; h < p.stride_h; ++h)

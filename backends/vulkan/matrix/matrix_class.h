@@ -1,4 +1,4 @@
-// Classes of calls that are alike enough to run in one way: the keys of what `tune` chose.
+// Classes of calls that are alike enough to run in one way, by which `tune` stores its choices.
 #pragma once
 
 #include <string>

@@ -28,12 +28,12 @@ Params params_of(const KernelCall& call) {
 // of them, counted over the whole kernel.
 inline constexpr uint32_t kMaxLoop = 32768;
 
-// The number of elements in 16 bytes.
+// Returns the number of elements in 16 bytes.
 constexpr uint32_t word_of(DType t) {
   return 16 / static_cast<uint32_t>(size_of(t));
 }
 
-// The most elements of a result that the tiles of CPU drivers store at a time.
+// Returns the most elements of a result that the tiles of CPU drivers store at a time.
 constexpr uint32_t most_stores(DType factors, DType result) {
   return std::min(word_of(factors), word_of(result));
 }
@@ -47,8 +47,8 @@ struct TileFamily {
   bool cooperative = false;       // matrix_cooperative.cpp
 
   std::string kernel(std::string_view base) const { return std::string(base) + "_" + suffix; }
-  // The constants of a convolution: which factors lie in whole words, and, if these tiles take it,
-  // the number of elements of a result that may be stored at a time (1, 2, 4 or 8).
+  // Returns the constants of a convolution: which factors lie in whole words, and, if these tiles
+  // take it, the number of elements of a result that may be stored at a time (1, 2, 4 or 8).
   std::vector<uint32_t> variant(uint32_t stores, std::vector<uint32_t> words) const {
     if (lanes) words.insert(words.begin(), {lanes, stores});
     return words;
@@ -69,8 +69,8 @@ struct TileProblem {
   }
 };
 
-// The best family, or the chosen one: the CPU drivers' one where they have what it needs, else the
-// GPUs' tiles of the best size that fits the device.
+// Returns the best family, or the chosen one: that of CPU drivers if they have what it needs, else
+// the GPUs' tiles of the best size that fits the device.
 bool takes_subgroup_tiles(const Caps& caps, const Choice& choice);  // the CPU drivers' family
 TileFamily tile_family(const Caps& caps, const TileProblem& problem);
 
@@ -86,7 +86,7 @@ bool may_run_tiled(std::string_view module, const Caps& caps);  // one of *_tile
 bool fits_cooperative(const Caps& caps, DType t, uint32_t tile);
 TileFamily cooperative_family(DType t, uint32_t tile);
 bool may_run_cooperative(std::string_view module, const Caps& caps);
-// Whether a module for 16-bit floats takes bf16 (`brain`) or f16: most take both.
+// Tells whether a module for 16-bit floats takes bf16 (`brain`) or f16; most take both.
 bool is_for_halves(std::string_view module, bool brain);
 
 // The parts that sums over k should have so that there are enough workgroups, or as chosen; a part
@@ -96,20 +96,21 @@ struct Split {
 };
 Split split_k(const Caps& caps, const TileProblem& problem, const TileFamily& family);
 
-// Whether a matrix stored in lines `step` apart can be read in words of `word` elements.
+// Tells whether a matrix stored in lines `step` apart can be read in words of `word` elements.
 bool in_words(uint32_t word, uint32_t offset, uint32_t step, uint32_t lines,
               const uint32_t batch[2]);
-// Whether a product or a convolution may run this module here. True for modules of other kernels.
+// Tells whether a product or a convolution may run this module here. True for modules of other
+// kernels.
 bool may_run(std::string_view module, const Caps& caps);
 
-// c = alpha a b + beta c with p.offset etc. as in the contract, as chosen or else by the cheapest
-// variant.
+// Computes c = alpha a b + beta c with p.offset etc. as in the contract, as chosen or else by the
+// cheapest variant.
 void add_matmul(Passes& passes, const Caps& caps, const Choice& choice,
                 const kernels::MatmulParams& p, Operand a, Operand b, Operand c);
 void add_conv(Passes& passes, const Caps& caps, const Choice& choice, std::string_view kernel,
               const kernels::Conv2dParams& p, Operand a, Operand b, Operand c);
 
-// Whether a convolution, or a gradient of one, is a product of matrices; and which one: if it
+// Tells whether a convolution, or a gradient of one, is a product of matrices, and which one: if it
 // `swaps`, the second of the two bindings that are read comes first.
 bool is_pointwise(const kernels::Conv2dParams& p);
 struct PointwiseProduct {
@@ -118,9 +119,9 @@ struct PointwiseProduct {
 };
 PointwiseProduct pointwise_product(std::string_view kernel, const kernels::Conv2dParams& p);
 
-// y[z, i, j] = alpha * (sum of p.parts parts of x) + beta * y.
+// Computes y[z, i, j] = alpha * (sum of p.parts parts of x) + beta * y.
 void add_reduce(Passes& passes, kernels::MatrixReduceParams p, Operand x, Operand y);
-// x in panels of p.panel columns; `batches` matrices.
+// Packs x in panels of p.panel columns, for `batches` matrices.
 Operand add_pack(Passes& passes, kernels::MatrixPackParams p, uint32_t batches, Operand x);
 
 }  // namespace rw::vulkan

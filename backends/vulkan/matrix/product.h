@@ -1,5 +1,5 @@
-// Matrix products and convolutions without their tensors, as lines of text: a run logs what it asks
-// for, and `tune` measures it.
+// Matrix products and convolutions without their tensors, as lines of text: a run logs those that
+// it asks for, and `tune` measures them.
 #pragma once
 
 #include <array>
@@ -15,10 +15,10 @@ namespace rw::vulkan {
 // A call of matmul, conv2d, conv2d_dgrad or conv2d_wgrad.
 struct Product {
   std::string kernel;
-  std::array<Binding, 3> bindings;  // of no block, and as large as the call needs
+  std::array<Binding, 3> bindings;  // of no block, with the size that the call needs
   std::vector<std::byte> params;
 
-  // A call with views of this one.
+  // Returns a call with views of this one.
   KernelCall call() const { return {.kernel = kernel, .bindings = bindings, .params = params}; }
 };
 

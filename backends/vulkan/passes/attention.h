@@ -1,4 +1,4 @@
-// Attention's kernels on a device.
+// The passes of attention's kernels on a device.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +18,8 @@ struct AttentionTile {
   uint32_t results;  // constant RESULTS: 64 columns of the result each
 };
 AttentionTile attention_tile(const Caps& caps, uint32_t dim, std::string_view kernel);
-// The same with cooperative matrices, whose tiles have the whole width of the head, and whether
-// they support attention of this dtype.
+// Returns the same tile with cooperative matrices, which has the whole width of the head, if they
+// support attention of this dtype.
 AttentionTile attention_matrix_tile(DType dtype, uint32_t dim, std::string_view kernel);
 bool attends_by_matrices(const Caps& caps, DType dtype);
 

@@ -7,9 +7,9 @@
 
 namespace rw::vulkan {
 
-// y[...] = cast(x[...]): dense tensors go eight elements at a time; tensors whose last dimension is
-// dense in both, by words of eight; a matrix that a GPU transposes, by tiles; and others by single
-// elements.
+// Computes y[...] = cast(x[...]). Dense tensors go eight elements at a time; tensors whose last
+// dimension is dense in both, by words of eight; a matrix that a GPU transposes, by tiles; and
+// others by single elements.
 void add_copy(Passes& passes, const Caps& caps, kernels::CopyParams p, const Operand& x,
               const Operand& y);
 

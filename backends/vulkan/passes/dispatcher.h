@@ -15,7 +15,7 @@ class Dispatcher {
   // "matmul_gpu.BM64.BN64". `threads` counts threads, as everywhere.
   virtual void dispatch(const KernelCall& call) = 0;
 
-  // Whether the module exists for these dtypes and the device has what it requires.
+  // Tells whether the module exists for these dtypes and the device has what it requires.
   virtual bool available(std::string_view kernel, std::span<const Binding> bindings) const = 0;
 };
 

@@ -1,4 +1,4 @@
-// A call as the shader modules that make it up, in order, and the scratch memory that they share.
+// A call as a list of shader modules, in order, and the scratch memory that they share.
 #pragma once
 
 #include <algorithm>
@@ -36,7 +36,7 @@ struct Operand {
     return same;
   }
 };
-// The call's binding, for reading.
+// Returns the call's binding, for reading.
 inline Operand operand(const KernelCall& call, int binding) {
   return {binding, call.bindings[static_cast<size_t>(binding)].dtype};
 }
@@ -57,7 +57,7 @@ struct Pass {
 
 class Passes : public Preparation {
  public:
-  // Scratch memory for `count` elements, alive until the last pass.
+  // Reserves scratch memory for `count` elements, alive until the last pass.
   Operand scratch(uint64_t count, DType dtype) {
     const Operand o{Operand::workspace, dtype, workspace_bytes, count * size_of(dtype)};
     workspace_bytes = multiple_of(256, workspace_bytes + o.size);

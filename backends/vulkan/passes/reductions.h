@@ -9,7 +9,8 @@ namespace rw::vulkan {
 
 void add_reduce(Passes& passes, const Caps& caps, const KernelCall& call);
 
-// y = the sum over the first axis of x [count, inner], of f32; y begins at an offset in elements.
+// Computes y = the sum over the first axis of x [count, inner], of f32; y begins at an offset in
+// elements.
 void add_sum(Passes& passes, const Caps& caps, uint32_t count, uint32_t inner, const Operand& x,
              const Operand& y, uint32_t offset);
 

@@ -35,15 +35,15 @@ struct SignatureHash {
 template <class T>
 using BySignature = std::unordered_map<Signature, T, SignatureHash>;
 
-// The workgroups of a call of this module: in one dimension, except for Grid::cube.
+// Returns the workgroups of a call of this module: in one dimension, except for Grid::cube.
 std::array<uint32_t, 3> workgroups(const Shader& shader, const KernelCall& call, const Caps& caps);
 
 class Kernels {
  public:
   explicit Kernels(const Caps& caps);
-  // Null if there is none that the device can run.
+  // Returns null if there is none that the device can run.
   const Kernel* find(std::string_view name, std::span<const Binding> bindings) const;
-  // The same, but throws an error that says what is missing.
+  // Finds it, or throws an error that says what is missing.
   const Kernel& get(std::string_view name, std::span<const Binding> bindings) const;
   std::vector<KernelVariant> variants() const;
   std::vector<const Shader*> modules() const;  // all that the device can run, in a fixed order

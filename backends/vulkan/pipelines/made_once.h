@@ -1,5 +1,5 @@
-// Objects that take long to make and are made once: by the first who asks for one, or by threads
-// that work ahead of the calls. Contains no Vulkan.
+// Objects that take long to make, and are made once: by the first thread that asks for one, or by
+// threads that work ahead of the calls. Contains no Vulkan.
 #pragma once
 
 #include <algorithm>
@@ -24,9 +24,9 @@ class MadeOnce {
   MadeOnce(const MadeOnce&) = delete;
   MadeOnce& operator=(const MadeOnce&) = delete;
 
-  // Makes the value if it does not exist. While another thread makes it, this one helps with what
-  // is to be made ahead, and then waits. Exceptions of `make` are passed on, and the next one who
-  // asks makes the value again.
+  // Returns the value, and makes it if it does not exist. While another thread makes it, this one
+  // helps to make others ahead, and then waits. Exceptions of `make` are passed on, and the next
+  // thread that asks makes the value again.
   Value get(const Key& key) {
     std::unique_lock lock(mutex_);
     for (bool helps = true;;) {
@@ -43,8 +43,8 @@ class MadeOnce {
     }
   }
 
-  // Starts this many threads, which make what nobody has asked for yet, in order. A value that
-  // cannot be made is left to whoever asks for it. Call it once.
+  // Starts this many threads, which make the values that nobody has asked for yet, in order. A
+  // value that cannot be made is left to whoever asks for it. Call it once.
   void make_ahead(std::vector<Key> keys, size_t threads) {
     ahead_ = std::move(keys);
     for (size_t i = 0; i < std::min(threads, ahead_.size()); ++i)
@@ -59,7 +59,7 @@ class MadeOnce {
     threads_.clear();
   }
 
-  size_t made() const { return made_; }  // so far, by whomever
+  size_t made() const { return made_; }  // so far, by any thread
   // Visits all of them, while no thread makes one.
   template <class F>
   void for_each(F&& f) {
@@ -68,14 +68,14 @@ class MadeOnce {
   }
 
  private:
-  // False at the end of the list.
+  // Returns false at the end of the list.
   bool make_next() {
     const size_t next = next_++;
     if (next >= ahead_.size()) return false;
     std::unique_lock lock(mutex_);
     if (all_.try_emplace(ahead_[next]).second) try {
         make(ahead_[next], lock);
-      } catch (...) {  // the same will come out of get()
+      } catch (...) {  // get() will throw the same
       }
     return true;
   }
@@ -101,7 +101,7 @@ class MadeOnce {
   const std::function<Value(const Key&)> make_;
   std::mutex mutex_;  // of all_
   std::condition_variable changed_;
-  std::map<Key, std::optional<Value>> all_;  // empty: a thread is about it
+  std::map<Key, std::optional<Value>> all_;  // empty: a thread makes it
   std::atomic<size_t> made_ = 0;
 
   std::vector<Key> ahead_;  // not changed while threads run

@@ -34,12 +34,12 @@ struct PipelineKeyHash {
   }
 };
 
-// One line each. Modules have names that other builds and drivers know, too.
+// Writes one line each. Modules have names that other builds and drivers know, too.
 std::string write_pipelines(std::span<const PipelineKey> all);
 // Leaves out lines of modules that this build does not have, or the device cannot run.
 std::vector<PipelineKey> parse_pipelines(std::string_view text, const Caps& caps);
 
-// One for each device and program, in the cache's folder.
+// There is one file for each device and program, in the cache's folder.
 std::string pipeline_list_file(const Caps& caps);
 
 }  // namespace rw::vulkan

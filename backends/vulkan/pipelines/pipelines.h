@@ -35,22 +35,22 @@ class Pipelines {
   Pipelines(const Pipelines&) = delete;
   Pipelines& operator=(const Pipelines&) = delete;
 
-  // `variant`: specialization constants 0, 1, ..., as specialization() takes them.
-  // `brain`: its 16-bit floats are bf16.
+  // `variant` has the specialization constants 0, 1, ..., as specialization() takes them. `brain`:
+  // its 16-bit floats are bf16.
   VkPipeline get(const Shader& shader, std::span<const uint32_t> variant, bool brain);
   // Makes these in threads on all cores, until get() has asked for the last one.
   void make_ahead(std::vector<PipelineKey> keys);
   // Starts the background threads with the first pipeline that is asked for; they live as long as
   // this object. Does nothing with REWIND_WITHOUT=background-pipelines.
   void work_ahead() { works_ahead_ = !is_without("background-pipelines"); }
-  // One per number of storage buffers, and for modules with texels; all have room for 128 bytes of
-  // push constants.
+  // One layout per number of storage buffers, with and without texels; all have room for 128 bytes
+  // of push constants.
   struct Layout {
     VkDescriptorSetLayout set = nullptr;
     VkPipelineLayout pipeline = nullptr;
   };
   const Layout& layout(const Shader& shader) const;
-  size_t count() const { return used_.size(); }  // that calls asked for
+  size_t count() const { return used_.size(); }  // pipelines that calls asked for
 
  private:
   Layout create_layout(uint32_t buffers, bool texels) const;
@@ -67,7 +67,8 @@ class Pipelines {
   const Device& device_;
   const VkPipelineCreateFlags flags_;
   VkPipelineCache cache_ = nullptr;
-  size_t saved_bytes_ = 0;                                         // of cache_, when it was saved
+  // The size of cache_ when it was saved.
+  size_t saved_bytes_ = 0;
   std::array<std::array<Layout, kMaxBindings + 1>, 2> layouts_{};  // without and with texels
 
   MadeOnce<PipelineKey, VkPipeline> made_{[this](const PipelineKey& key) { return create(key); }};
@@ -76,7 +77,7 @@ class Pipelines {
   std::mutex order_mutex_;
   std::vector<PipelineKey> order_;    // used_, in order of the first use
   std::vector<PipelineKey> earlier_;  // the list on disk when the device was opened
-  size_t listed_ = 0;                 // of order_, in the list on disk
+  size_t listed_ = 0;                 // those of order_ that are in the list on disk
   bool works_ahead_ = false;
   std::jthread keeper_;  // saves
 };

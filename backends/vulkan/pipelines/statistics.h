@@ -1,4 +1,4 @@
-// The results of the driver's compiler for every pipeline that this device may be asked for.
+// Reports of the driver's compiler about every pipeline that this device may be asked for.
 #pragma once
 
 #include <string>
@@ -16,7 +16,7 @@ std::vector<PipelineStatistics> pipeline_statistics(const std::string& choice,
                                                     const std::vector<RefusedFeature>& without,
                                                     const std::string& text);
 
-// Finds the four numbers that people compare among those that a driver gives under its own names.
+// Finds the four numbers that people compare, among those that a driver gives under its own names.
 void interpret(PipelineStatistics& statistics);
 
 }  // namespace rw::vulkan

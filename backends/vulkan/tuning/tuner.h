@@ -10,7 +10,7 @@
 
 namespace rw::vulkan {
 
-// How much to measure.
+// The effort of measuring.
 struct Effort {
   double round = 0.02;  // seconds of a way in a round; it runs once at least
   int rounds = 9;
@@ -20,10 +20,10 @@ struct Effort {
 struct Verdict {
   Choice standard;                 // the cost model's
   Choice choice;                   // the same, unless another one is faster by a clear margin
-  double seconds = 0;              // of all products of the class, as the cost model runs them
-  double ratio = 1;                // of that time to the choice's
-  uint64_t workspace[2] = {};      // largest of a product, of the two
-  size_t ways = 0;                 // that there were
+  double seconds = 0;              // of all products of the class, by the cost model's choice
+  double ratio = 1;                // that time divided by the choice's
+  uint64_t workspace[2] = {};      // the largest of a product, with each of the two
+  size_t ways = 0;                 // in which the products can run
   std::vector<std::string> wrong;  // ways with other results than the plain kernel's
 };
 
@@ -32,8 +32,8 @@ struct Verdict {
 inline constexpr double least_gain = 1.05;
 
 // Runs all products, which belong to one class, in each of the ways that may be the fastest: plain
-// ones first, then the best of them with other panels, then with other splits. `caps` are the
-// device's.
+// ones first, then the best of them with other panels, then with other splits. `caps` are those of
+// the device.
 Verdict measure(Backend& device, const Caps& caps, std::span<const Product> products,
                 const Effort& effort);
 

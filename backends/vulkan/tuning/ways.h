@@ -11,16 +11,16 @@
 
 namespace rw::vulkan {
 
-// A pure function of the calls and the device's limits. Choices that make the same passes for all
-// calls are one way, so what a device cannot do is not a way of its own.
+// Depends only on the calls and the device's limits. Choices that make the same passes for all
+// calls are one way, so a choice that a device cannot run is not a way of its own.
 class Ways {
  public:
   Ways(std::span<const KernelCall> calls, const Caps& caps);
 
-  // The choice of the cost model.
+  // Returns the choice of the cost model.
   const Choice& standard() const { return standard_; }
-  // Those of the choices that make new passes, which neither the cost model nor earlier choices
-  // made.
+  // Returns those of the choices that make new passes, which neither the cost model nor earlier
+  // choices made.
   std::vector<Choice> fresh(std::span<const Choice> choices);
 
  private:
@@ -32,7 +32,7 @@ class Ways {
   std::set<std::string> made_;
 };
 
-// All ways, the cost model's first; never empty.
+// Returns all ways, the cost model's first; never empty.
 std::vector<Choice> admitted(std::span<const KernelCall> calls, const Caps& caps);
 
 }  // namespace rw::vulkan
