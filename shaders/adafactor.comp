@@ -5,7 +5,7 @@
 //! prefers: subgroup arithmetic
 #include "adafactor_update.glsl"
 
-// Sums over all chunks of the parameter; every workgroup adds them up in the same order.
+// Adds up the sums over all chunks of the parameter, in the same order in every workgroup.
 float root_mean_square(uint begin) {
   float squares = 0.0;
   for (uint c = gl_LocalInvocationID.x; c < p.chunks; c += gl_WorkGroupSize.x) {

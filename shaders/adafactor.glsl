@@ -1,5 +1,4 @@
-// What Adafactor's kernels share: the mean squares' rate, and the gradient as it would be without
-// loss scale.
+// The common part of Adafactor's kernels: the rate of the mean squares, and the gradient without loss scale.
 
 float moved(float x, float mean) {
   return x + pow(load_state(STATE_UPDATES), p.beta2_decay) * (mean - x);

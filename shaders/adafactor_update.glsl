@@ -1,10 +1,10 @@
-// Adafactor: the update of an element before clipping. Both kernels compute it from the same values,
-// so it needs no memory.
+// Adafactor: the update of an element before clipping. Both kernels compute it from the same values, so it needs no
+// memory.
 #include "adafactor.glsl"
 #include "reduce.glsl"
 layout(constant_id = 0) const bool FACTORED = false;
 
-// The direction of element i, given the estimate v of its squared gradient.
+// Returns the direction of element i, given the estimate v of its squared gradient.
 float direction(float g, float v) { return g * inversesqrt(max(v, p.eps1 * p.eps1)); }
 
 float factored_estimate(uint i) {

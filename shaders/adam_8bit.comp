@@ -6,10 +6,10 @@
 #include "adam_update.glsl"
 #include "reduce.glsl"
 
-#define WORDS 64  // of 4 codes in a block
+#define WORDS 64  // words of 4 codes in a block
 #define LARGEST 3.40282347e38
 
-// Moments of the block as updated: each word is its thread's own.
+// The updated moments of the block: each thread owns one word.
 shared vec4 new_m[WORDS], new_v[WORDS];
 
 vec4 decode(ivec4 codes, uint map) {
@@ -17,7 +17,7 @@ vec4 decode(ivec4 codes, uint map) {
               load_maps(map + codes.w));
 }
 
-// How many of the bounds are below x / scale.
+// Counts the bounds below x / scale.
 int encode(float x, float scale, uint bounds) {
   uint code = 0;
   [[unroll]] for (uint step = 128; step > 0; step >>= 1) {
@@ -28,7 +28,7 @@ int encode(float x, float scale, uint bounds) {
 
 int encode_m(float m, float scale) { return encode(m, scale, 256); }
 
-// A v that became 0 would be divided by in the next update.
+// Keeps v above 0, since the next update divides by it.
 int encode_v(float v, float scale) {
   int code = encode(v, scale, 768);
   return v > 0.0 ? max(code, 1) : code;

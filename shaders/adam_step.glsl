@@ -1,6 +1,6 @@
 // Adam's step from its moments, for kernels with AdamParams.
 
-// What all elements of an update share.
+// The values that all elements of an update share.
 struct Rates {
   float grad_factor, decay;
   float step;          // lr / (1 - beta1^t)

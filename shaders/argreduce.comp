@@ -4,7 +4,7 @@
 //! local: 64
 #include "numbers.glsl"
 layout(constant_id = 0) const uint MIN = 0;  //! 0 1
-#define STEP 8  // per loop iteration, of which a thread has 65535
+#define STEP 8  // elements per loop iteration, of which a thread has 65535
 
 #if T_FLOAT
 bool not_a_number(float x) { return is_nan(x); }

@@ -6,18 +6,18 @@
 //! grid: groups
 //! requires: subgroup float16 cooperative
 //! reference: none
-// As `attention`, by a workgroup per tile, with cooperative matrices.
+// The same as `attention`, by a workgroup per tile, with cooperative matrices.
 #define SUMS_TILES 1
 #include "attention_cooperative.glsl"
 
 SumMatrix acc[RESULTS * MATRICES];
-float top = LOWEST, total = 0.0;             // of my row; total: this thread's part
+float top = LOWEST, total = 0.0;             // of my row; `total` is this thread's part
 shared float joined[ROWS * 8];               // [row][thread of the row]
-shared uvec4 divisors[ROWS * MATRIX_N / 4];  // [row][MATRIX_N times the same]
+shared uvec4 divisors[ROWS * MATRIX_N / 4];  // [row], each MATRIX_N times
 DEFINE_PRODUCTS(query_products, 0, WORD_Q, WORD_K)
 DEFINE_ACCUMULATE(add_values, acc, 0, WORD_V)
 
-// JOIN of x over the threads of a row, in order.
+// Returns JOIN of x over the threads of a row, in order.
 #define DEFINE_JOIN(name, JOIN)                                                                    \
   float name(float x) {                                                                            \
     barrier();                                                                                     \
@@ -31,7 +31,7 @@ DEFINE_ACCUMULATE(add_values, acc, 0, WORD_V)
 DEFINE_JOIN(join_tops, max)
 DEFINE_JOIN(join_totals, ADD)
 
-// Products to scores, where they are; the highest of this thread.
+// Turns products into scores in place, and returns the highest of this thread.
 float score_row(Work w, uint key, uint count) {
   float highest = LOWEST;
   FOR_MY_PIECES(c)
@@ -45,8 +45,8 @@ float score_row(Work w, uint key, uint count) {
   return highest;
 }
 
-// The weights of the tile's keys from `key` on, relative to the maximum so far, and what the sums before it are
-// to be divided by.
+// Computes the weights of the tile's keys from `key` on, relative to the maximum so far, and the divisors of the sums
+// before it.
 void weigh(Work w, uint key, uint count) {
   barrier();
   const float previous = top;
@@ -71,7 +71,7 @@ void weigh(Work w, uint key, uint count) {
     divisors[my_row * (MATRIX_N / 4) + c] = floatBitsToUint(vec4(1.0 / rescale));
 }
 
-// A division, as the older form of GLSL multiplies no matrices element by element.
+// Divides, since the older form of GLSL cannot multiply matrices element by element.
 void rescale_sums() {
   barrier();
   [[unroll]] for (uint i = 0; i < DOWN; ++i) {
@@ -98,7 +98,7 @@ void main() {
     add_values(v, t, end - t);
   }
   const float all = join_totals(total);
-  const bool is_empty = all == 0.0;  // not for a NaN
+  const bool is_empty = all == 0.0;  // false for NaN
   const uint query = w.row + my_row, row = (w.batch * p.queries + query) * p.heads + w.head;
   FOR_RESULTS(r) {
     PUT_RESULTS(acc, r)

@@ -1,8 +1,8 @@
-// The tiles of the attention kernels of GPUs with cooperative matrices (attention_tile.glsl has those of the others).
-// A workgroup of 8 subgroups makes ROWS rows of a result; of the scores and of each 64 columns of the result, 2 x 4
-// blocks, every subgroup makes one. Factors go to shared memory in words as they come. Nobody knows where the
-// elements of a matrix are, so scores go there too, where THREADS / ROWS threads each have a row of them, and come
-// back as a factor: the weights.
+// The tiles of the attention kernels of GPUs with cooperative matrices (attention_tile.glsl has those of the others). A
+// workgroup of 8 subgroups makes ROWS rows of a result. Of the scores, and of each 64 columns of the result, every
+// subgroup makes one of 2 x 4 blocks. Factors go to shared memory in words as they come. The places of a matrix's
+// elements in registers are unknown, so scores go to shared memory, too, where THREADS / ROWS threads each have a row
+// of them, and come back as a factor: the weights.
 #include "attention_scores.glsl"
 #include "cooperative.glsl"
 
@@ -11,21 +11,21 @@ layout(constant_id = 1) const uint RESULTS = 1;  //! 1 2 3 4
 #define THREADS (8 * SUBGROUP_SIZE)
 #define ROWS 32
 #define COLUMNS ATTENTION_TILE_COLUMNS
-#define PIECE 8  // elements of a word of 16 bytes
+#define PIECE 8  // elements in a word of 16 bytes
 #include "attention_lines.glsl"
 
 #define BLOCK 16
-#define DOWN (BLOCK / MATRIX_M)  // matrices of a block
+#define DOWN (BLOCK / MATRIX_M)  // matrices in a block
 #define ACROSS (BLOCK / MATRIX_N)
 #define MATRICES (DOWN * ACROSS)
-#define DEPTH 64  // of the head's dimension at a time
-// Words from line to line; one more than needed spreads the lines over the banks.
+#define DEPTH 64  // columns of the head's dimension at a time
+// The words from line to line; one more than needed spreads the lines over the banks.
 #define STRIDE (DEPTH / 8 + 1)
 #define SUMS_STRIDE (COLUMNS / 4 + 1)
-#define SUMS (ROWS * SUMS_STRIDE)  // words
+#define SUMS (ROWS * SUMS_STRIDE)  // in words
 
-shared uvec4 panels[(ROWS + COLUMNS) * STRIDE];  // what makes scores; then weights
-// SUMS_TILES tiles of scores; then the rows that they weigh.
+shared uvec4 panels[(ROWS + COLUMNS) * STRIDE];  // the factors of the scores; then the weights
+// SUMS_TILES tiles of scores; then the rows that they weight.
 shared uvec4 sums[SUMS_TILES == 1 ? COLUMNS * STRIDE : SUMS_TILES * SUMS];
 
 uint thread = gl_LocalInvocationID.x, block_row = gl_SubgroupID / 4 * BLOCK, block_column = gl_SubgroupID % 4 * BLOCK;
@@ -35,18 +35,18 @@ uint thread = gl_LocalInvocationID.x, block_row = gl_SubgroupID / 4 * BLOCK, blo
 #define WORD_V(e) v_uvec4[(p.offset[2] + (e)) >> 3]
 #define WORD_DOUT(e) dout_uvec4[(p.offset[3] + (e)) >> 3]
 
-// Halves as the factors have them, to nearest: packHalf2x16 need not round so.
+// Converts to the factors' 16-bit type, to nearest; packHalf2x16 need not round so.
 uint pack_factors(vec2 v) {
   return BRAIN ? brain_bits(v.x) | brain_bits(v.y) << 16 : packFloat2x16(f16vec2(v));
 }
 
 #define FOR_MATRICES(m) [[unroll]] for (uint m = 0; m < MATRICES; ++m)
-// Where matrix m of the block lies in lines of `stride` words of `per_word` elements.
+// Returns the place of matrix m of the block in lines of `stride` words of `per_word` elements.
 #define matrix_place(m, stride, per_word) \
   ((block_row + (m) / ACROSS * MATRIX_M) * (stride) + (block_column + (m) % ACROSS * MATRIX_N) / (per_word))
 
-// sums[to + row i][column j] = left[row + i] . right[column + j]. Nobody may read sums any more; to be read
-// after the next barrier.
+// Computes sums[to + row i][column j] = left[row + i] . right[column + j]. No thread may still read sums; the result
+// may be read after the next barrier.
 #define DEFINE_PRODUCTS(name, to, LEFT_WORD, RIGHT_WORD)                                              \
   void name(Rows left, uint row, Rows right, uint column) {                                           \
     SumMatrix c[MATRICES];                                                                            \
@@ -80,8 +80,8 @@ uint pack_factors(vec2 v) {
     FOR_MATRICES(m) store_rows(c[m], sums, (to) + matrix_place(m, SUMS_STRIDE, 4), SUMS_STRIDE);      \
   }
 
-// acc[i] += sum over columns j of weights[i][j] * rows[row + j], with the weights in panels from `weights` on.
-// Of `count` columns; those after them must have the weight 0. Overwrites sums.
+// Adds to acc[i] the sum over columns j of weights[i][j] * rows[row + j], with the weights in panels from `weights` on,
+// for `count` columns; columns after those must have the weight 0. Overwrites sums.
 #define DEFINE_ACCUMULATE(name, acc, weights, WORD)                                                   \
   void name(Rows rows, uint row, uint count) {                                                        \
     FOR_RESULTS(r) {                                                                                  \
@@ -107,17 +107,17 @@ uint pack_factors(vec2 v) {
 
 #define CLEAR(acc) [[unroll]] for (uint m = 0; m < RESULTS * MATRICES; ++m) acc[m] = SumMatrix(0.0);
 
-// The columns of 64 number r to sums, whoever has read them, to be read at once.
+// Moves the r-th 64 columns of the result to sums. All threads may have read sums before and may read them at once.
 #define PUT_RESULTS(acc, r)                                                                           \
   barrier();                                                                                          \
   FOR_MATRICES(m) store_rows(acc[(r) * MATRICES + m], sums, matrix_place(m, SUMS_STRIDE, 4), SUMS_STRIDE); \
   barrier();
 
-// This thread's row of a tile, and which of its pieces of 8 columns it has: the first, and each THREADS / ROWS
-// further on.
+// This thread's row of a tile, and which of its pieces of 8 columns it has: the first, and every THREADS / ROWS-th
+// after it.
 uint my_row = thread / (THREADS / ROWS), my_piece = thread % (THREADS / ROWS);
 #define FOR_MY_PIECES(c) for (uint c = my_piece; c < COLUMNS / 8; c += THREADS / ROWS)
 #define sum_of(tile, row, word) uintBitsToFloat(sums[(tile) * SUMS + (row) * SUMS_STRIDE + (word)])
 
-// x or 0, by a bit of what was kept.
+// Returns x / keep or 0, by a bit that says whether the weight is kept.
 float drop(float x, uint kept, uint bit) { return (kept >> bit & 1) != 0 ? x / p.keep : 0.0; }

@@ -3,7 +3,7 @@
 //! params: AttentionDeltaParams
 //! local: 64
 void main() {
-  const uint row = thread_id();  // of [batch, heads, queries]
+  const uint row = thread_id();  // row of [batch, heads, queries]
   if (row >= p.rows) return;
   const uint query = row % p.queries, head = row / p.queries;
   const uint e = ((head / p.heads * p.queries + query) * p.heads + head % p.heads) * p.dim;

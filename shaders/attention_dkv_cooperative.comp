@@ -6,19 +6,19 @@
 //! grid: groups
 //! requires: subgroup float16 cooperative
 //! reference: none
-// As `attention_dkv`, by a workgroup per tile, with cooperative matrices: rows are keys, columns are queries.
+// The same as `attention_dkv`, by a workgroup per tile, with cooperative matrices: rows are keys, columns are queries.
 #define SUMS_TILES 2
 #include "attention_cooperative.glsl"
 
-#define GRADIENTS (ROWS * STRIDE)  // in panels, behind the weights
+#define GRADIENTS (ROWS * STRIDE)  // in panels, after the weights
 SumMatrix dk[RESULTS * MATRICES], dv[RESULTS * MATRICES];
 DEFINE_PRODUCTS(key_products, 0, WORD_K, WORD_Q)
 DEFINE_PRODUCTS(gradient_products, SUMS, WORD_V, WORD_DOUT)
 DEFINE_ACCUMULATE(add_gradients, dv, 0, WORD_DOUT)
 DEFINE_ACCUMULATE(add_queries, dk, GRADIENTS, WORD_Q)
 
-// What is kept of the weights of the tile's queries from `query` on, and the gradients of their scores but for the
-// scale: halves hold more of them so. Four keys by two queries at a time: one draw is for four keys.
+// Computes the kept weights of the tile's queries from `query` on, and the gradients of their scores without the scale,
+// so that 16-bit floats hold more of them. Takes four keys by two queries at a time, since one draw is for four keys.
 void weigh(Work w, uint query, uint end, uint count) {
   const uint stats = (w.batch * p.heads + w.head) * p.queries;
   barrier();
@@ -44,7 +44,7 @@ void weigh(Work w, uint query, uint end, uint count) {
   }
 }
 
-// What the queries of one head add.
+// Adds the part of the queries of one head.
 void add_head(Work w) {
   const uint count = key_count(w.batch), begin = query_begin(w.row);
   // Keys that do not count have no gradient.

@@ -17,11 +17,10 @@ DEFINE_PUT_WEIGHTS(put_gradients, ds)
 DEFINE_ACCUMULATE(add_gradients, dv, LOAD_DOUT)
 DEFINE_ACCUMULATE(add_queries, dk, LOAD_Q)
 
-// ds becomes the gradient of the scores of this thread's queries from `query` on, s what is kept of
-// their weights.
+// Turns ds into the gradient of the scores of this thread's queries from `query` on, and s into their kept weights.
 void weigh(Work w, uint query, uint end, uint count) {
   const uint stats = (w.batch * p.heads + w.head) * p.queries, key = w.row + my_row;
-  // A loop that turns the vectors: four times less code.
+  // A loop that rotates the vectors needs a quarter of the code.
   [[dont_unroll]] for (uint j = 0; j < 4; ++j) {
     const uint row = stats + min(query + j, p.queries - 1);
     const float lse = load_stats(2 * row), delta = load_stats(2 * row + 1);
@@ -35,7 +34,7 @@ void weigh(Work w, uint query, uint end, uint count) {
   }
 }
 
-// What the queries of one head add.
+// Adds the part of the queries of one head.
 void add_head(Work w) {
   const uint count = key_count(w.batch), begin = query_begin(w.row);
   // Keys that do not count have no gradient.
@@ -49,7 +48,7 @@ void add_head(Work w) {
     weigh(w, t + my_column, end, count);
     put_weights();
     add_gradients(dout, t, end - t, w.column);
-    barrier();  // all have read the weights
+    barrier();  // until all have read the weights
     put_gradients();
     add_queries(q, t, end - t, w.column);
   }

@@ -3,19 +3,19 @@
 //! params: AttentionParams
 //! local: subgroup
 //! requires: subgroup shuffle
-// A subgroup makes a tile of scores again for each term of its sum: ROWS queries by four keys of each lane, without
+// A subgroup recomputes a tile of scores for each term of its sum: ROWS queries by four keys of each lane, without
 // shared memory.
 #include "attention_scores.glsl"
 #include "attention_mask_sum.glsl"
 
-#define ROWS 4  // as dmask_rows of passes/attention.cpp
+#define ROWS 4  // the same as dmask_rows in passes/attention.cpp
 #define TILE_COLUMNS (SUBGROUP_SIZE * ATTENTION_PER_LANE)
 
 uint lane = gl_SubgroupInvocationID;
 vec4 s[ROWS], ds[ROWS], acc[ROWS];
 
-// c[i][j] = left row i . right row j. Rows begin where the arrays say; a lane loads four columns of the left ones, which
-// the others get by shuffles.
+// Computes c[i][j] = left row i . right row j. The arrays say where rows begin. A lane loads four columns of the left
+// rows, which the others get by shuffles.
 #define DEFINE_PRODUCTS(name, c, LOAD_LEFT, LOAD_RIGHT)                                          \
   void name(uint left[ROWS], uint right[4]) {                                                    \
     [[unroll]] for (uint i = 0; i < ROWS; ++i) c[i] = vec4(0.0);                                 \
@@ -36,7 +36,8 @@ DEFINE_PRODUCTS(query_products, s, load4_q, load4_k)
 DEFINE_PRODUCTS(gradient_products, ds, load4_dout, load4_v)
 
 void add_tile(Work w, uint key) {
-  const uint count = key_count(w.batch), last = max(count, 1) - 1;  // what other keys hold never meets a weight of 0
+  // Keys that do not count are not read, since 0 times their values may be NaN.
+  const uint count = key_count(w.batch), last = max(count, 1) - 1;
   uint q[ROWS], dout[ROWS], k[4], v[4];
   [[unroll]] for (uint i = 0; i < ROWS; ++i) {
     const uint query = min(w.row + i, p.queries - 1);
@@ -49,7 +50,8 @@ void add_tile(Work w, uint key) {
   }
   query_products(q, k);
   gradient_products(dout, v);
-  // Philox is long: a loop, and one without a round when nothing is dropped, as CPU drivers run both sides of a branch.
+  // Philox is long, so it is in a loop, which has no round if nothing is dropped: CPU drivers run both sides of a
+  // branch.
   uint kept = p.keep < 1.0 ? 0 : 0xffffffffu;
   for (uint i = 0; i < (p.keep < 1.0 ? ROWS : 0); ++i) kept |= draw(w, w.row + i, key) << i * 4;
   const uint stats = (w.batch * p.heads + w.head) * p.queries;

@@ -6,7 +6,7 @@
 //! grid: groups
 //! requires: subgroup float16 cooperative
 //! reference: none
-// As `attention_dq`, by a workgroup per tile, with cooperative matrices.
+// The same as `attention_dq`, by a workgroup per tile, with cooperative matrices.
 #define SUMS_TILES 2
 #include "attention_cooperative.glsl"
 
@@ -15,7 +15,8 @@ DEFINE_PRODUCTS(query_products, 0, WORD_Q, WORD_K)
 DEFINE_PRODUCTS(gradient_products, SUMS, WORD_DOUT, WORD_V)
 DEFINE_ACCUMULATE(add_keys, acc, 0, WORD_K)
 
-// The gradients of the scores of the tile's keys from `key` on, but for the scale: halves hold more of them so.
+// Computes the gradients of the scores of the tile's keys from `key` on, without the scale, so that 16-bit floats hold
+// more of them.
 void weigh(Work w, uint key, uint count) {
   const uint query = w.row + my_row;
   const uint row = (w.batch * p.heads + w.head) * p.queries + min(query, p.queries - 1);

@@ -33,7 +33,7 @@ void main() {
       delta[i] = load_stats(2 * row + 1);
       kept[i] = p.keep == 1.0 ? 15 : draw(w, query, key);
     }
-    // A loop that turns the vectors: four times less code.
+    // A loop that rotates the vectors needs a quarter of the code.
     [[dont_unroll]] for (uint j = 0; j < 4; ++j)
       FOR_MINE(i) {
         const float weight =

@@ -1,6 +1,6 @@
-// Where the tiles of attention lie that a workgroup makes: pieces of PIECE elements of its operands' rows, and
-// its ROWS rows and RESULTS * 64 columns of the result.
-// Rows of a matrix in a buffer: row i begins at element `first` + min(i, last) * step.
+// The places of a workgroup's tiles of attention: pieces of PIECE elements of its operands' rows, and its ROWS rows and
+// RESULTS * 64 columns of the result. Rows of a matrix in a buffer: row i begins at element `first` + min(i, last) *
+// step.
 struct Rows {
   uint first, step, last;
 };
@@ -13,12 +13,12 @@ Rows gradient_rows(Work w) {
   return Rows((w.batch * p.queries * p.heads + w.head) * DIM, p.heads * DIM, p.queries - 1);
 }
 
-// Where a piece begins: all lie inside the matrix, and what is outside of it is not used.
+// Returns where a piece begins. All pieces lie inside the matrix; parts that should be outside are not used.
 uint place(Rows rows, uint row, uint column) {
   return rows.first + min(row, rows.last) * rows.step + min(column, DIM - PIECE);
 }
 
-// The workgroup's part of a result of `heads` heads.
+// Finds the workgroup's part of a result of `heads` heads.
 Work find_work(uint rows, uint heads) {
   const uint row_tiles = (rows + ROWS - 1) / ROWS;
   const uint column_tiles = (DIM + RESULTS * 64 - 1) / (RESULTS * 64);

@@ -1,11 +1,11 @@
-// The scores that an element of the mask's gradient sums: along rows, or along batch and heads.
+// The scores that an element of the mask's gradient sums, along rows, or along batch and heads.
 #define SUMS_ROWS (p.mask_stride[2] == 0)
 bool sums_batch() { return !SUMS_ROWS && p.mask_stride[0] == 0; }
 bool sums_heads() { return !SUMS_ROWS && p.mask_stride[1] == 0; }
 uint batches_kept() { return sums_batch() ? 1 : p.batch; }
 uint heads_kept() { return sums_heads() ? 1 : p.heads; }
 
-// The terms of a sum, and where each is; `rows`: rows, or tiles of them.
+// The terms of a sum, and the place of each; `rows` counts rows, or tiles of them.
 uint terms(uint rows) {
   return SUMS_ROWS ? rows : (sums_batch() ? p.batch : 1) * (sums_heads() ? p.heads : 1);
 }

@@ -4,25 +4,26 @@
 //! grid: words
 //! stands_for: attention_dmask
 //! reference: none
-// Where a device has no subgroup shuffle: a thread makes four elements, one score after the other. Slow, and right on
-// every device.
+// For devices without subgroup shuffle: a thread makes four elements, one score after the other. This is slow, but
+// right on every device.
 #include "attention_scores.glsl"
 #include "attention_mask_sum.glsl"
 
-// x after dropout of the weight of this query and key.
+// Applies dropout to x, a value of the weight of this query and key.
 float drop(Work w, uint query, uint key, float x) {
   if (p.keep == 1.0) return x;
   return (draw(w, query, key / 4 * 4) >> key % 4 & 1) != 0 ? x / p.keep : 0.0;
 }
 
-// The gradient of a score.
+// Returns the gradient of a score.
 float gradient(Work w, uint query, uint key) {
   const uint q = at(w, p.q_stride) + query * p.q_stride[2], k = shared_at(w, p.k_stride) + key * p.k_stride[2];
   const uint v = shared_at(w, p.v_stride) + key * p.v_stride[2];
   const uint dout = ((w.batch * p.queries + query) * p.heads + w.head) * DIM;
   const uint stats = 2 * ((w.batch * p.heads + w.head) * p.queries + query);
   float product = 0.0, dweight = 0.0;
-  // Few rounds, as stock lavapipe leaves all loops after 65535 (docs/kernels.md), and by ones, as it unrolls no others.
+  // Takes few rounds, since stock lavapipe leaves all loops after 65535 (docs/kernels.md), and steps of one, since it
+  // unrolls no others.
   for (uint first = 0; first < DIM; first += 32) {
     [[unroll]] for (uint u = 0; u < 8; ++u) {
       const uint d = first + u * 4;
@@ -36,7 +37,8 @@ float gradient(Work w, uint query, uint key) {
   return score_gradient(weight, drop(w, query, key, dweight), load_stats(stats + 1));
 }
 
-// The gradient of a key's score, summed over what the mask was broadcast along, with what was lost so far (Kahan 1965).
+// Returns the gradient of a key's score, summed over the dimensions along which the mask was broadcast, with
+// compensation of rounding errors (Kahan 1965).
 float total(uint batch, uint head, uint row, uint key) {
   precise float sum = 0.0, lost = 0.0;
   for (uint n = 0; n < terms(p.queries); ++n) {

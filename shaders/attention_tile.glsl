@@ -1,8 +1,7 @@
-// The tiles of the attention kernels. A workgroup of 128 threads makes ROWS rows of a result in
-// two kinds of product: scores, ROWS by COLUMNS, and sums of the rows that these scores weigh. What is
-// multiplied goes through shared memory, from global memory to registers first, in words of 16 bytes.
-// The threads lie 16 across and 8 down: each has MINE rows, of which it makes 4 columns of the scores
-// and 4 * RESULTS columns of the result. Needs no subgroups.
+// The tiles of the attention kernels. A workgroup of 128 threads makes ROWS rows of a result in two kinds of product:
+// scores, ROWS by COLUMNS, and sums of rows weighted by these scores. Factors go from global memory to registers and
+// then through shared memory, in words of 16 bytes. The threads lie 16 across and 8 down: each has MINE rows, of which
+// it makes 4 columns of the scores and 4 * RESULTS columns of the result. Needs no subgroups.
 #include "attention_scores.glsl"
 
 layout(constant_id = 1) const uint RESULTS = 1;  //! 1 2 4
@@ -17,14 +16,14 @@ layout(constant_id = 1) const uint RESULTS = 1;  //! 1 2 4
 
 // 32 KiB for 64 rows, 16 KiB for 32.
 #if TILE == 64
-#define DEPTH (PIECE * 4)  // of the head's dimension at a time
+#define DEPTH (PIECE * 4)  // columns of the head's dimension at a time
 #define STAGE 1024
 #else
 #define DEPTH 16
 #define STAGE 512
 #endif
-shared vec4 stage[STAGE];                  // what is multiplied now
-shared vec4 weights[COLUMNS * ROW_WORDS];  // scores that weigh rows
+shared vec4 stage[STAGE];                  // the current factors
+shared vec4 weights[COLUMNS * ROW_WORDS];  // scores as weights of rows
 
 uint thread = gl_LocalInvocationID.x, my_row = thread / 16 * MINE, my_column = thread % 16 * 4;
 
@@ -103,12 +102,12 @@ uint thread = gl_LocalInvocationID.x, my_row = thread / 16 * MINE, my_column = t
 #define SLICE (STAGE / (RESULTS * 16))
 #define SLICE_PIECES (STAGE * 4 / PIECE / THREADS)
 
-// Where four rows of a column lie: columns apart by 4 in different banks.
+// Returns the place of four rows of a column: columns that are 4 apart lie in different banks.
 uint weight_place(uint column, uint row_word) {
   return column * ROW_WORDS + (row_word ^ (column / 4 % ROW_WORDS));
 }
 
-// To be read after the next barrier; the last readers are behind one.
+// The result may be read after the next barrier; the last readers must be behind one.
 #define DEFINE_PUT_WEIGHTS(name, c)                                                        \
   void name() {                                                                            \
     [[unroll]] for (uint j = 0; j < 4; ++j)                                                \
@@ -149,5 +148,5 @@ uint weight_place(uint column, uint row_word) {
 // The columns of the result: this thread's word r begins at result_column(w, r).
 uint result_column(Work w, uint r) { return w.column + r * 64 + my_column; }
 
-// x or 0, by a bit of what was kept.
+// Returns x / keep or 0, by a bit that says whether the weight is kept.
 float drop(float x, uint kept, uint bit) { return (kept >> bit & 1) != 0 ? x / p.keep : 0.0; }

@@ -5,18 +5,18 @@
 //! local: 128
 //! grid: groups
 //! reference: none
-// Softmax on the way (Milakov and Gimelshein 2018; Dao et al. 2022): a row keeps its maximum and sum so far, and what it
-// has summed is rescaled when the maximum grows.
+// Online softmax (Milakov and Gimelshein 2018; Dao et al. 2022): a row keeps its maximum and sum so far, and the sums
+// so far are rescaled when the maximum grows.
 #include "attention_tile.glsl"
 
 vec4 s[MINE];
 vec4 acc[MINE][RESULTS];
-float top[MINE], total[MINE];  // total: this thread's part
+float top[MINE], total[MINE];  // `total` is this thread's part
 DEFINE_PRODUCTS(query_products, s, LOAD_Q, LOAD_K)
 DEFINE_PUT_WEIGHTS(put_weights, s)
 DEFINE_ACCUMULATE(add_values, acc, LOAD_V)
 
-// JOIN of x[i] over the 16 threads of a row, in order.
+// Sets x[i] to JOIN of x[i] over the 16 threads of a row, in order.
 #define DEFINE_JOIN(name, JOIN)                                             \
   void name(inout float x[MINE]) {                                          \
     barrier();                                                              \
@@ -37,9 +37,9 @@ DEFINE_ACCUMULATE(add_values, acc, LOAD_V)
 DEFINE_JOIN(join_tops, max)
 DEFINE_JOIN(join_totals, ADD)
 
-// The weights of the tile's keys from `key` on, relative to the maximum so far.
+// Computes the weights of the tile's keys from `key` on, relative to the maximum so far.
 void weigh(Work w, uint key, uint count) {
-  // A loop that turns the vectors: four times less code.
+  // A loop that rotates the vectors needs a quarter of the code.
   [[dont_unroll]] for (uint j = 0; j < 4; ++j)
     FOR_MINE(i) s[i] = vec4(s[i].yzw, score(w, s[i].x, w.row + my_row + i, key + j, count));
   float highest[MINE];
@@ -80,7 +80,7 @@ void main() {
   join_totals(total);
   FOR_MINE(i) {
     const uint query = w.row + my_row + i;
-    const bool empty = total[i] == 0.0;  // not for a NaN
+    const bool empty = total[i] == 0.0;  // false for NaN
     if (query < p.queries) {
       const uint row = (w.batch * p.queries + query) * p.heads + w.head;
       FOR_RESULTS(r) {

@@ -1,6 +1,6 @@
 // The normalisation kernels: a thread has 8 channels of BATCH_NORM_ROWS rows of [rows, channels].
 
-// True when the 8 channels from c exist and can move in 16-byte words.
+// Tells whether the 8 channels from c exist and can move in 16-byte words.
 bool whole_channels(uint offsets) { return (p.channels | offsets) % 8 == 0; }
 
 vec4 inverse_deviation(vec4 var) { return 1.0 / sqrt(var + p.eps); }

@@ -9,7 +9,7 @@
 layout(constant_id = 0) const uint WHOLE = 0;  //! 0 1
 layout(constant_id = 1) const uint MEMBERS = 1;  //! 1 8
 
-#define ROWS_AHEAD 4  // that are loaded at once
+#define ROWS_AHEAD 4  // rows that are loaded at once
 
 // The moments of 8 channels.
 struct Moments {
@@ -19,7 +19,7 @@ struct Moments {
 
 shared Moments moments[64];
 
-// Welford's update, row by row: no cancellation however large the mean is.
+// Welford's update, row by row, which has no cancellation however large the mean is.
 Moments of_rows(uint c, uint begin, uint end) {
   Moments m = Moments(0.0, vec4(0.0), vec4(0.0), vec4(0.0), vec4(0.0));
   for (uint first = begin; first < end; first += ROWS_AHEAD * MEMBERS) {
@@ -46,7 +46,7 @@ Moments of_rows(uint c, uint begin, uint end) {
   return m;
 }
 
-// Chan et al. 1979.
+// Joins two sets of moments (Chan et al. 1979).
 Moments joined(Moments a, Moments b) {
   float count = a.count + b.count, share = b.count / count;
   vec4 delta_lo = b.mean_lo - a.mean_lo, delta_hi = b.mean_hi - a.mean_hi;

@@ -19,7 +19,7 @@ void keep(uint place, Moments m) {
   squares[place] = m.squares;
 }
 
-// Chan et al. 1979: `b` comes after `a`.
+// Joins two sets of moments (Chan et al. 1979): `b` comes after `a`.
 Moments joined(Moments a, Moments b) {
   if (b.count == 0.0) return a;
   float count = a.count + b.count, delta = b.mean - a.mean, share = b.count / count;

@@ -4,8 +4,8 @@
 //! local: 64
 #include "batch_norm.glsl"
 
-// dx = scale dy - (shift + slope (x - mean)): the parts of the formula that rows share. With given statistics it is
-// scale dy, and what x holds does not matter.
+// dx = scale dy - (shift + slope (x - mean)), where scale, shift and slope are the same for all rows. With given
+// statistics it is scale dy, and x does not matter, even if it is NaN.
 vec4 gradient(vec4 dy, vec4 x, vec4 mean, vec4 scale, vec4 shift, vec4 slope) {
   return p.train != 0 ? scale * dy - shift - slope * (x - mean) : scale * dy;
 }

@@ -10,7 +10,7 @@
 layout(constant_id = 0) const uint WHOLE = 0;  //! 0 1
 layout(constant_id = 1) const uint MEMBERS = 1;  //! 1 8
 
-#define ROWS_AHEAD 2  // that are loaded at once
+#define ROWS_AHEAD 2  // rows that are loaded at once
 
 // The sums of 8 channels: those of dy * (x - mean), and of dy.
 struct Sums {

@@ -1,6 +1,6 @@
-// What follows a kernel on each of its elements: up to three ops that overwrite their input, by steps of
-// params/chain.h. An includer has p.steps, the operands s and t, and writes y, all of type T. The bits are those of
-// the kernels one after the other: what these write is rounded to T.
+// A chain: up to three ops after a kernel, on each of its elements, that overwrite their input, as steps of
+// params/chain.h. An includer has p.steps, the operands s and t, and writes y, all of type T. The bits are those of the
+// kernels one after the other, so the results in between are rounded to T.
 #include "elementwise.glsl"
 #include "flat.glsl"
 #define COUNTERS p.steps
@@ -37,7 +37,8 @@ layout(constant_id = 2) const uint STEP2 = 0;  //! 0 384 others
 #define EIGHT chain_eight2
 #include "chain_step.glsl"
 
-// As a kernel of its own would have stored and loaded it. Of f16 in integers: compilers leave out a pair of conversions.
+// Rounds as storing and loading in a kernel of its own would. For f16 it uses integers, since compilers leave out a
+// pair of conversions.
 vec4 stored(vec4 v) {
 #if T_F32
   return v;
@@ -48,7 +49,7 @@ vec4 stored(vec4 v) {
   vec4 subnormal = (uintBitsToFloat(magnitude) + 0.5) - 0.5;
   rounded = mix(rounded, floatBitsToUint(subnormal), lessThan(magnitude, uvec4(0x38800000u)));
   rounded = mix(rounded, uvec4(0x7f800000u), greaterThanEqual(rounded, uvec4(0x47800000u)));
-  rounded = mix(rounded, magnitude, greaterThan(magnitude, uvec4(0x7f800000u)));  // NaN stays one
+  rounded = mix(rounded, magnitude, greaterThan(magnitude, uvec4(0x7f800000u)));  // NaN stays NaN
   return uintBitsToFloat(rounded | (bits ^ magnitude));
 #endif
 }

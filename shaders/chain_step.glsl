@@ -1,11 +1,12 @@
 // One step of chain.glsl, which includes this for each with STEP, its code, NUMBER, and the names ONE and EIGHT.
 
-// The module is precise: nothing of it is contracted with the steps beside it, so the bits are those of a kernel of its own.
+// The module is precise: compilers do not contract a step with its neighbours, so the bits are those of a kernel of its
+// own.
 float ONE(float v, float other) {
   float a = p.steps.a[NUMBER], b = p.steps.b[NUMBER];
   float r = v;
   float x = v, y = other, s = other, dy = v;
-  switch (STEP) {  // not an expression of STEP: SPIRV-Cross does not take one
+  switch (STEP) {  // STEP itself, since SPIRV-Cross does not take an expression here
 #define UNARY(id, name, forward, grad, saves, lo, hi) case CHAIN_UNARY + id: r = forward; break;
 #include "elementwise.def"
 #define UNARY(id, name, forward, grad, saves, lo, hi) case CHAIN_GRAD + id: r = grad; break;
@@ -24,7 +25,7 @@ float ONE(float v, float other) {
   return r;
 }
 
-// The value of element k, v before.
+// Returns the value of element k, which was v before.
 float ELEMENT(uint k, float v) {
   if (STEP == CHAIN_NONE) return v;
   if (STEP == CHAIN_DROPOUT) return drop(k, vec4(v))[k % 4];
@@ -37,7 +38,7 @@ float ELEMENT(uint k, float v) {
   return ONE(v, other);
 }
 
-// The same of elements i to i + 7.
+// The same for elements i to i + 7.
 void EIGHT(uint i, inout vec4 lo, inout vec4 hi) {
   if (STEP == CHAIN_NONE) return;
   if (STEP == CHAIN_DROPOUT) {

@@ -1,8 +1,8 @@
-// Kernels over a table of chunks (shaders/params.h): what lies anywhere is updated by one dispatch.
+// Kernels over a table of chunks (shaders/params.h): one dispatch updates parameters that lie anywhere.
 
 struct Chunk {
-  uint begin;  // in the parameters and their state
-  uint grad;   // in the gradients' range
+  uint begin;  // first element in the parameters and their states
+  uint grad;   // first element in the gradients' range
   uint size, parameter;
 };
 

@@ -6,6 +6,5 @@
 //! grid: groups
 //! requires: subgroup cooperative
 //! define: FACTORS=f16,bf16 TILE=64,128
-// Convolution (forward, and the input's gradient) of 16-bit factors on GPUs with cooperative matrices:
-// conv_tiled.
+// Convolution (forward, and the input's gradient) of 16-bit factors on GPUs with cooperative matrices. See conv_tiled.
 #include "conv_tiled.comp"

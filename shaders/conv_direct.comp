@@ -3,7 +3,7 @@
 //! params: ConvDirectParams
 //! reference: none
 //! local: 64
-// conv2d of any shape, one element per thread: for groups of few channels.
+// conv2d of any shape, with one element per thread, for groups of few channels.
 void main() {
   const uint i = thread_id();
   if (i >= p.n) return;

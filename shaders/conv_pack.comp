@@ -3,7 +3,7 @@
 //! params: ConvPackParams
 //! reference: none
 //! local: 64
-// Weights in the order in which conv_subgroup and conv_tiled walk them, padded with zeros: [tap][row][column], or
+// Packs weights in the order in which conv_subgroup and conv_tiled walk them, padded with zeros: [tap][row][column], or
 // [tap][panel][column][row of the panel] for tiles whose right factor lies along k.
 layout(constant_id = 0) const bool ALONG_K = false;
 

@@ -1,6 +1,6 @@
 // The pixels of a convolution, numbered through all images (ConvTileParams).
 
-// n / d for n < 2^31, without dividing: `over` is 2^32 (2^shift - d) / d + 1, rounded down, and `shift` the
+// Returns n / d for n < 2^31, without dividing: `over` is 2^32 (2^shift - d) / d + 1, rounded down, and `shift` the
 // least with 2^shift >= d (Granlund, Montgomery: Division by invariant integers using multiplication).
 uint divide(uint n, uint over, uint shift) {
   uint high, low;

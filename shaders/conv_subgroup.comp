@@ -8,9 +8,9 @@
 // Convolution (forward, and the input's gradient) as an implicit matrix product on CPU drivers.
 #include "gemm_tile.glsl"
 
-layout(constant_id = 2) const bool WORDS_X = true;  // a pixel of a group is whole words
+layout(constant_id = 2) const bool WORDS_X = true;  // a pixel of a group consists of whole words
 
-#define OUTSIDE 0x40000000  // plus any offset in a row of the image, still no offset in it
+#define OUTSIDE 0x40000000  // remains outside with any offset in a row of the image added
 
 void main() {
   const uint rows = p.images * p.rows_h * p.rows_w;

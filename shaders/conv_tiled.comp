@@ -6,10 +6,10 @@
 //! grid: groups
 //! define: TILE=32,64,128
 //! optimize: no
-// Convolution (forward, and the input's gradient) as an implicit matrix product on GPUs: the left panels
-// are gathered from the image, a run of neighbouring elements of its rows at a time, TILE_K of them or less.
-layout(constant_id = 0) const bool WORDS_IN = true;   // pixels of x lie in whole words of 16 bytes
-layout(constant_id = 1) const bool WORDS_OUT = true;  // those of y in words of 4 elements
+// Convolution (forward, and the input's gradient) as an implicit matrix product on GPUs: the left panels are gathered
+// from the image, a run of neighbouring elements of its rows at a time, at most TILE_K of them.
+layout(constant_id = 0) const bool WORDS_IN = true;   // pixels of x consist of whole words of 16 bytes
+layout(constant_id = 1) const bool WORDS_OUT = true;  // those of y consist of words of 4 elements
 #define LEFT_ALONG_K true
 #ifdef KHR_MATRICES
 #define RIGHT_ALONG_K true
@@ -23,11 +23,11 @@ layout(constant_id = 1) const bool WORDS_OUT = true;  // those of y in words of 
 
 uint rows, m0, n0, group, part;
 
-// Where the words of this thread begin in the image, at the first tap.
+// The places in the image, at the first tap, where the words of this thread begin.
 uint image_at[WORDS];
 int top[WORDS], left_edge[WORDS];
 
-// The panels that are fetched: their tap, the first of its elements, and the first row of w.
+// The panels that are fetched: their tap, its first element, and the first row of w.
 uint tap_h, tap_w, first, w_row;
 
 void at_panel(uint k) {
@@ -58,7 +58,7 @@ void left_word(uint w, uint line, uint k, out Word word) {
   }
 }
 
-// conv_pack has filled w up to whole tiles, and put the TILE_K rows of a panel together if they lie along k.
+// conv_pack has padded w to whole tiles, and put the TILE_K rows of a panel together if they lie along k.
 void right_word(uint w, uint line, uint k, out Word word) {
   const uint panel = p.offset[1] + group * p.w_group + w_row * p.w_row;
   word.is_inside = true;

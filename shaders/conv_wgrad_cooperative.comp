@@ -6,5 +6,5 @@
 //! grid: groups
 //! requires: subgroup cooperative
 //! define: FACTORS=f16,bf16 TILE=64,128
-// The weight's gradient, transposed, of 16-bit factors on GPUs with cooperative matrices: conv_wgrad_tiled.
+// The weight's gradient, transposed, of 16-bit factors on GPUs with cooperative matrices. See conv_wgrad_tiled.
 #include "conv_wgrad_tiled.comp"

@@ -7,7 +7,7 @@
 void main() {
   const uint i = thread_id();
   if (i >= p.n) return;
-  // Threads lie across the outputs, which lie across the memory of both images.
+  // Threads lie across the outputs, which are contiguous in both images.
   const uint channels = p.in_c / p.groups, taps = p.kernel_h * p.kernel_w;
   const uint oc = i % p.out_c, c = i / p.out_c % channels;
   const uint kw = i / p.out_c / channels % p.kernel_w;

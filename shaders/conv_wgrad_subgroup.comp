@@ -5,14 +5,14 @@
 //! local: subgroup
 //! grid: groups
 //! requires: shuffle texels
-// The weight's gradient, transposed, as an implicit matrix product on CPU drivers: rows are the taps'
-// channels, k the output pixels in order; every lane follows its own pixels.
+// The weight's gradient, transposed, as an implicit matrix product on CPU drivers: rows are the taps' channels, and k
+// is the output pixels in order; every lane follows its own pixels.
 #include "gemm_tile.glsl"
 
-layout(constant_id = 2) const bool WORDS_X = true;  // a pixel of a group is whole words
+layout(constant_id = 2) const bool WORDS_X = true;  // a pixel of a group consists of whole words
 layout(constant_id = 3) const bool WORDS_W = true;
 
-// The columns n on of row q; past the last of them it repeats.
+// Loads columns n and following of row q; after the last column it repeats that one.
 void load_columns(uint q, uint row, uint n) {
   if (WORDS_W) {
     LOAD_WORD(load4_w, load8_w, row + min(n, (p.n - 1) / WIDTH * WIDTH), b[q]);
@@ -30,7 +30,7 @@ void main() {
   const uint m0 = group_id() % tiles_m * TILE_ROWS + first_lane / LANES * ROWS;
   const uint n0 = (tile % tiles_n * LANES + lane_n) * WIDTH;
 
-  // Where each four rows are, seen from a pixel's first tap; words of them begin at multiples of a word.
+  // The place of each four rows, relative to a pixel's first tap; words of them begin at multiples of a word.
   int down[ROWS], right[ROWS];
   [[unroll]] for (uint i = 0; i < ROWS; i += 4) {
     const uint row = min(m0 + i, rows - (WORDS_X ? WIDTH - i % WIDTH : 4)), tap = row / p.run;
@@ -62,7 +62,7 @@ void main() {
         if (!WORDS_X || part == 0) load_inside(base + y * p.in_row + x, inside, WORDS_X, part, word);
         [[unroll]] for (uint r = 0; r < 4; ++r) a[i + r][u / 4][u % 4] = word[part][r];
       }
-      // The pixel STEP further, without dividing.
+      // Moves on by STEP pixels, without dividing.
       col[u] += col_step;
       line[u] += line_step;
       image[u] += image_step;

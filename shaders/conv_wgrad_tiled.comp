@@ -6,9 +6,9 @@
 //! grid: groups
 //! define: TILE=32,64,128
 //! optimize: no
-// The weight's gradient, transposed, as an implicit matrix product on GPUs: sums over pixels, of elements
-// of x (the left panels' lines: taps and their runs) by those of w (the result's gradient).
-layout(constant_id = 0) const bool WORDS_X = true;  // pixels of x lie in whole words of 16 bytes
+// The weight's gradient, transposed, as an implicit matrix product on GPUs: sums over pixels of elements of x (the left
+// panels' lines: taps and their runs) times those of w (the result's gradient).
+layout(constant_id = 0) const bool WORDS_X = true;  // pixels of x consist of whole words of 16 bytes
 layout(constant_id = 1) const bool WORDS_W = true;  // those of w
 #define LEFT_ALONG_K false
 #define RIGHT_ALONG_K false
@@ -19,7 +19,7 @@ layout(constant_id = 1) const bool WORDS_W = true;  // those of w
 
 uint rows, m0, n0, group, part, k0, end;
 
-// Where this thread's lines of the left panels lie, from where the pixel does. All its words have the same.
+// The places of this thread's lines of the left panels, relative to the pixel. All its words have the same.
 int down[WORD], right_of[WORD];
 
 void at_panel(uint k) { k0 = k; }

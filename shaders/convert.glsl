@@ -1,4 +1,4 @@
-// Elements of type T as ones of type U, for kernels that copy.
+// Conversion of elements of type T to type U, for kernels that copy.
 #include "numbers.glsl"
 #if U_FLOAT
 #define CONVERT(x) U_value(x)

@@ -1,8 +1,8 @@
 // Matrices that a subgroup holds together: factors of 16-bit floats, MATRIX_M x MATRIX_K and MATRIX_K x MATRIX_N, and
-// sums of f32, MATRIX_M x MATRIX_N. Devices list their shapes; each side is 8 or 16. One source for
-// GL_KHR_cooperative_matrix and, where the compiler is older, for GL_NV_cooperative_matrix, which cooperative.py
-// translates: there the low byte of the scope is that of a subgroup, what the matrix is used for stands above.
-// `load`s and stores are of matrices whose rows (or, for load_columns, columns) lie `stride` words apart in `words`.
+// sums of f32, MATRIX_M x MATRIX_N. Devices list their shapes; each side is 8 or 16. One source serves
+// GL_KHR_cooperative_matrix and, for older compilers, GL_NV_cooperative_matrix, to which cooperative.py translates:
+// there the low byte of the scope is that of a subgroup, and the use of the matrix stands above it. Loads and stores
+// are of matrices whose rows (or, for load_columns, columns) lie `stride` words apart in `words`.
 #if KHR_MATRICES
 #define LeftMatrix coopmat<FACTOR, gl_ScopeSubgroup, MATRIX_M, MATRIX_K, gl_MatrixUseA>
 #define RightMatrix coopmat<FACTOR, gl_ScopeSubgroup, MATRIX_K, MATRIX_N, gl_MatrixUseB>

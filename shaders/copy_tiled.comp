@@ -4,12 +4,12 @@
 //! reference: copy
 //! local: 128
 //! grid: groups
-// A workgroup copies a tile of the last two dimensions, of which x is dense along the first and y along
-// the second, by way of shared memory: lanes lie along what is dense.
+// A workgroup copies a tile of the last two dimensions, of which x is dense along the first and y along the second, by
+// way of shared memory, so that lanes lie along the dense dimension of both.
 #include "convert.glsl"
 #include "strided.glsl"
 #define SIDE 32
-#define LINES 4  // of the tile, at a time
+#define LINES 4  // lines of the tile at a time
 
 shared T_value tile[SIDE * (SIDE + 1)];
 
@@ -25,7 +25,7 @@ void main() {
     x += coordinate * p.x_stride[e];
     y += coordinate * p.y_stride[e];
   }
-  if (rest != 0) return;  // more groups than tiles
+  if (rest != 0) return;  // there are more groups than tiles
 
   const uint lane = gl_LocalInvocationID.x % SIDE, line = gl_LocalInvocationID.x / SIDE;
   T_value values[SIDE / LINES];

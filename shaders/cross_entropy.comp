@@ -23,7 +23,7 @@ void main() {
   uint start = row * p.cols, words = word_columns(p.cols, p.offset[0]);
   RowSum s = row_sum(start, words);
   float lse = s.top + s.log_total;
-  // Not added when 0: 0 * (lse - mean) is NaN where a logit is -inf.
+  // The term is left out for a smoothing of 0, since 0 * (lse - mean) is NaN if a logit is -inf.
   float smooth_part = p.smoothing == 0.0 ? 0.0 : p.smoothing * (lse - row_mean(start, words));
   if (gl_LocalInvocationID.x != 0) return;
   int t = load_target(row);

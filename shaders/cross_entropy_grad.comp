@@ -12,7 +12,7 @@ struct Row {
 
 Row load_row(uint row) { return Row(load_target(row), load_lse(row), load_dloss(row)); }
 
-// Columns c to c + 3.
+// Returns the gradient of columns c to c + 3.
 vec4 grad(Row row, uint c, vec4 x) {
   if (row.target == p.ignore_index) return vec4(0.0);
   if (row.target < 0 || row.target >= int(p.cols)) return vec4(NAN);

@@ -1,4 +1,4 @@
-// What the kernels of the CTC loss share: a sample's states, and the place of a row's offset.
+// The common part of the kernels of the CTC loss: a sample's states, and the place of a row's offset.
 #include "log_ways.glsl"
 
 #define CLASS 0

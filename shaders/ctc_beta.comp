@@ -6,7 +6,7 @@
 #include "ctc.glsl"
 #include "reduce.glsl"
 
-// The logarithm of all ways of a sample, as alpha and the offset of its last frame have it.
+// The logarithm of all ways of a sample, from alpha and the offset of its last frame.
 struct Total {
   float ways, offset;
 };

@@ -10,7 +10,7 @@ void main() {
   if ((load_states(state_at(n, FLAGS, s)) & CTC_FIRST) == 0) return;
   if (t >= uint(load_states(state_at(n, COUNTS, 0)))) return;
   const float scale = load_dloss(n);
-  if (scale == 0.0) return;  // of an infinite loss that does not count
+  if (scale == 0.0) return;  // an infinite loss that does not count
   float sum = 0.0;
   for (int k = int(s); k >= 0; k = load_states(state_at(n, NEXT, uint(k))))
     sum += load_posterior((t * p.samples + n) * p.width + uint(k));

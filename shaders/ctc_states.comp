@@ -3,7 +3,7 @@
 //! local: 64
 #include "ctc.glsl"
 
-// The class of state s, -1 where there is none.
+// Returns the class of state s, -1 if there is none.
 int class_of(uint n, uint s, uint count) {
   if (s >= count) return -1;
   const int label = s % 2 == 0 ? int(p.blank) : load_target(n * p.labels + s / 2);

@@ -1,9 +1,9 @@
 // Functions that the rows of elementwise.def use.
 #include "exact.glsl"
 
-// Rational approximation x P(x^2) / Q(x^2), fitted to a relative error of 2e-8; 1 beyond 3.9.
+// The rational approximation x P(x^2) / Q(x^2), fitted to a relative error of 2e-8; 1 beyond 3.9.
 float erf(float x) {
-  if (abs(x) >= 3.9) return x < 0.0 ? -1.0 : 1.0;  // not for a NaN
+  if (abs(x) >= 3.9) return x < 0.0 ? -1.0 : 1.0;  // false for NaN
   float t = x * x;
   float numerator = 2.06675423e-6;
   numerator = numerator * t + 2.84995911e-4;
@@ -34,7 +34,7 @@ float gelu_tanh_grad(float x) {
   return 0.5 * (1.0 + t) + 0.5 * x * (1.0 - t * t) * 0.79788456 * (1.0 + 0.134145 * x * x);
 }
 
-// exp(x) - 1 without the cancellation near 0.
+// Computes exp(x) - 1 without the cancellation near 0.
 float expm1(float x) {
   if (abs(x) > 0.5) return exp(x) - 1.0;
   float series = 1.0 + x * 0.125;
@@ -44,7 +44,7 @@ float expm1(float x) {
 
 float round_even(float x) { return roundEven(x); }
 
-// Giles 2010, "Approximating the erfinv function", in single precision.
+// Uses Giles 2010, "Approximating the erfinv function", in single precision.
 float erfinv(float x) {
   float w = -log((1.0 - x) * (1.0 + x));
   if (w < 5.0) {
@@ -72,10 +72,10 @@ float erfinv(float x) {
   return (2.83297682 + p * w) * x;
 }
 
-// Not x / 3: compilers may or may not make a product of it, and chains have the same bits (chain.glsl).
+// It does not use x / 3, which compilers may turn into a product, while chains must have the same bits (chain.glsl).
 float hardswish_grad(float x) { return x <= -3.0 ? 0.0 : x >= 3.0 ? 1.0 : x * 0.33333334 + 0.5; }
 
-// tanh(log(1 + exp(x))) = ((1 + e)^2 - 1) / ((1 + e)^2 + 1).
+// Uses tanh(log(1 + exp(x))) = ((1 + e)^2 - 1) / ((1 + e)^2 + 1).
 float tanh_softplus(float x) {
   float e = exp(min(x, 20.0)), n = e * (e + 2.0);
   return n / (n + 2.0);
@@ -85,7 +85,7 @@ float mish_grad(float x) {
   return t + x * (1.0 - t * t) / (1.0 + exp(-x));
 }
 
-// The remainder of x / y truncated to a whole number, exactly: the long division of C's fmod.
+// Returns the remainder of x / y truncated to a whole number, exactly, by the long division of C's fmod.
 float modulo(float x, float y) {
   if (!is_finite(x) || is_nan(y) || is_zero(y)) return NAN;
   float rest = abs(x), divisor = abs(y);
@@ -98,7 +98,7 @@ float modulo(float x, float y) {
   return x < 0.0 ? -rest : rest;
 }
 int modulo(int x, int y) {
-  if (y == 0 || y == -1) return 0;  // what GLSL leaves open
+  if (y == 0 || y == -1) return 0;  // cases that GLSL leaves undefined
   int rest = abs(x) % abs(y);
   return x < 0 ? -rest : rest;
 }
@@ -111,7 +111,7 @@ int floor_modulo(int x, int y) {
   return rest != 0 && (rest < 0) != (y < 0) ? rest + y : rest;
 }
 
-// log(exp(x) + exp(y)); of two equal infinities that one.
+// Returns log(exp(x) + exp(y)), and for two equal infinities that infinity.
 float log_add_exp(float x, float y) {
   float high = max(x, y), distance = abs(x - y);
   return x == y ? x + 0.69314718 : high + log(1.0 + exp(-distance));

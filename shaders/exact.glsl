@@ -1,9 +1,9 @@
-// tanh, log, pow, max and min as C and PyTorch have them, for every float, in the place of GLSL's, which leaves open
-// what becomes of NaN, 0, negative and infinite numbers, and of large ones by tanh; sin and cos.
+// tanh, log, pow, max and min as in C and PyTorch for every float. GLSL's own leave the results for NaN, 0, negative
+// and infinite numbers undefined, and tanh's for large ones. Also sin and cos.
 #include "numbers.glsl"
 #include "trig.glsl"
 
-// 1 in f32 from 9.01 on; (exp(x) - exp(-x)) / (exp(x) + exp(-x)), as drivers may have it, is NaN from 89 on.
+// tanh is 1 in f32 from 9.01 on; (exp(x) - exp(-x)) / (exp(x) + exp(-x)), as drivers may compute it, is NaN from 89 on.
 float real_tanh(float x) { return is_nan(x) ? x : tanh(clamp(x, -10.0, 10.0)); }
 vec4 real_tanh(vec4 x) { return mix(tanh(clamp(x, vec4(-10.0), vec4(10.0))), x, is_nan(x)); }
 
@@ -11,7 +11,7 @@ float real_log(float x) {
   const uint bits = magnitude_bits(x);
   if (bits == 0) return -INFINITY;
   if (is_nan(x) || is_negative(x)) return NAN;
-  if (is_zero(x)) return log(float(bits)) - 103.278929903;  // a denormal: so many times 2^-149
+  if (is_zero(x)) return log(float(bits)) - 103.278929903;  // a denormal is so many times 2^-149
   return is_finite(x) ? log(x) : x;
 }
 
@@ -28,7 +28,7 @@ float real_pow(float x, float y) {
   if (!whole && is_finite(x) && !is_zero(x)) return NAN;
   return odd ? -r : r;
 }
-// By squaring; a negative power of anything but 1 and -1 is 0.
+// Computes powers by squaring; a negative power of anything but 1 and -1 is 0.
 int real_pow(int x, int y) {
   if (y < 0) return x == 1 ? 1 : x == -1 ? 1 - 2 * (y & 1) : 0;
   int r = 1;

@@ -1,13 +1,13 @@
 // Flat kernels: thread t has elements 8 t to 8 t + 7 of dense tensors.
 
-// True when the thread's 8 elements exist and can move in 16-byte words. `offsets` is the bitwise or
-// of the tensors' element offsets.
+// Tells whether the thread's 8 elements exist and can move in 16-byte words. `offsets` is the bitwise or of the
+// tensors' element offsets.
 bool is_whole(uint i, uint n, uint offsets) {
   return i + REWIND_FLAT <= n && offsets % REWIND_FLAT == 0;
 }
 
-// Elements at to at + 7 of what repeats after `period` >= 8 elements, by the accessors of a buffer: in words of 16 bytes
-// where the period is one of 8, else one by one.
+// Loads elements at to at + 7 of values that repeat after `period` >= 8 elements, by the accessors of a buffer: in
+// words of 16 bytes if the period is a multiple of 8, else one by one.
 #define LOAD8_PERIODIC(load, load8, at, period, lo, hi)                            \
   if (period % REWIND_FLAT == 0) {                                                 \
     load8(at, lo, hi);                                                             \
@@ -19,5 +19,5 @@ bool is_whole(uint i, uint n, uint offsets) {
     }                                                                              \
   }
 
-// One past the thread's last element.
+// Returns one past the thread's last element.
 uint flat_end(uint i, uint n) { return n - i < REWIND_FLAT ? n : i + REWIND_FLAT; }

@@ -6,5 +6,5 @@
 //! grid: groups
 //! requires: subgroup cooperative
 //! define: FACTORS=f16,bf16 TILE=64,128
-// c = alpha a b (+ beta c) of 16-bit factors on GPUs with cooperative matrices: gemm_tiled.
+// c = alpha a b (+ beta c) of 16-bit factors on GPUs with cooperative matrices. See gemm_tiled.
 #include "gemm_tiled.comp"

@@ -3,7 +3,7 @@
 //! params: MatmulParams
 //! reference: none
 //! local: 64
-// matmul of k <= 32768, one element per thread: for problems too small for tiles.
+// matmul of k <= 32768, with one element per thread, for problems too small for tiles.
 
 void main() {
   const uint i = thread_id(), n = i % p.n, m = i / p.n % p.m, batch = i / p.n / p.m;

@@ -12,8 +12,8 @@ layout(constant_id = 2) const bool A_TRANSPOSED = false;
 layout(constant_id = 3) const bool B_TRANSPOSED = false;
 layout(constant_id = 4) const bool ADDS = false;
 
-// Part h of the columns of y from n, element e, on; past the edge the last ones. Without conditions, which are dear
-// where every lane loads for itself.
+// Loads part h of the columns of y from column n, element e, on; past the edge, the last ones. There are no conditions,
+// since these are expensive if every lane loads for itself.
 vec4 columns_of_y(uint e, uint n, uint h) {
   if (STORES >= 4) return load4_y(e - n + min(n + 4 * h, p.n - 4));
   vec4 v;
@@ -22,7 +22,7 @@ vec4 columns_of_y(uint e, uint n, uint h) {
 }
 
 void main() {
-  // Row tiles follow each other: the columns of w stay in the cache.
+  // Row tiles follow each other, so that the columns of w stay in the cache.
   const uint tiles_m = (p.m + TILE_ROWS - 1) / TILE_ROWS, tiles_n = (p.n + TILE_COLS - 1) / TILE_COLS;
   const uint tile = group_id() / tiles_m, z = tile / tiles_n;
   if (z >= p.batches * p.splits) return;
@@ -46,7 +46,7 @@ void main() {
   [[unroll]] for (uint j = 0; j < WIDTH; ++j)
     column[j] = b0 + (B_TRANSPOSED ? min(n0 + j, p.n - 1) * p.b_col : tile_n * p.b_panel + n_in_tile);
 
-  uint row_word[ROWS];  // the word that begins with row i where a is transposed
+  uint row_word[ROWS];  // the word that begins with row i, if a is transposed
   [[unroll]] for (uint i = 0; i < ROWS; i += WIDTH)
     row_word[i] = a0 + tile_m * p.a_panel + min(first_row + i, last_row / WIDTH * WIDTH);
 
@@ -54,7 +54,7 @@ void main() {
   const uint k_end = min((part + 1) * p.k_chunk, p.k);
   uint k = part * p.k_chunk;
   while (k + DEPTH <= k_end) {
-    const uint k_lane = k + lane_n * DEPTH;  // beyond the end: loaded, not used
+    const uint k_lane = k + lane_n * DEPTH;  // values beyond the end are loaded but not used
     if (A_TRANSPOSED) {
       [[unroll]] for (uint i = 0; i < ROWS; i += WIDTH)
         [[unroll]] for (uint u = 0; u < DEPTH; ++u) {
@@ -69,7 +69,7 @@ void main() {
     for (uint l = 0; l < lanes; ++l, k += DEPTH) {
       if (B_TRANSPOSED) {
         [[unroll]] for (uint j = 0; j < WIDTH; ++j) {
-          vec4 values[PARTS];  // of k
+          vec4 values[PARTS];  // by k
           LOAD_WORD(load4_w, load8_w, column[j] + k, values);
           [[unroll]] for (uint q = 0; q < DEPTH; ++q) b[q][j / 4][j % 4] = values[q / 4][q % 4];
         }
@@ -79,7 +79,7 @@ void main() {
       multiply_tile(l);
     }
   }
-  for (; k < k_end; ++k) {  // the last k, one at a time
+  for (; k < k_end; ++k) {  // the last values of k, one at a time
     vec4 last[PARTS];
     if (B_TRANSPOSED) {
       [[unroll]] for (uint j = 0; j < WIDTH; ++j) last[j / 4][j % 4] = load_w(column[j] + k);

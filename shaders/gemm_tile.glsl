@@ -1,8 +1,8 @@
-// The tile of the matrix kernels for CPU drivers. One subgroup makes a tile without shared memory or
-// barriers: its lanes lie LANES across the columns, a word of columns each, and the lane groups lie across
-// the rows, ROWS rows each. Along k every lane reads a word of each row of the left matrix and its group
-// spreads it by subgroupShuffle. Words are texels of 16 bytes, which these drivers gather by a call of a
-// function each: half of the time where the sums are short.
+// The tile of the matrix kernels for CPU drivers. One subgroup makes a tile without shared memory or barriers: its
+// lanes lie LANES across the columns, a word of columns each, and the lane groups lie across the rows, ROWS rows each.
+// Along k, every lane reads a word of each row of the left matrix, and its group spreads it by subgroupShuffle. Words
+// are texels of 16 bytes, each of which these drivers gather by a function call; if the sums are short, that takes half
+// of the time.
 layout(constant_id = 0) const uint LANES = 8;  //! 2 4 8
 layout(constant_id = 1) const uint STORES = 4;  //! 1 2 4 8
 
@@ -13,9 +13,9 @@ layout(constant_id = 1) const uint STORES = 4;  //! 1 2 4 8
 #define PARTS 1
 #define LOAD_WORD(load4, load8, e, word) word[0] = load4(e)
 #endif
-#define ROWS 16  // more, and compilers give up
+#define ROWS 16  // with more, compilers give up
 #define WIDTH (4 * PARTS)  // columns of a lane
-#define DEPTH (4 * PARTS)  // values of k that a lane holds of a row
+#define DEPTH (4 * PARTS)  // values of k of a row that a lane holds
 #define TILE_ROWS (SUBGROUP_SIZE / LANES * ROWS)
 #define TILE_COLS (LANES * WIDTH)
 #define STEP (LANES * DEPTH)  // values of k per round
@@ -28,8 +28,8 @@ vec4 acc[ROWS][PARTS];  // this lane's columns
 vec4 a[ROWS][PARTS];    // this lane's part of the rows: k = DEPTH * lane_n + 0, 1, ...
 vec4 b[DEPTH][PARTS];   // values of k by this lane's columns
 
-// A word of x from element e on, zeros unless `inside`; not `whole`: its part h only. To choose before the halves are
-// converted is faster, of f32 it is slower. These drivers fetch zeros past the end of a buffer.
+// Loads a word of x from element e on, zeros unless `inside`; only its part h unless `whole`. Choosing before 16-bit
+// values are converted is faster; for f32 it is slower. These drivers fetch zeros past the end of a buffer.
 void load_inside(uint e, bool inside, bool whole, uint h, inout vec4 word[PARTS]) {
 #ifdef T_F16
   const uint from = inside ? e : 0x7fffffffu;
@@ -48,7 +48,7 @@ void clear_tile() {
     [[unroll]] for (uint h = 0; h < PARTS; ++h) acc[i][h] = vec4(0.0);
 }
 
-// acc += a @ b for the values of k that the l-th lane of each group holds.
+// Computes acc += a @ b for the values of k that the l-th lane of each group holds.
 void multiply_tile(uint l) {
   [[unroll]] for (uint i = 0; i < ROWS; ++i) {
     [[unroll]] for (uint q = 0; q < DEPTH; ++q) {
@@ -75,7 +75,7 @@ void store_part(vec4 v, uint e, uint columns) {
     if (j < columns) store_y(e + j, v[j]);
 }
 
-// The same of a row.
+// Stores all parts of a row.
 void store_columns(vec4 row[PARTS], uint e, uint columns) {
 #if PARTS == 2 && defined(U_F16)
   if (STORES == 8) {

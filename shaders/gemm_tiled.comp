@@ -9,15 +9,15 @@
 // c = alpha a b (+ beta c) on GPUs, with any strides and edges.
 layout(constant_id = 0) const bool LEFT_ALONG_K = true;    // a_col is 1, else a_row
 layout(constant_id = 1) const bool RIGHT_ALONG_K = false;  // b_row is 1, else b_col
-layout(constant_id = 2) const bool WORDS_IN = true;        // a and b lie in whole words of 16 bytes
-layout(constant_id = 3) const bool WORDS_OUT = true;       // rows of c in whole words of 4 elements
+layout(constant_id = 2) const bool WORDS_IN = true;        // a and b consist of whole words of 16 bytes
+layout(constant_id = 3) const bool WORDS_OUT = true;       // rows of c consist of whole words of 4 elements
 #define LEFT_WHOLE WORDS_IN
 #define RIGHT_WHOLE WORDS_IN
 #include "tile.glsl"
 
 uint m0, n0, k0, a0, b0, c0, end;
 
-// Lines and k past the edge repeat the last ones: only zeros past k, and what is stored, matter.
+// Lines and k past the edge repeat the last ones. Only zeros past k, and the elements that are stored, matter.
 uint a_at(uint m, uint k) {
   return a0 + min(m, p.m - 1) * (LEFT_ALONG_K ? p.a_row : 1) + min(k, end - 1) * (LEFT_ALONG_K ? 1 : p.a_col);
 }
@@ -25,7 +25,7 @@ uint b_at(uint n, uint k) {
   return b0 + min(n, p.n - 1) * (RIGHT_ALONG_K ? p.b_col : 1) + min(k, end - 1) * (RIGHT_ALONG_K ? 1 : p.b_row);
 }
 
-// A bit for each element of a word that begins at k.
+// Returns a bit for each element of a word that begins at k.
 uint inside_k(uint k, bool along_k) {
   const uint all = (1u << WORD) - 1u;
   return k >= end ? 0 : along_k ? all >> (WORD - min(end - k, WORD)) : all;

@@ -1,4 +1,4 @@
-// What the kernels read of their 8 channels' groups: mean and 1 / deviation.
+// The moments of the groups to which a thread's 8 channels belong: mean and 1 / deviation.
 struct Moments {
   vec4 mean_lo, mean_hi, rstd_lo, rstd_hi;
 };

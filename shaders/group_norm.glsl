@@ -14,7 +14,7 @@ Place place(uint run) {
   return Place(sample_index, part, first + part * run, first + min(part * run + run, p.rows), c);
 }
 
-// The 8 channels of a row, or those that exist.
+// Loads the 8 channels of a row, or those that exist.
 #define LOAD_CHANNELS(LOAD8, LOAD, i, c, lo, hi)      \
   if (WHOLE == 1) {                                   \
     LOAD8(i, lo, hi);                                 \

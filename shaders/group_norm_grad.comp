@@ -9,7 +9,7 @@ void main() {
   Place at = place(GROUP_NORM_ROWS);
   if (at.sample_index >= p.samples) return;
   Moments m = moments_at(at);
-  // dx = scale dy - (shift + slope (x - mean)): the parts of the formula that rows share.
+  // dx = scale dy - (shift + slope (x - mean)), where scale, shift and slope are the same for all rows.
   vec4 scale_lo, scale_hi, slope_lo, slope_hi, shift_lo, shift_hi;
   LOAD_CHANNELS(load8_weight, load_weight, at.c, at.c, scale_lo, scale_hi)
   uint groups = p.channels / p.width, first = at.sample_index * 2 * groups;

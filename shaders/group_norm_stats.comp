@@ -4,7 +4,7 @@
 //! local: 64
 #include "group_norm.glsl"
 
-// Joins each channel k with channel k + STEP, of as many elements (Chan et al. 1979).
+// Joins each channel k with channel k + STEP, both of equally many elements (Chan et al. 1979).
 #define JOIN(STEP)                                                      \
   if (p.merged > (STEP)) {                                              \
     [[unroll]] for (uint k = 0; k < 8; k += 2 * (STEP)) {               \
@@ -32,7 +32,7 @@ void write_blocks(Place at, float count, float mean[8], float squares[8]) {
   }
 }
 
-// Welford's update, row by row: no cancellation however large the mean is.
+// Welford's update, row by row, which has no cancellation however large the mean is.
 void main() {
   Place at = place(p.chunk_rows);
   if (at.sample_index >= p.samples) return;

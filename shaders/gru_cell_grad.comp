@@ -22,7 +22,7 @@ void set_dgh(uint i, vec4 v) {
   else store_dgh(i, v.x);
 }
 
-// The first two gates have one gradient on both sides.
+// The first two gates have the same gradient on both sides.
 void set_both(uint k, vec4 v) {
   set_dgx(gate_at(k, 3), v);
   set_dgh(gate_at(k, 3), v);

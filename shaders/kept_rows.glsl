@@ -1,6 +1,6 @@
-// Row kernels of GPUs: a team of threads keeps a row of whole 16-byte words in its registers, and so
-// reads it once. A team is the workgroup, a subgroup (no barrier) or 8 lanes of one. A thread has ROUNDS
-// times 8 columns. The host chooses (backends/vulkan/passes/rows.cpp).
+// Row kernels of GPUs: a team of threads keeps a row of whole 16-byte words in its registers, and so reads it once. A
+// team is the workgroup, a subgroup (without barriers) or 8 lanes of one. A thread has ROUNDS times 8 columns. The host
+// chooses (backends/vulkan/passes/rows.cpp).
 #include "reduce.glsl"
 layout(constant_id = 1) const uint TEAM = 0;  //! 0 1 8
 layout(constant_id = 2) const uint ROUNDS = 4;  //! 1 2 4
@@ -14,7 +14,7 @@ uint team_row() {
          gl_SubgroupInvocationID / team_size();
 }
 
-// The thread's first column of a round.
+// Returns the thread's first column of a round.
 uint team_column(uint round) {
   uint lane = TEAM == 0 ? gl_LocalInvocationID.x : gl_SubgroupInvocationID % team_size();
   return (round * team_size() + lane) * 8;
@@ -45,8 +45,8 @@ float team_sum(vec4 x) { return team_sum((x.x + x.y) + (x.z + x.w)); }
 
 #define FOR_ROUNDS(r) [[unroll]] for (uint r = 0; r < ROUNDS; ++r)
 
-// lo[r], hi[r] = the columns of every round from element `start` on, `outside` beyond the row. All loads
-// come first: their columns are held inside the row, not branched around.
+// Loads lo[r], hi[r] = the columns of every round from element `start` on, `outside` beyond the row. All loads come
+// first: instead of branches, their columns are clamped to the row.
 #define KEEP_ROW(LOAD8, start, cols, outside, lo, hi)                   \
   FOR_ROUNDS(r) LOAD8((start) + min(team_column(r), (cols) - 8), lo[r], hi[r]); \
   FOR_ROUNDS(r) {                                                       \

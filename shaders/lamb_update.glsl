@@ -1,5 +1,5 @@
-// LAMB: the update of 4 elements before the trust ratio. Both kernels compute it from the same values,
-// so it needs no memory.
+// LAMB: the update of 4 elements before the trust ratio. Both kernels compute it from the same values, so it needs no
+// memory.
 #include "moments.glsl"
 #include "chunks.glsl"
 #include "flat.glsl"

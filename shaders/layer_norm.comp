@@ -20,7 +20,7 @@ float row_mean(uint start, uint words) {
   return total(sums) / p.cols;
 }
 
-// The mean of the squared deviations: a second pass over the row loses nothing if the mean is large.
+// Returns the mean of the squared deviations. A second pass over the row loses nothing if the mean is large.
 float row_variance(uint start, uint words, float mean) {
   vec4 sums = vec4(0.0), lo, hi;
   FOR_WORDS(c, words) {

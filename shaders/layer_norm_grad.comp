@@ -8,7 +8,7 @@
 #include "rows.glsl"
 layout(constant_id = 0) const uint RMS = 0;  //! 0 1
 
-// Four columns: the gradient of xhat, and xhat.
+// Four columns of the gradient of xhat, and of xhat.
 struct Columns {
   vec4 g, xhat;
 };

@@ -9,7 +9,7 @@
 #include "kept_rows.glsl"
 layout(constant_id = 0) const uint RMS = 0;  //! 0 1
 
-vec4 lo[MOST_ROUNDS], hi[MOST_ROUNDS];  // of the row, then of its deviations
+vec4 lo[MOST_ROUNDS], hi[MOST_ROUNDS];  // the row, then its deviations
 
 void main() {
   uint row = team_row();

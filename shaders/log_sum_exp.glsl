@@ -6,10 +6,10 @@
 struct RowSum {
   float top;        // max(x)
   float total;      // sum(exp(x - top)); NaN if an element is NaN or +inf, or all are -inf
-  float log_total;  // its logarithm; drivers' log(NaN) may be a number
+  float log_total;  // the logarithm of `total`; drivers' log(NaN) may be a number
 };
 
-// The row from element `start` on, of which `words` columns move 8 at a time.
+// Sums the row from element `start` on, of which `words` columns move 8 at a time.
 RowSum row_sum(uint start, uint words) {
   vec4 top = vec4(-INFINITY), lo, hi;
   uvec4 bits = uvec4(0);

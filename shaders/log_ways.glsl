@@ -1,16 +1,17 @@
-// Ways through a lattice, in logarithms: the rows of two moments, in turn.
+// Ways through a lattice, in logarithms, with the rows of two moments, in turn.
 #include "numbers.glsl"
 
 shared float ways[2][MOST_WAYS];
 
-// A logarithm; NaN is none, and drivers' max() of it is either.
+// Replaces NaN, which is no logarithm, and which drivers' max() treats in different ways.
 float known(float x) { return is_nan(x) ? LOG_NEVER : x; }
 
-// What keeps ways near 0 where the likeliest is `highest`, whole so that sums of it are exact; a way less it.
+// Returns an offset that keeps the logarithms of ways near 0 if the highest is `highest`; it is whole, so that sums of
+// it are exact. The second function subtracts it from a way.
 float whole_offset(float highest) { return highest > LOG_NEVER / 2 ? floor(highest) : 0.0; }
 float less(float way, float offset) { return way > LOG_NEVER / 2 ? way - offset : way; }
 
-// The logarithm of 1 to 3, by the series of 2 atanh((x - 1) / (x + 1)): drivers' log() may be wrong by 1e-6,
+// Returns the logarithm of 1 to 3, by the series of 2 atanh((x - 1) / (x + 1)): drivers' log() may be wrong by 1e-6,
 // which adds up frame by frame.
 float log_of_few(float x) {
   const bool upper = x > 1.5;

@@ -4,7 +4,7 @@
 //! reference: none
 //! local: 64
 //! requires: texels
-// Operands rewritten for the matrix kernels: whole words, near each other.
+// Rewrites operands for the matrix kernels in whole words that are near each other.
 void main() {
   const uint i = thread_id();
   if (i >= p.n) return;

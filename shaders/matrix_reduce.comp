@@ -3,11 +3,12 @@
 //! params: MatrixReduceParams
 //! reference: none
 //! local: 64
-layout(constant_id = 0) const bool ALONG_ROWS = false;  // neighbours in x are so in a column of y, else in a row
+// Neighbours in x are neighbours in a column of y, else in a row.
+layout(constant_id = 0) const bool ALONG_ROWS = false;
 layout(constant_id = 1) const bool WORDS = true;        // 4 of them are one word
-layout(constant_id = 2) const bool WORDS_OUT = true;    // in y, too
+layout(constant_id = 2) const bool WORDS_OUT = true;    // 4 of them are one word in y, too
 layout(constant_id = 3) const uint MEMBERS = 1;  //! 1 8
-// MEMBERS: of a team of threads, which take turns at the parts of a result.
+// MEMBERS is the size of a team of threads, which take turns at the parts of a result.
 
 #define AHEAD 8  // parts that are loaded at once
 
@@ -17,7 +18,7 @@ void put(uint to, float sum) { store_y(to, p.beta == 0.0 ? sum : sum + p.beta * 
 
 shared vec4 sums[64];
 
-// The parts first, first + MEMBERS, ... of what begins at `from`.
+// Sums the parts first, first + MEMBERS, ... of the values from `from` on.
 vec4 sum_parts(uint from, uint first) {
   vec4 sum = vec4(0.0);
   uint part = first;
@@ -30,7 +31,7 @@ vec4 sum_parts(uint from, uint first) {
   return sum;
 }
 
-// Sums partial products in a fixed order and writes them where they belong.
+// Sums partial products in a fixed order and writes them to their places.
 void main() {
   const uint team = 64 / MEMBERS, thread = gl_LocalInvocationID.x, member = thread / team;
   const uint i = (group_id() * team + thread % team) * (WORDS ? 4 : 1);

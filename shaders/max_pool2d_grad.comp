@@ -4,7 +4,7 @@
 //! local: 64
 #include "pool.glsl"
 
-// The step of the window beginning at `first` that lies at input position x along one axis, or a step that no
+// Returns the step of the window beginning at `first` that lies at input position x along one axis, or a step that no
 // window has.
 uint step_at(uint x, uint first, uint dilation) {
   uint reach = x - first, step = reach / dilation;

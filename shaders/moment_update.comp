@@ -11,7 +11,7 @@ struct Moments {
   vec4 first, second, third;
 };
 
-// What all elements of an update share.
+// The values that all elements of an update share.
 struct Rates {
   float grad_factor, lr, decay;
   float step;          // lr, divided by the bias correction or slowed down

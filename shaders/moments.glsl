@@ -1,6 +1,6 @@
-// What optimizers with moments, and averages, share.
+// The common part of optimizers with moments, and of averages.
 
-// 1 - beta^t by squaring, without the cancellation of a beta near 1.
+// Returns 1 - beta^t by squaring, without the cancellation of a beta near 1.
 float one_minus_power(float beta, uint t) {
   float q = 0.0;
   for (int bit = findMSB(t); bit >= 0; --bit) {

@@ -1,4 +1,5 @@
-// NaN and infinity by their bits: drivers may assume that floats are finite. The rules: docs/kernels.md.
+// Tests for NaN and infinity by their bits, since drivers may assume that floats are finite. docs/kernels.md has the
+// rules.
 
 #ifndef NAN
 #define NAN uintBitsToFloat(0x7fc00000u)
@@ -10,10 +11,10 @@ bool is_nan(float x) { return magnitude_bits(x) > 0x7f800000u; }
 bvec4 is_nan(vec4 x) { return greaterThan(magnitude_bits(x), uvec4(0x7f800000u)); }
 bool is_finite(float x) { return magnitude_bits(x) < 0x7f800000u; }
 bool is_negative(float x) { return (floatBitsToUint(x) & 0x80000000u) != 0; }
-// Counts denormals as zeros: drivers treat them as they like, unless the bits are tested.
+// Counts denormals as zeros: drivers may flush them anywhere, unless the bits are tested.
 bool is_zero(float x) { return magnitude_bits(x) < 0x00800000u; }
 
-// max and min in which a NaN wins, as in PyTorch.
+// max and min in which NaN wins, as in PyTorch.
 float nan_max(float x, float y) { return is_nan(x) ? x : is_nan(y) ? y : max(x, y); }
 float nan_min(float x, float y) { return is_nan(x) ? x : is_nan(y) ? y : min(x, y); }
 int nan_max(int x, int y) { return max(x, y); }
@@ -24,7 +25,8 @@ float real_exp(float x) { return is_nan(x) ? x : exp(x); }
 vec4 real_exp(vec4 x) { return mix(exp(x), x, is_nan(x)); }
 #define exp(x) real_exp(x)
 
-// Toward zero, the nearest that i32 has; NaN is 0. GLSL leaves all but the first open.
+// Rounds toward zero, to the nearest i32 at the ends of its range; NaN gives 0. GLSL leaves all but the first
+// undefined.
 int to_int(float x) {
   if (is_nan(x)) return 0;
   return x >= 2147483648.0 ? 0x7fffffff : x < -2147483648.0 ? 0x80000000 : int(x);

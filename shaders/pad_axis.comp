@@ -5,7 +5,7 @@
 layout(constant_id = 0) const uint MODE = 1;   //! 1 2 3
 layout(constant_id = 1) const uint WHOLE = 0;  //! 0 1
 
-// The element that place o shows.
+// Returns the element that place o shows.
 uint shown_at(uint o) {
   int at = int(o) - int(p.before), size = int(p.size);
   if (MODE == PAD_REPLICATE) return uint(clamp(at, 0, size - 1));

@@ -20,13 +20,13 @@ void add(uint line, uint begin, uint end, uint c, inout vec4 dx_lo, inout vec4 d
   }
 }
 
-// Gathers: an element takes the gradient of its own place and of those that show it too.
+// Gathers: an element takes the gradient of its own place and of the places that show it.
 void main() {
   uint n = p.outer * p.size * p.inner, i = thread_id() * (WHOLE == 1 ? 8 : 1);
   if (i >= n) return;
   uint row = i / p.inner, line = row / p.size, k = row - line * p.size, c = i - row * p.inner;
   uint own = p.before + k, last = p.size - 1;
-  uvec2 left = uvec2(0), right = uvec2(0);  // [begin, end), empty at first
+  uvec2 left = uvec2(0), right = uvec2(0);  // [begin, end), initially empty
   if (MODE == PAD_REPLICATE) {
     if (k == 0) left.y = p.before;
     if (k == last) right = uvec2(p.before + p.size, p.padded);

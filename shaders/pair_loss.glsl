@@ -1,17 +1,17 @@
-// Losses of pairs: of one element, and their derivatives. Sources are at ops/losses/losses.h.
+// Losses of pairs of elements, and their derivatives. ops/losses/losses.h names the sources.
 #include "exact.glsl"
 #include "flat.glsl"
 layout(constant_id = 0) const uint KIND = 0;  //! 0 1 2 3 4 5 6 7 8
 layout(constant_id = 1) const bool WEIGHTED = false;
 
-// At least -100, as PyTorch has it.
+// The logarithm is at least -100, as in PyTorch.
 float bounded_log(float x) { return max(log(x), -100.0); }
-// log(1 + exp(x)), without overflow.
+// Returns log(1 + exp(x)), without overflow.
 float log_one_plus_exp(float x) { return max(x, 0.0) + log(1.0 + exp(-abs(x))); }
 
 float logistic(float x) { return 1.0 / (1.0 + exp(-x)); }
 
-// Weight of the positive class of element i, joined with its target.
+// Returns the weight of the positive class of element i, joined with its target.
 float positive(uint i, float t) {
   return WEIGHTED ? 1.0 + (load_weight(i % p.period) - 1.0) * t : 1.0;
 }
@@ -20,7 +20,7 @@ float bce_logits(uint i, float x, float t) {
   return (1.0 - t) * x + positive(i, t) * log_one_plus_exp(-x);
 }
 
-// Share of a target in the loss, and 1 - probability of it.
+// The share of a target in the loss, and 1 - its probability.
 float focal_share(float t) { return p.a < 0.0 ? 1.0 : p.a * t + (1.0 - p.a) * (1.0 - t); }
 float focal_rest(float x, float t) { return logistic(x) * (1.0 - t) + logistic(-x) * t; }
 float focal_power(float q, float exponent) { return exponent == 0.0 ? 1.0 : pow(q, exponent); }

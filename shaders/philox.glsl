@@ -1,4 +1,4 @@
-// Philox4x32-10 (Salmon et al. 2011): counter-based random words, the same in every backend.
+// Philox4x32-10 (Salmon et al. 2011): random words from counters, the same in every backend.
 
 uvec4 philox(uvec4 counter, uvec2 key) {
   for (uint round = 0; round < 10; ++round) {
@@ -10,5 +10,5 @@ uvec4 philox(uvec4 counter, uvec2 key) {
   return counter;
 }
 
-// [0, 1) with 24 bits: every value is exact in f32.
+// Maps words to [0, 1) with 24 bits, so that every value is exact in f32.
 vec4 uniform_from(uvec4 words) { return vec4(words >> 8) * (1.0 / 16777216.0); }

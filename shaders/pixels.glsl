@@ -4,7 +4,7 @@ struct Position {
   uint image, h, w, c;
 };
 
-// Element i of [batch, height, width, channels].
+// Returns the position of element i of [batch, height, width, channels].
 Position position(uint i, uint height, uint width) {
   uint pixel = i / p.channels, row = pixel / width, image = row / height;
   return Position(image, row - image * height, pixel - row * width, i - pixel * p.channels);

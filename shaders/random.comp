@@ -15,7 +15,7 @@ vec4 normal_from(vec4 u) {
               radius.y * cos(angle.y), radius.y * sin(angle.y));
 }
 
-// Elements i to i + 3.
+// Returns elements i to i + 3.
 vec4 values(uint i) {
   vec4 u = uniform_from(random_words(i / 4));
   return NORMAL == 1 ? p.a + p.b * normal_from(u) : p.a + (p.b - p.a) * u;

@@ -1,9 +1,9 @@
-// The words of a tensor's elements.
+// The random words of a tensor's elements.
 #include "philox.glsl"
 
-// The four words of elements 4 * block to 4 * block + 3.
+// Returns the four words of elements 4 * block to 4 * block + 3.
 #ifndef COUNTERS
-#define COUNTERS p  // the struct that has seed_lo, seed_hi, counter_lo, counter_hi
+#define COUNTERS p  // the struct with seed_lo, seed_hi, counter_lo, counter_hi
 #endif
 uvec4 random_words(uint block) {
   uint low = COUNTERS.counter_lo + block;

@@ -1,11 +1,11 @@
-// The recurrent cells: a thread has 4 consecutive elements of a row's state with all their gates, or
-// one element where rows do not move in words; the other components then repeat it.
+// The recurrent cells: a thread has 4 consecutive elements of a row's state with all their gates, or one element if
+// rows do not move in words; the other components then repeat it.
 #include "exact.glsl"
 layout(constant_id = 0) const uint WHOLE = 0;  //! 0 1
 
-// The thread's first element in [rows, hidden].
+// Returns the thread's first element in [rows, hidden].
 uint state_at() { return thread_id() * (WHOLE == 1 ? 4 : 1); }
-// The place of that element of gate k in [rows, gates, hidden].
+// Returns the place of that element of gate k in [rows, gates, hidden].
 uint gate_at(uint k, uint gates) {
   uint row = state_at() / p.hidden;
   return (row * (gates - 1) + k) * p.hidden + state_at();

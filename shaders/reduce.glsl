@@ -1,9 +1,9 @@
-// Reductions over a workgroup, result in every thread, order fixed by the device. Right for any
-// subgroup size: a workgroup of one subgroup needs no shared memory, larger ones join the subgroups'
-// results in order. Must be called by all threads. The shader `prefers: subgroup arithmetic`; without
-// it all threads' values are joined in order.
+// Reductions over a workgroup. Every thread gets the result, and the device fixes the order. They are right for any
+// subgroup size: a workgroup of one subgroup needs no shared memory, and larger ones join the subgroups' results in
+// order. All threads must call them. The shader `prefers: subgroup arithmetic`; without it, all threads' values are
+// joined in order.
 
-// No workgroup of a kernel with `local: subgroup` is larger. Not gl_WorkGroupSize.x: Metal takes no size
+// No workgroup of a kernel with `local: subgroup` is larger. gl_WorkGroupSize.x would not do, since Metal takes no size
 // that is a specialization constant.
 #define MOST_THREADS 128
 

@@ -17,7 +17,7 @@ struct Totals {
 
 shared Totals totals[64];
 
-// The places that an output is made of: elements begin, begin + p.inner, ...
+// The elements of an output: begin, begin + p.inner, ...
 struct Run {
   uint begin, count;
 };
@@ -27,7 +27,7 @@ uint outputs() { return p.outer * chunks() * p.inner; }
 
 Run run_of(uint i) {
   uint line = i / p.inner, outer = line, first = 0;
-  if (p.chunk < p.count) {  // divisions are long
+  if (p.chunk < p.count) {  // avoids divisions, which are slow
     outer = line / chunks();
     first = (line - outer * chunks()) * p.chunk;
   }
@@ -49,7 +49,7 @@ Totals load_totals(uint at, bool whole) {
   return t;
 }
 
-// Places first, first + MEMBERS, ... of the run of outputs i to i + 7, which lie in one row of `inner`.
+// Reduces elements first, first + MEMBERS, ... of the run, of outputs i to i + 7, which lie in one row of `inner`.
 Totals reduce_eight(Run run, uint first, bool whole) {
   uint k = first;
   Totals all = Totals(T_vec4(identity()), T_vec4(identity()));

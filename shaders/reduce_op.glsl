@@ -1,4 +1,4 @@
-// How `reduce_columns` and `reduce_rows` join values of type T.
+// The ways in which `reduce_columns` and `reduce_rows` join values of type T.
 #include "numbers.glsl"
 layout(constant_id = 0) const uint OP = 0;  //! 0 1 2 3
 #define SUM 0
@@ -14,8 +14,8 @@ T_value identity() {
 #endif
 }
 
-// In the order of the values, and back. Extremes are found among these: max() may take denormals for zeros, and the
-// gradient of an extreme looks for the element that it is.
+// Maps values to numbers in the same order, and back. Extremes are found among these: max() may take denormals for
+// zeros, and the gradient of an extreme looks for the element that equals it.
 #if T_FLOAT
 uint ordered(float x) {
   uint bits = floatBitsToUint(x);
@@ -42,7 +42,7 @@ T_vec4 join(T_vec4 x, T_vec4 y) {
 }
 
 #if T_FLOAT
-// 1 leaves denormals as they are.
+// A scale of 1 leaves denormals as they are.
 float scaled(float x) { return p.scale == 1.0 ? x : x * p.scale; }
 vec4 scaled(vec4 x) { return p.scale == 1.0 ? x : x * p.scale; }
 #else

@@ -23,7 +23,7 @@ T_value workgroup_extreme(T_value x) {
 
 void main() {
   uint line = group_id(), row = line, first = 0;
-  if (p.chunk < p.count) {  // divisions are long
+  if (p.chunk < p.count) {  // avoids divisions, which are slow
     uint chunks = (p.count + p.chunk - 1) / p.chunk;
     row = line / chunks;
     first = (line - row * chunks) * p.chunk;

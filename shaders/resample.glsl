@@ -1,11 +1,11 @@
-// How an axis of `outputs` places reads one of `size` elements, `scale` elements per place.
+// Resampling: how an axis of `outputs` places reads one of `size` elements, `scale` elements per place.
 #include "pixels.glsl"
 
 layout(constant_id = 0) const uint KIND = 0;   //! 0 1 2 3
 layout(constant_id = 1) const uint ALIGN = 0;  //! 0 1
 layout(constant_id = 2) const uint WHOLE = 0;  //! 0 1
 
-// What a place reads: `count` elements from `first` on, those outside of the axis cut to its ends.
+// The elements that a place reads: `count` from `first` on; those outside of the axis are clamped to its ends.
 struct Taps {
   int first;
   uint count;
@@ -13,12 +13,12 @@ struct Taps {
 };
 
 bool is_between() { return KIND == RESAMPLE_LINEAR || KIND == RESAMPLE_CUBIC; }
-// What is added to places before they are scaled, and taken from the result.
+// Returns the shift that is added to places before they are scaled, and subtracted from the result.
 float half_pixel() {
   return KIND == RESAMPLE_NEAREST || (is_between() && ALIGN == 1) ? 0.0 : 0.5;
 }
 
-// Keys' kernel at distances 1 + t, t, 1 - t, 2 - t.
+// Returns Keys' kernel at distances 1 + t, t, 1 - t, 2 - t.
 vec4 cubic_weights(float t) {
   const float a = -0.75;
   vec4 d = vec4(1.0 + t, t, 1.0 - t, 2.0 - t);
@@ -39,7 +39,7 @@ Taps taps_of(uint o, uint size, float scale) {
 
 uint tap_at(Taps t, uint k, uint size) { return uint(clamp(t.first + int(k), 0, int(size) - 1)); }
 
-// The weight with which element i is read.
+// Returns the weight with which element i is read.
 float weight_at(Taps t, uint i, uint size) {
   float sum = 0.0;
   [[unroll]] for (uint k = 0; k < (KIND == RESAMPLE_CUBIC ? 4 : KIND == RESAMPLE_LINEAR ? 2 : 1); ++k)
@@ -47,7 +47,7 @@ float weight_at(Taps t, uint i, uint size) {
   return sum;
 }
 
-// Places [begin, end) that may read element i: all that do are among them.
+// Returns places [begin, end) that include all that read element i.
 ivec2 readers_of(uint i, uint size, uint outputs, float scale) {
   if (scale == 0.0) return ivec2(0, outputs);
   float reach = KIND == RESAMPLE_CUBIC ? 2.0 : 1.0, h = half_pixel();

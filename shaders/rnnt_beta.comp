@@ -4,9 +4,9 @@
 //! grid: groups
 #include "rnnt.glsl"
 
-// The gradient of a step of log-probability `own`, from a place with `alpha` to one with `beta`.
+// Returns the gradient of a step of log-probability `own`, from a place with `alpha` to one with `beta`.
 float of_step(float alpha, float own, float beta, float loss, float scale) {
-  if (scale == 0.0) return 0.0;  // also of an infinite loss, which then does not count
+  if (scale == 0.0) return 0.0;  // covers an infinite loss, too, which then does not count
   if (!is_finite(loss)) return NAN;
   const float log_share = alpha + own + beta;
   return log_share > LOG_NEVER / 2 ? -exp(log_share + loss) * scale : 0.0;

@@ -1,8 +1,8 @@
-// Row kernels: one workgroup per row. The columns that move in 16-byte words come first, 8 per thread
-// and round, then the others one by one. Two loops, not a branch inside one: CPU drivers run both sides.
+// Row kernels: one workgroup per row. The columns that move in 16-byte words come first, 8 per thread and round, then
+// the others one by one. There are two loops instead of a branch inside one, since CPU drivers run both sides of a
+// branch.
 
-// All columns, or none where rows do not begin on whole words. `offsets`: bitwise or of the element
-// offsets.
+// Returns all columns, or none if rows do not begin on whole words. `offsets` is the bitwise or of the element offsets.
 uint word_columns(uint cols, uint offsets) { return (cols | offsets) % 8 == 0 ? cols : 0; }
 
 #define FOR_WORDS(c, words) \

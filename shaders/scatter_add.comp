@@ -2,7 +2,7 @@
 //! types: T,U = f32,f32 f16,f32 i32,i32
 //! params: ScatterAddParams
 //! local: 64
-// A thread sums 8 columns of a chunk of places: in whole words, or else column by column.
+// A thread sums 8 columns of a chunk of places, in whole words, or else column by column.
 layout(constant_id = 0) const bool IN_ORDER = false;
 #define AT_ONCE 4  // rows that are loaded before they are added
 
@@ -14,12 +14,12 @@ const Sum zero = Sum(U_vec4(0), U_vec4(0));
 uint row_of(uint key) { return key ^ p.flip; }
 bool is_inside(uint key) { return row_of(key) < p.rows; }
 
-// The row of x at a place. What adds nothing is read from row 0, which all threads share.
+// Returns the row of x at a place. Places that add nothing read row 0, which all threads share.
 uint x_row(uint place, uint key) {
   return is_inside(key) ? IN_ORDER ? place : uint(load_order(place)) : 0;
 }
 
-// The places of a chunk, and whether its first run began in an earlier one, its last one goes on.
+// The places of a chunk, and whether its first run began in an earlier chunk, and its last run continues.
 struct Chunk {
   uint number, begin, end;
   uint first_key, last_key;
@@ -33,7 +33,7 @@ Chunk find_chunk(uint number) {
                end < p.n && uint(load_key(end)) == last);
 }
 
-// Where a run's sum goes: the element of y or `open`, for this column; opened: the latter.
+// Returns the place of a run's sum: the element of y or `open`, for this column. `opened`: it is in `open`.
 uint target(Chunk c, uint key, bool is_first, bool is_last, uint column, out bool opened) {
   bool head = is_first && c.began, tail = is_last && c.goes_on;
   opened = head || tail;

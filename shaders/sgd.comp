@@ -4,7 +4,7 @@
 #include "chunks.glsl"
 #include "flat.glsl"
 
-// One step of 4 elements: x the parameter, buf its momentum.
+// Takes one step of 4 elements: x is the parameter, buf its momentum.
 void step4(inout vec4 x, vec4 g, inout vec4 buf) {
   g = g * (p.maximize != 0 ? -1.0 : 1.0) * load_state(STATE_GRAD_FACTOR) + p.weight_decay * x;
   if (p.momentum != 0.0) {

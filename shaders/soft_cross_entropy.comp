@@ -16,7 +16,7 @@ void main() {
   FOR_OTHERS(c, 0, p.cols) {
     float part = share(row, c);
     mass += part;
-    // Not added when 0: 0 * (lse - x) is NaN where x is -inf.
+    // A part of 0 is left out, since 0 * (lse - x) is NaN if x is -inf.
     if (part != 0.0) loss += part * (lse - load_x(start + c));
   }
   loss = workgroup_sum(loss);

@@ -1,8 +1,8 @@
-// Eight elements one by one, for what load8 and store8 cannot reach. Unrolled: inside another loop
-// these would use up a thread's loop iterations (docs/kernels.md).
+// Loads and stores of eight elements one by one, for those that load8 and store8 cannot reach. The loops are unrolled:
+// inside another loop they would use up a thread's loop iterations (docs/kernels.md).
 
-// Elements i to i + count - 1 (1 <= count) into lo and hi; those beyond are the last one again, so
-// that no load lies in a branch, where drivers wait for each. STORE_SOME leaves them out.
+// Loads elements i to i + count - 1 (1 <= count) into lo and hi. Those beyond repeat the last one, so that no load lies
+// in a branch, where drivers wait for each. STORE_SOME leaves them out.
 #define LOAD_SOME(LOAD, i, count, lo, hi)         \
   [[unroll]] for (uint k = 0; k < 4; ++k) {       \
     lo[k] = LOAD((i) + min(k, (count) - 1));      \

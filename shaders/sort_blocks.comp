@@ -5,7 +5,7 @@
 #include "numbers.glsl"
 #define BLOCK 32
 
-// Unsigned numbers in the order of the values.
+// Maps values to unsigned numbers in the same order.
 uint sort_key(uint i) {
 #if T_FLOAT
   float x = load_x(i);

@@ -2,8 +2,8 @@
 //! params: SortMergeParams
 //! local: 64
 
-// How many keys of the sorted places [first, last) come before `key`: those below it, and with
-// `equal` those that equal it.
+// Returns how many keys of the sorted places [first, last) come before `key`: those below it, and with `equal` those
+// that equal it.
 uint count_before(uint key, uint first, uint last, bool equal) {
   uint low = first, high = last;
   while (low < high) {

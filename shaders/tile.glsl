@@ -30,12 +30,11 @@
 
 #define thread gl_LocalInvocationID.x
 
-// WORD elements of a panel on their way from memory: nothing that waits for them may be done with them
-// before arrived().
+// WORD elements of a panel on their way from memory. Nothing that waits for them may use them before arrived().
 struct Word {
   uvec4 whole;
-  uint element[WORD];  // where they are loaded one by one, as bits_NAME gives them
-  bool is_inside;      // a whole word; zeros count in its place where it is not
+  uint element[WORD];  // their bits, as bits_NAME returns them, if they are loaded one by one
+  bool is_inside;      // the whole word counts; if not, zeros do
   uint inside;         // one bit for each element
 };
 
@@ -44,7 +43,7 @@ void left_word(uint w, uint line, uint k, out Word word);
 void right_word(uint w, uint line, uint k, out Word word);
 void store_part(uint row, uint column, vec4 v);
 
-// The line and the k, in its panel, at which word w of this thread begins. Neighbours in a subgroup have
+// Returns the line and the k, in its panel, at which word w of this thread begins. Neighbours in a subgroup have
 // neighbours in memory.
 uvec2 word_place(uint w, bool along_k) {
   const uint i = w * THREADS + thread;
@@ -53,7 +52,7 @@ uvec2 word_place(uint w, bool along_k) {
 }
 
 #if T_F16
-#define word_of(array, e) array[(e) >> 3]  // the word that has element e of a buffer
+#define word_of(array, e) array[(e) >> 3]  // the word that contains element e of a buffer
 uvec4 pack_word(uint e[WORD]) {
   return uvec4(e[0], e[2], e[4], e[6]) | uvec4(e[1], e[3], e[5], e[7]) << 16;
 }
@@ -99,13 +98,13 @@ void fetch_panels(uint k) {
   }
 }
 
-// What waits in registers, put where the next panels lie.
+// Moves the words that wait in registers to the place of the next panels.
 void put_panels() {
   [[unroll]] for (uint w = 0; w < WORDS; ++w) put_left(w, arrived(left_next[w], LEFT_WHOLE));
   [[unroll]] for (uint w = 0; w < WORDS; ++w) put_right(w, arrived(right_next[w], RIGHT_WHOLE));
 }
 
-// The sums over k of `begin` to `end`, stored. All threads must call it.
+// Stores the sums over k of `begin` to `end`. All threads must call it.
 void make_tile(uint begin, uint end) {
   clear_tile();
   if (begin < end) {
@@ -117,7 +116,7 @@ void make_tile(uint begin, uint end) {
     const bool has_next = k + TILE_K < end;
     if (has_next) fetch_panels(k + TILE_K);
     multiply_panels();
-#if !TWO_PAIRS  // the next panels lie where these do
+#if !TWO_PAIRS  // the next panels take the place of these
     barrier();
 #endif
     if (has_next) put_panels();

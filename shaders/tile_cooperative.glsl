@@ -1,25 +1,25 @@
-// The panels of tile.glsl in shared memory as they come, multiplied by cooperative matrices. 2 x 2
-// or 2 x 4 subgroups make TILE / 2 x COLUMNS elements each.
+// The panels of tile.glsl in shared memory in their own type, multiplied by cooperative matrices. 2 x 2 or 2 x 4
+// subgroups make TILE / 2 x COLUMNS elements each.
 #include "cooperative.glsl"
 
-#define ROWS (TILE / 2)  // of a subgroup
+#define ROWS (TILE / 2)  // of a subgroup's part
 #define SUBGROUPS_ACROSS (MATRIX_SUBGROUPS / 2)
 #define COLUMNS (TILE / SUBGROUPS_ACROSS)
 #define DOWN (ROWS / MATRIX_M)  // matrices of a subgroup
 #define ACROSS (COLUMNS / MATRIX_N)
-// Words from line to line of a panel; one more than needed spreads the lines over the banks.
+// The words from line to line of a panel; one more than needed spreads the lines over the banks.
 #define STRIDE_K (TILE_K / 8 + 1)
 #define STRIDE_LINE (TILE / 8 + 1)
-#define PANEL (TILE * STRIDE_K)  // words, of the larger layout
-// Sums on their way out: a row of a subgroup's matrices. The panels have room for 8 of these.
+#define PANEL (TILE * STRIDE_K)  // in words, for the larger layout
+// Sums on their way to memory: a row of a subgroup's matrices. The panels have room for 8 of these.
 #define STRIDE_SUMS (COLUMNS / 4 + 1)
 #define SUMS (MATRIX_M * STRIDE_SUMS)
 
-#define TWO_PAIRS 1  // of panels: one is filled while the other is multiplied
+#define TWO_PAIRS 1  // pairs of panels: one is filled while the other is multiplied
 
 shared uvec4 panels[2 * 2 * PANEL];  // [pair][side][line][k] or [pair][side][k][line]
 
-uint pair = 0;  // where the one begins that is filled next
+uint pair = 0;  // where the pair begins that is filled next
 
 SumMatrix sums[DOWN * ACROSS];
 
@@ -63,7 +63,7 @@ void multiply_panels() {
   pair = 2 * PANEL - pair;
 }
 
-// By way of shared memory, which alone knows where the elements of a matrix are; so neighbours in a
+// Stores by way of shared memory, since the places of a matrix's elements in registers are unknown; so neighbours in a
 // subgroup store neighbours in memory.
 void store_tile() {
   const uint mine = gl_SubgroupID * SUMS;

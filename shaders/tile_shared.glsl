@@ -1,6 +1,6 @@
-// The panels of tile.glsl in shared memory as f32, multiplied by plain arithmetic. Every 32 threads make a
-// compact part of the tile, 4 x 8 of them, each in groups of 4 rows and 4 columns: what they read of a
-// panel at a time are few words side by side.
+// The panels of tile.glsl in shared memory as f32, multiplied by plain arithmetic. Every 32 threads make a compact part
+// of the tile, as 4 x 8 threads, each with groups of 4 rows and 4 columns: at any time they read few words of a panel,
+// which lie side by side.
 #define STRIDE (TILE + 4)  // spreads the values of k over the banks
 #define UNROLL 4         // values of k that a compiler sees at a time
 #define ROW_GROUPS (TILE / 64 > 0 ? 2 : 1)
@@ -10,7 +10,7 @@ shared float panels[2 * TILE_K * STRIDE];  // [side][k][line]
 
 vec4 acc[4 * ROW_GROUPS][COL_GROUPS];
 
-// The first row and column of one of this thread's groups.
+// Returns the first row and column of one of this thread's groups.
 uint group_row(uint group) {
   const uint warp_rows = 16 * ROW_GROUPS, warp_row = thread / 32 / (TILE / (32 * COL_GROUPS));
   return warp_row * warp_rows + group * 16 + thread % 32 / 8 * 4;

@@ -1,11 +1,13 @@
-// sin and cos to about 1 ulp of 1: Vulkan asks for an absolute error of 2^-11 only, and drivers take it.
+// sin and cos to about 1 ulp of 1. Vulkan asks only for an absolute error of 2^-11, and drivers make use of that.
 
 #include "numbers.glsl"
 
-// One of five words. No array: compilers keep those that are indexed in memory of each thread.
+// Returns one of five words. An array would not do: compilers keep arrays that are indexed in the memory of each
+// thread.
 uint pick(uint i, uint a, uint b, uint c, uint d, uint e) { return i == 0 ? a : i == 1 ? b : i == 2 ? c : i == 3 ? d : e; }
 
-// With 2 / pi, from 2^-3 down: after Payne and Hanek 1983, only the bits of it count that make fractions of x.
+// Reduces x by 2 / pi, from 2^-3 down, after Payne and Hanek 1983: only those of its bits count that make fractions of
+// x.
 float large_quarter_turns(float x, out int quadrant) {
   const uint bits = floatBitsToUint(x), mantissa = bits << 8 | 0x80000000u;
   const int exponent = int(bits >> 23 & 255u) - 126;
@@ -18,12 +20,12 @@ float large_quarter_turns(float x, out int quadrant) {
     middle = middle << shift | low >> (32 - shift);
     low = low << shift | pick(i, 0x7f09d5f4u, 0x7d4d3770u, 0x36d8a566u, 0x4f10e410u, 0u) >> (32 - shift);
   }
-  // Turns in quarters, 2 bits whole and 30 of a fraction, from the products of 32 bits.
+  // Quarters of a turn, with 2 bits before and 30 after the point, from products of 32 bits.
   uint low_high, middle_high, unused, middle_low, carry;
   umulExtended(mantissa, low, low_high, unused);
   umulExtended(mantissa, middle, middle_high, middle_low);
   uaddCarry(middle_low, low_high, carry);
-  const uint turns = mantissa * high + middle_high + carry + 0x20000000u;  // a half more
+  const uint turns = mantissa * high + middle_high + carry + 0x20000000u;  // half a unit is added to round
   quadrant = int(turns >> 30);
   const float r = float(int(turns & 0x3fffffffu) - 0x20000000) * 1.46291807927e-9;
   if (!is_negative(x)) return r;
@@ -31,8 +33,8 @@ float large_quarter_turns(float x, out int quadrant) {
   return -r;
 }
 
-// x less the nearest multiple of pi / 2, and the multiple modulo 4. Up to |x| of 8192 by Cody and Waite 1980: pi / 2 in
-// three parts.
+// Reduces x by the nearest multiple of pi / 2, and returns the multiple modulo 4. Up to |x| of 8192 it follows Cody and
+// Waite 1980, with pi / 2 in three parts.
 float quarter_turns(float x, out int quadrant) {
   quadrant = 0;
   if (!is_finite(x)) return NAN;

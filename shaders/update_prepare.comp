@@ -13,7 +13,7 @@ float one_cycle(float t) {
   return cosine(1.0, p.floor_factor, min(1.0, (t - p.peak) / (float(p.total - 1) - p.peak)));
 }
 
-// At most 31 periods where each is longer than the one before.
+// There are at most 31 periods if each is longer than the one before.
 float restarts(float since) {
   float length = p.period;
   if (p.gamma == 1.0) {
@@ -32,7 +32,7 @@ float multistep(float t) {
   return reached == 0.0 ? 1.0 : pow(p.gamma, reached);
 }
 
-// Factor on the learning rate of the update that follows `t` others.
+// Returns the factor on the learning rate of the update that follows `t` others.
 float schedule_factor(float t) {
   if (p.schedule == SCHEDULE_NOAM) {
     return p.gamma * min(sqrt(p.warmup / (t + 1.0)), (t + 1.0) / p.warmup);
@@ -89,7 +89,7 @@ void update_loss_scale(bool overflow) {
   store_state(STATE_BAD, bad);
 }
 
-// The factors of an update whose gradients have this norm, which counts.
+// Sets the factors of an update whose gradients have this norm, and counts the update.
 void begin_update(float unscale, float norm, bool clips) {
   float updates = load_state(STATE_UPDATES);
   float clip = clips ? min(1.0, p.max_norm / (norm + 1e-6)) : 1.0;
@@ -98,7 +98,7 @@ void begin_update(float unscale, float norm, bool clips) {
   store_state(STATE_UPDATES, updates + 1.0);
 }
 
-// What all threads have found out about the gradients.
+// The findings of all threads about the gradients.
 struct Found {
   float squares;
   bool overflow;
@@ -124,7 +124,8 @@ Found look_at_chunks() {
   return all;
 }
 
-// The norm and the loss scale; whether there was an overflow, which counts as skipped.
+// Computes the norm and updates the loss scale. Returns whether there was an overflow, which counts as a skipped
+// update.
 bool judge(Found found, float unscale, out float norm) {
   bool overflow = found.overflow, voided = false;
   if (PART == PREPARE_WINDOW) {
@@ -141,7 +142,7 @@ bool judge(Found found, float unscale, out float norm) {
   return overflow;
 }
 
-// A micro-batch that is judged alone.
+// Judges a micro-batch alone.
 void judge_micro_batch(bool overflow) {
   store_state(STATE_FOUND_INF, overflow ? 1.0 : 0.0);
   if (overflow) {
@@ -157,7 +158,7 @@ void main() {
   if (PART != PREPARE_BEGIN && PART != PREPARE_PART) found = look_at_chunks();
   if (thread_id() != 0) return;
   float weight = PART == PREPARE_WINDOW ? load_state(STATE_WINDOW_WEIGHT) : p.weight;
-  // The scale in force when the gradients were made, not the one set below.
+  // Uses the scale in force when the gradients were made, not the one set below.
   float unscale = weight > 0.0 ? 1.0 / (load_state(STATE_SCALE) * weight) : 0.0;
   float norm;
   switch (PART) {

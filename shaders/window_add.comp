@@ -5,11 +5,11 @@
 #include "flat.glsl"
 layout(constant_id = 0) const bool COMPENSATED = false;
 
-// 0, which compilers cannot know: what is loaded from `i + none()` is the sum as it was rounded. From `i` Mesa 25.0
-// takes what was stored, before its rounding.
+// Returns 0, which compilers cannot know: a load from `i + none()` gives the sum as it was rounded. From `i`, Mesa 25.0
+// takes the value that was stored, before its rounding.
 uint none() { return uint(p.n == ~0u); }
 
-// What rounding left out.
+// Returns the part that rounding left out.
 vec4 left_out(vec4 before, vec4 rounded, vec4 y) {
   precise vec4 gone = rounded - before;
   precise vec4 rest = gone - y;
