@@ -12,7 +12,7 @@
 
 namespace rw {
 
-// What to measure, and how.
+// The measurements to make.
 struct TuneOptions {
   std::string device = "vulkan";  // as for open_backend()
   std::string only;               // classes whose names contain this

@@ -1,6 +1,6 @@
-// Memory against tape size: what training steps keep, their peaks and what recomputation costs, for
-// the networks that others published figures of. Mostly dry runs; some are really run to show that
-// the predictions hold.
+// Memory against tape size: the bytes that training steps keep, their peaks and the cost of
+// recomputation, for the networks for which others published figures. Most runs are dry; some are
+// real, to show that the predictions hold.
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>

@@ -122,7 +122,7 @@ DataParallel::~DataParallel() {
   if (exchange_->parts() && std::uncaught_exceptions() == exceptions_) {
     try {
       exchange_->parts()->gather();
-    } catch (...) {  // another one has failed: what is away is an error when it is read
+    } catch (...) {  // another rank has failed: reading values that are away is an error
     }
   }
   optimizer_.set_exchange(nullptr);

@@ -102,7 +102,7 @@ class DataParallel {
 // A statement of a rank about itself: a setting, the data, a version.
 struct Claim {
   std::string what, value;                               // its name, and what it is here
-  std::string remedy = "start all ranks with the same";  // what to do where values differ
+  std::string remedy = "start all ranks with the same";  // the advice if values differ
 };
 // RankError, with the first claim that differs on another rank, both values, and what to do.
 void check_alike(Communicator& ranks, const std::vector<Claim>& claims);

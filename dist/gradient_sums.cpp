@@ -227,7 +227,7 @@ void GradientSums::add(const std::vector<bool>& counts) {
   for (size_t i = 0; i < all.size(); ++i) reached_[i % slots().size()] |= all[i];
   Device& device = parameters_.device();
   if (!sums_) {
-    const PurposeScope purpose(Purpose::optimizer);  // what outlives steps lies apart
+    const PurposeScope purpose(Purpose::optimizer);  // memory that outlives steps lies apart
     sums_ = empty({buckets_.owned()}, DType::f32, device.shared_from_this());
     device.set_purpose(*sums_.impl().storage, Purpose::gradient);
     if (sums_.numel() > 0) fill_(sums_, 0);

@@ -21,21 +21,23 @@ struct GradientSumsOptions {
   bool overlaps = true;                       // messages go while backward runs
 };
 
-// For a micro-batch every owner (GradientBuckets) gets the gradients of its part from all ranks and
-// adds them, in rank order and on its device, by the kernel with which backward adds: the bits are
-// those of one process. When the window is full all get the sums from the owners.
+// For a micro-batch, every owner (GradientBuckets) gets the gradients of its part from all ranks
+// and adds them, in rank order and on its device, by the kernel with which backward adds, so the
+// bits are those of one process. When the window is full, all ranks get the sums from the owners.
 //
 // Gradients go in buckets, always in one order, so that ranks whose passes reach other parameters
-// do not wait for each other in vain. A bucket that is complete is copied into host memory by the
-// device, its gradients are dropped, and a thread waits for the copy and does the messages while
-// backward goes on. What has come waits in host memory for add(), which is no part of backward: its
-// allocations, and all sums, are the same whenever messages come. The first window has its buckets
-// in the order of the parameters, from the last one; later ones in that in which backward made
-// rank 0's gradients. Between begin_pass() and end_pass() the communicator is the thread's.
+// do not wait for each other in vain. The device copies a complete bucket into host memory, its
+// gradients are dropped, and a thread waits for the copy and sends the messages while backward
+// continues. Gradients that have arrived wait in host memory for add(), which is no part of
+// backward: its allocations, and all sums, are the same whenever messages arrive. The first window
+// has its buckets in the order of the parameters, from the last one; later windows in the order in
+// which backward made rank 0's gradients. Between begin_pass() and end_pass() the communicator
+// belongs to the thread.
 //
-// The device holds: gradients until their bucket is complete; from the first micro-batch of a
-// window to its end the own part of the sums, 4 bytes per parameter divided by the number of ranks;
-// in add() and finish() a bucket. The host: buckets that leave, and all gradients as they came.
+// The device holds gradients until their bucket is complete; from the first micro-batch of a window
+// to its end, the own part of the sums, 4 bytes per parameter divided by the number of ranks; and
+// in add() and finish() a bucket. The host holds buckets that leave, and all gradients that have
+// arrived.
 class GradientSums : public GradientExchange {
  public:
   // `ranks` and `parameters` must outlive it.

@@ -21,22 +21,22 @@ struct ParameterPartsOptions {
 };
 
 // Each slab of the parameters has an owner, which keeps it (shard_parameters), or has one parameter
-// of which several ranks keep a part, beside it. Otherwise its memory is away; a kernel that is
-// about to read it has the owners send it (ZeRO 3, Rajbhandari et al. 2020): in forward, in replay,
-// and in backward, where a gradient reads a weight. What has come stays until others want the room,
-// the slab that was not used for longest first.
+// of which several ranks keep a part each. Otherwise its memory is away; if a kernel is about to
+// read it, the owners send it (ZeRO 3, Rajbhandari et al. 2020): in forward, in replay, and in
+// backward, where a gradient reads a weight. A slab that has arrived stays until others want the
+// room; the slab that was not used for longest goes first.
 //
 // No rank asks another for a slab: all ranks run the same passes, so they want the same slabs at
-// the same time, and all know which ones are there. For that owners count their own as those that
-// came. What a window wanted, and in which order, is what the next one is expected to want: the
-// message of the next slab is under way before it is asked for, in host memory.
+// the same time, and all know which slabs are there. For this purpose, owners count their own slabs
+// like those that arrived. The next window is expected to want the slabs of the last one in the
+// same order, so the message of the next slab is under way in host memory before it is asked for.
 class ParameterParts : public StorageKeeper {
  public:
   // From now on, what other ranks own is away. `ranks` and `thread`, which sends the messages, must
   // outlive it.
   ParameterParts(Communicator& ranks, MessageThread& thread, const FlatParameters& parameters,
                  const ParameterPartsOptions& options);
-  ~ParameterParts() override;  // what is away stays so, and nobody brings it back
+  ~ParameterParts() override;  // memory that is away stays away, and nobody brings it back
   ParameterParts(const ParameterParts&) = delete;
   ParameterParts& operator=(const ParameterParts&) = delete;
 
@@ -47,10 +47,10 @@ class ParameterParts : public StorageKeeper {
   void release();
   bool is_gathered() const { return is_gathered_; }
 
-  void drop();        // what came, at the end of a pass
+  void drop();        // drops the slabs that arrived, at the end of a pass
   void end_window();  // after an update: the owners have other values
 
-  void add_to(Traffic& traffic) const;  // what was sent so far
+  void add_to(Traffic& traffic) const;  // adds the bytes sent so far
 
  private:
   struct Part {

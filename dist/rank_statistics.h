@@ -23,9 +23,9 @@ class JointStatistics : public StatisticsExchange {
   std::vector<int64_t> rows_;  // by rank, of the batch norm that runs
 };
 
-// Makes batch norms normalise over the rows of their own rank. What running statistics are to take
-// in is kept until share(), which takes in all ranks in their order, as one process would that has
-// their micro-batches one after the other.
+// Makes batch norms normalise over the rows of their own rank. Statistics for the running
+// statistics are kept until share(), which takes in those of all ranks in their order, as one
+// process would that has their micro-batches one after the other.
 class OwnStatistics : public StatisticsExchange {
  public:
   explicit OwnStatistics(Communicator& ranks) : ranks_(ranks) {}
@@ -40,7 +40,7 @@ class OwnStatistics : public StatisticsExchange {
  private:
   Communicator& ranks_;
   std::vector<RunningStatistics> running_;  // of the batch norms, in the order in which they run
-  std::vector<BatchStatistics> batches_;    // what they are to take, of this rank
+  std::vector<BatchStatistics> batches_;    // statistics of this rank to take in
 };
 
 }  // namespace rw

@@ -44,7 +44,7 @@ int main(int argc, char** argv) {
   x.set_grad({});
   rw::Tensor y = x;
   for (int i = 0; i < 4; ++i) {
-    const auto segment = rw::checkpoint();  // what lies between two of them is dropped,
+    const auto segment = rw::checkpoint();  // values between two of them are dropped
     y = snake(snake(std::move(y)));
   }
   rw::sum(std::move(y)).backward();  // and replayed here

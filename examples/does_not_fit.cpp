@@ -7,7 +7,7 @@
 namespace {
 
 constexpr int64_t width = 512, batch = 1024;
-constexpr uint64_t memory = 52 << 20;  // what this device may have
+constexpr uint64_t memory = 52 << 20;  // the bytes that this device may have
 
 class Net : public rw::Module {
  public:

@@ -1,5 +1,5 @@
-// Your own model, if it does not fit: what it needs, the largest batch that fits, and training
-// within a budget. Usage: memory_budget [DEVICE]
+// Your own model, if it does not fit: the memory that it needs, the largest batch that fits, and
+// training within a budget. Usage: memory_budget [DEVICE]
 #include <rewind/rewind.h>
 
 #include <cstdio>

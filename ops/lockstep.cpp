@@ -25,7 +25,7 @@ struct Abandoned {};
 struct Lockstep::Part {
   bool has_ended = false;
   size_t meetings = 0;
-  const char* last = "";  // what the last meeting was for
+  const char* last = "";  // the purpose of the last meeting
 };
 
 // The parts leave their values here until all have arrived; the first part to continue joins them.

@@ -33,7 +33,7 @@ class ParameterAverage {
 
 // How an average follows the parameters.
 struct EmaOptions {
-  float decay = 0.999f;  // what is kept of the average per update, in [0, 1) (ValueError)
+  float decay = 0.999f;  // the share of the average that remains per update, in [0, 1) (ValueError)
   // Weighs the parameters after each update as if there had been nothing before the first; without
   // it, the average starts at the current parameters.
   bool bias_correction = false;

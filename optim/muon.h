@@ -19,7 +19,7 @@ enum class MuonRate { original, match_rms_adamw };
 struct MuonOptions {
   float lr = 1e-3f;           // learning rate
   float weight_decay = 0.1f;  // decoupled: parameters shrink by lr * weight_decay
-  float momentum = 0.95f;     // what is kept of the mean gradient
+  float momentum = 0.95f;     // the share of the mean gradient that remains per update
   bool nesterov = true;       // looks ahead by one update
   std::array<float, 3> ns_coefficients = {3.4445f, -4.7750f, 2.0315f};  // of the iteration
   float eps = 1e-7f;                                                    // least norm divided by

@@ -8,8 +8,8 @@ namespace rw {
 // ValueError unless lr, momentum and weight_decay are >= 0.
 struct SGDOptions {
   float lr = 1e-3f;        // learning rate
-  float momentum = 0;      // what is kept of the velocity per update; 0: there is none
-  float dampening = 0;     // what is left out of the gradient that is added to it
+  float momentum = 0;      // the share of the velocity that remains per update; 0: there is none
+  float dampening = 0;     // the share of the gradient that is not added to it
   float weight_decay = 0;  // added to the gradient
   bool nesterov = false;   // needs momentum > 0 and dampening == 0
   bool maximize = false;   // up the gradient instead of down

@@ -73,7 +73,7 @@ Words compile(const std::string& source) {
   return words;
 }
 
-// What SPIRV-Tools say, as they say it.
+// Appends the messages of SPIRV-Tools to `text`.
 spvtools::MessageConsumer into(std::string& text) {
   return
       [&text](spv_message_level_t level, const char*, const spv_position_t&, const char* message) {

@@ -1,6 +1,6 @@
-// What Rewind makes of the cpu and of each Vulkan device: limits, the features that it uses, those
-// that the self-check refused and why, with --kernels how every kernel runs there, and with
-// --pipelines what the driver's compiler makes of them.
+// Describes the cpu and each Vulkan device: limits, the features that Rewind uses, those that the
+// self-check refused and why; with --kernels, how every kernel runs there, and with --pipelines,
+// the results of the driver's compiler.
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>

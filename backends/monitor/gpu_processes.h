@@ -15,8 +15,8 @@ namespace rw {
 
 using MemoryRegions = std::map<std::string, uint64_t>;  // "vram", "gtt", "system0", ...: bytes
 
-// What an engine ("gfx", "render", "rcs", ...) has done so far. Drivers count time, cycles, or
-// both; cycles mean something only if their total is known.
+// The use of an engine ("gfx", "render", "rcs", ...) so far. Drivers count time, cycles, or both;
+// cycles mean something only if their total is known.
 struct EngineUse {
   std::optional<uint64_t> nanoseconds;   // the time that it was busy
   uint64_t cycles = 0;                   // the cycles that it was busy

@@ -1,4 +1,4 @@
-// What the benchmarks of `bench NAME` share.
+// The common part of the benchmarks of `bench NAME`.
 #pragma once
 
 #include <CLI/CLI.hpp>

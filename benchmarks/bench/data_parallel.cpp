@@ -1,5 +1,5 @@
-// What messages of gradients cost, and how much of it is hidden behind backward: one row of a table
-// for the ranks that mpirun started.
+// The cost of messages with gradients, and the share of it that is hidden behind backward: one row
+// of a table for the ranks that mpirun started.
 #include "dist/data_parallel.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// What an op costs on the host: time and heap allocations of one recorded op and of its backward,
+// The cost of an op on the host: time and heap allocations of one recorded op and of its backward,
 // on a dry device, which does nothing. Every op of a chain keeps the tape's handle of the one
 // before.
 #include <fmt/format.h>

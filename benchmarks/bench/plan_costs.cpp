@@ -1,5 +1,5 @@
-// What plans of the recompute planner cost, for networks that are recorded dry: the yardstick for a
-// change of the planner or of its constants (planner/graph/tuning.h). Peaks and costs are the
+// The costs of plans of the recompute planner, for networks that are recorded dry, as the yardstick
+// for a change of the planner or of its constants (planner/graph/tuning.h). Peaks and costs are the
 // planner's own (evaluate()), so a run takes a minute and needs no device.
 #include <fmt/format.h>
 

@@ -1,6 +1,6 @@
-// What training large models on several devices takes of each of them, by dry runs of every rank:
-// the largest batches in so much memory for each way of sharding, and where there is none, what one
-// sample needs. Writes tables; nothing of it is run.
+// The memory that training large models on several devices takes of each of them, by dry runs of
+// every rank: the largest batches in so much memory for each way of sharding, and if none fits, the
+// need of one sample. It writes tables, and runs no kernel.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// What one step of one sample costs: the MLP of the mnist program at batch 1, alone and
-// accumulated. Beside it what such a step is made of, and the time that the host needs for it,
+// The cost of one step of one sample: the MLP of the mnist program at batch 1, alone and
+// accumulated. Beside it stand the parts of such a step, and the time that the host needs for it,
 // which is that of the same steps on a dry device.
 #include <fmt/format.h>
 

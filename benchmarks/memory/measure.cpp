@@ -117,7 +117,7 @@ Result Bench::budget(const std::string& method, Search& search, uint64_t bytes) 
       Result r = keeping_to(choice, bytes);
       if (r.moved == 0) return r;
       if (!moving) moving = std::move(r);
-    } catch (const OutOfMemory&) {  // what is alive fits, but not in blocks as the device has them
+    } catch (const OutOfMemory&) {  // live values fit, but not in blocks as the device has them
     }
   }
   return moving ? *moving : keeping_to(cheapest, 0);

@@ -76,7 +76,7 @@ struct Report {
 };
 
 double megabytes(uint64_t bytes);  // of 1,000,000 bytes
-// What distinguishes the series of a row: "BatchNorm off, f32".
+// Returns the properties that distinguish the series of a row: "BatchNorm off, f32".
 std::string variant(const Case& about);
 
 std::string step_time(const Result& r);    // "0.123 s", or nothing

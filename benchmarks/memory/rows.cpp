@@ -142,7 +142,7 @@ void resnet50_row(const RowOptions& o, Report& report) {
 }
 
 void resnet1001_row(const RowOptions& o, Report& report) {
-  // What is really run must fit: plain steps of 32 images need 44 GB.
+  // Real runs must fit: plain steps of 32 images need 44 GB.
   const bool small =
       o.measured && open_backend("dry:" + o.device)->info().memory_bytes < 50'000 * MB;
   Bench bench("resnet1001", resnet1001_workload(small ? 8 : 32, DType::f32), o.profile, 16);

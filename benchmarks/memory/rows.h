@@ -40,7 +40,7 @@ void decoder_row(const RowOptions& options, Report& report);
 // One line for each real run whose peak or tape differs from the prediction.
 std::vector<std::string> mispredictions(const Report& report);
 
-// What rows share.
+// Adds a result to the report and returns it there. All rows end with this.
 const Result& add(const RowOptions& options, Report& report, Result result);
 // Adds the plan with the fewest FLOPs within `bytes`, or the one with the least memory if none
 // fits; first, if the profile has a device's times, the fastest plan.

@@ -17,7 +17,7 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
-// What results must have in common to be compared; batches may differ.
+// Returns the properties in which results must agree to be compared; batches may differ.
 std::string model_of(const Result& r) {
   return fmt::format("{} {} {} {} {}", r.row, r.about.model, r.about.depth, r.about.input,
                      variant(r.about));

@@ -1,4 +1,4 @@
-// What recomputation costs in time.
+// The time that recomputation costs.
 #pragma once
 
 #include <span>

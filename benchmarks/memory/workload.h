@@ -1,5 +1,5 @@
-// What the memory benchmark trains: programs that build a model on the default device and take
-// training steps, really or dry, with what decides about a figure.
+// The workloads of the memory benchmark: programs that build a model on the default device and take
+// training steps, real or dry, with all properties that decide about a figure.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace rw::memory {
 
-// What decides about a figure, in the words of the report.
+// The properties that decide about a figure, in the words of the report.
 struct Case {
   std::string model;
   int64_t depth = 0;  // layers; ops for chains
@@ -17,7 +17,7 @@ struct Case {
   std::string input;  // of one sample: "32x32x3", "512 tokens"
   DType dtype = DType::f32;
   std::string norm;     // "BatchNorm on", "no normalisation"
-  std::string in_peak;  // what is counted
+  std::string in_peak;  // the things that are counted
 };
 
 struct Workload {

@@ -33,8 +33,9 @@ std::vector<Case> all_cases();
 Work forward(std::function<Tensor()> body);
 Work forward_and_backward(std::function<Tensor()> body, std::vector<Tensor> leaves);
 
-// What a case is compared with without PyTorch and without a device: OpenBLAS for products, memcpy
-// for "copy". Throws ValueError for other cases, and if this program was built without OpenBLAS.
+// Returns the work to compare a case with when there is neither PyTorch nor a device: OpenBLAS for
+// products, memcpy for "copy". Throws ValueError for other cases, and if this program was built
+// without OpenBLAS.
 Work reference(const std::string& name);
 
 }  // namespace rw::speed

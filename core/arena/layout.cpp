@@ -128,7 +128,7 @@ Layout lay_out(std::span<const Lifetime> lifetimes, std::span<const uint64_t> ho
   const AddressLine line(units.holes, units.max_region, std::max(units.total, uint64_t{1}));
 
   uint64_t work = std::min<uint64_t>(10'000'000 + 12'000 * lifetimes.size(), 500'000'000);
-  uint64_t reach = line.holes_end();  // what lies in holes costs nothing
+  uint64_t reach = line.holes_end();  // bytes in holes cost nothing
   Layout plan;
   plan.places.resize(lifetimes.size());
   for (const Component& component : split(units.lifetimes)) {

@@ -100,7 +100,7 @@ void MemoryPool::release(const Place& place) {
 // In an arena apart from what steps need.
 std::optional<Arena::Range> MemoryPool::take_apart(Arena& arena, uint64_t bytes) {
   if (const auto range = arena.allocate(bytes)) return range;
-  // What an optimizer moved into its slabs leaves whole blocks behind.
+  // A value that an optimizer moved into its slabs leaves whole blocks behind.
   for (const uint32_t block : arena.remove_free_blocks()) backend_.free_block(block);
   const uint64_t size = std::max(arena_.round_up(bytes), alignment());
   // Small things share blocks that grow with their number and hold some of this size to the end.
@@ -146,8 +146,8 @@ void MemoryPool::keep_within_limits() {
   if (reserved() > most() && live() <= most()) move_afresh(0);
 }
 
-// So that steps find a hole of `size` bytes. What is queued finds values where they were: the
-// queue is in order.
+// Moves values so that steps find a hole of `size` bytes. Queued work finds values where they were,
+// since the queue is in order.
 bool MemoryPool::move(uint64_t size) {
   const std::vector<Move> moves = compact(arena_, size, room());
   if (moves.empty()) return false;

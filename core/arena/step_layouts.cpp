@@ -21,9 +21,9 @@ bool is_small_and_outlives(const StepTrace::Allocation& a) {
   return !a.end && !a.wraps && a.size <= most;
 }
 
-// Whether it gets a place. What outlives a step that repeats is still there when the next one
-// begins, so it cannot lie where the last one's lay, unless that one dies before. A size that is
-// larger than every block is an error when it is asked for.
+// Tells whether an allocation gets a place. A value that outlives a step that repeats is still
+// there when the next step begins, so it cannot lie where the last step's lay, unless that one dies
+// before. A size that is larger than every block is an error when it is asked for.
 bool is_planned(const StepTrace& trace, const StepTrace::Allocation& a, uint64_t largest) {
   return (a.end || a.wraps || (trace.is_first && !is_small_and_outlives(a))) && a.size <= largest;
 }
@@ -41,7 +41,7 @@ std::vector<Lifetime> planned(const StepTrace& trace, uint64_t largest) {
 
 }  // namespace
 
-// What was freed since the last allocation counts, but not in which order.
+// The frees since the last allocation count, but not their order.
 void StepLayouts::mix(uint64_t value) {
   step_.hash = splitmix64(step_.hash + splitmix64(value) + std::exchange(frees_, 0));
 }

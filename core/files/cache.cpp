@@ -49,7 +49,7 @@ void make_folders(const fs::path& folder) {
   if (::mkdir(folder.c_str(), own_folder) == 0 || errno != ENOENT) return;
   if (folder.parent_path() == folder) return;
   make_folders(folder.parent_path());
-  ::mkdir(folder.c_str(), own_folder);  // what is wrong shows when it is opened
+  ::mkdir(folder.c_str(), own_folder);  // errors show when it is opened
 }
 
 // Why the open folder must not be trusted; empty if it belongs to us alone.

@@ -118,7 +118,7 @@ bool keep_locked(int file) {
 }
 
 void make_folders(const fs::path& folder) {
-  std::error_code ignored;  // what matters shows when a file is made
+  std::error_code ignored;  // errors that matter show when a file is made
   fs::create_directories(folder, ignored);
 }
 
@@ -149,7 +149,7 @@ AtomicFile::~AtomicFile() {
 
 void AtomicFile::open_straight() {
   const std::optional<int> own = own_descriptor(target_);
-  if (own == STDOUT_FILENO) std::fflush(stdout);  // what was printed before comes before
+  if (own == STDOUT_FILENO) std::fflush(stdout);  // earlier output must come first
   descriptor_ = own ? file_calls::duplicate(*own) : file_calls::open(target_.c_str(), O_WRONLY);
   if (descriptor_ < 0) fail_with_errno("cannot write");
 }

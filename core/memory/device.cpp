@@ -129,7 +129,7 @@ const Arena::Range& Device::where(const Storage& storage) {
   return storage.range();
 }
 
-// Not a write: what it holds is the same.
+// This is no write, since the contents stay the same.
 void Device::copy_all(const Storage& storage, const Arena::Range& from, const Arena::Range& to) {
   work_[static_cast<int>(context().phase)].bytes += 2 * storage.bytes();
   context().queued.bytes += 2 * storage.bytes();

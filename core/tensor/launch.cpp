@@ -90,7 +90,7 @@ void detail::launch(const char* kernel, std::span<const Arg> args, std::span<std
   const Storages storages = storages_of(kernel, *first->tensor, args);
   bring_back({storages.all.data(), storages.count});
   const uint64_t alignment = device.info().alignment;
-  const auto held = device.hold();  // what lies where stays so until the call is queued
+  const auto held = device.hold();  // values keep their places until the call is queued
   const auto bind_all = [&] {
     for (size_t i = 0; i < args.size(); ++i) {
       uint32_t offset = 0;

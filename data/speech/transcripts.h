@@ -9,7 +9,7 @@
 
 namespace rw {
 
-// What a label stands for: a word, or a character.
+// The meaning of a label: a word, or a character.
 enum class SpeechUnit { word, character };
 
 // The labels of a recogniser: 1 and up for the units in order, 0 for the blank.
@@ -28,7 +28,7 @@ class SpeechUnits {
   std::string decode(std::span<const int32_t> labels) const;
 
   int64_t classes() const { return static_cast<int64_t>(names_.size()) + 1; }  // with the blank
-  SpeechUnit unit() const { return unit_; }                         // what a label stands for
+  SpeechUnit unit() const { return unit_; }                         // the meaning of a label
   const std::vector<std::string>& names() const { return names_; }  // of the labels from 1 on
 
  private:

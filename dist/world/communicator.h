@@ -20,7 +20,8 @@ class Communicator {
   virtual int size() const = 0;                      // how many ranks there are
   virtual int local_rank() const { return rank(); }  // among the ranks on this machine
   virtual int local_size() const { return size(); }  // how many are there
-  virtual std::string str() const = 0;               // what carries the messages: "Open MPI 4.1.4"
+  // The carrier of the messages: "Open MPI 4.1.4".
+  virtual std::string str() const = 0;
 
   // Sends the first sizes[0] bytes of `to` to rank 0, the next sizes[1] to rank 1 and so on;
   // `sizes` has those of all ranks. `from` receives what the ranks sent here, by rank.

@@ -18,7 +18,7 @@ namespace {
 // Unwinds a rank because another one failed.
 struct Abandoned {};
 
-// What the ranks of one run_ranks() share.
+// The state that the ranks of one run_ranks() share.
 class Table {
  public:
   explicit Table(int size) : given_(static_cast<size_t>(size)) {}

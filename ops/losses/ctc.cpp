@@ -17,7 +17,7 @@ uint32_t u(int64_t n) {
   return count32(n, "ctc_loss");
 }
 
-// What the kernels of a loss share.
+// The common part of a loss's kernel calls.
 struct Problem {
   Tensor states;  // as ctc_states makes them
   kernels::CtcParams params;

@@ -19,7 +19,7 @@ struct TiedAttrs {
   bool has_bias, predict;
 };
 
-// What forward and gradient read, and how many rows they handle at a time.
+// The tensors that forward and gradient read, and how many rows they handle at a time.
 struct Problem {
   const TiedAttrs& attrs;
   Tensor hidden, table, bias, target;

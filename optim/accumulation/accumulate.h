@@ -47,12 +47,12 @@ class Accumulate : public Optimizer {
                        float weight = 1);
   // Ends a micro-batch; at the n-th it queues the update and returns true.
   bool step() override;
-  // A whole window whose micro-batches run side by side (ops/lockstep.h): BatchNorm normalises over
-  // all of them, forward and backward, as it would in the one large batch; everything else is as in
-  // backward() and step(). forward(i) runs micro-batch i. All of them are in memory where they wait
-  // for each other, so give the model segments: what these keep exists for each micro-batch, about
-  // as in the large batch. `count` is a shorter window; 0 means all of it. Returns whether an
-  // update was queued.
+  // Runs a whole window whose micro-batches run side by side (ops/lockstep.h): BatchNorm normalises
+  // over all of them, forward and backward, as it would in the one large batch; everything else is
+  // as in backward() and step(). forward(i) runs micro-batch i. All micro-batches are in memory
+  // where they wait for each other, so give the model segments: the values that segments keep exist
+  // for each micro-batch, about as in the large batch. `count` is a shorter window; 0 means all of
+  // it. Returns whether an update was queued.
   bool run_together(const std::function<MicroBatch(uint32_t)>& forward, uint32_t count = 0);
   // Queues an update from the micro-batches since the last one, with the sum of their weights as
   // the divisor; false if there were none. This is for the end of an epoch.
@@ -65,7 +65,7 @@ class Accumulate : public Optimizer {
   // Accumulate, n > 1 decides about 16-bit copies of the weights, unless set_weight_copies() has.
   void set_micro_batches(uint32_t micro_batches);
 
-  // What a gradient that is not finite voids.
+  // The micro-batches that a gradient which is not finite voids.
   enum class Overflow : uint8_t {
     voids_window,       // all of the window's micro-batches: the update is skipped
     voids_micro_batch,  // that one: the update is the mean of the others, by their weights

@@ -13,9 +13,9 @@ namespace rw {
 // is begin_pass(), its backward, end_pass() and end_micro_batch(); finish() ends the window, and
 // one that is given up is destroyed without it.
 //
-// What is kept here between two micro-batches nothing else can reach: a backward pass for other
-// parameters that reaches these (a generator's, through the discriminator) leaves its gradients in
-// grad(), which begin_pass() drops.
+// Nothing else can reach the sums that are kept here between two micro-batches: a backward pass for
+// other parameters that reaches these (a generator's, through the discriminator) leaves its
+// gradients in grad(), which begin_pass() drops.
 class GradientWindow {
  public:
   virtual ~GradientWindow() = default;

@@ -60,8 +60,8 @@ class GradientTable {
   const Tensor& table() const { return table_; }  // i32 [rows, CHUNK_ROW], on the device
   uint32_t shift() const { return shift_; }  // a chunk has at most REWIND_FLAT << shift elements
 
-  // What update_prepare reads of the gradients: sums of squares, then overflow flags, rows() of
-  // each, in a fixed order of summation. f32 [2, rows()].
+  // Returns the statistics of the gradients that update_prepare reads: sums of squares, then
+  // overflow flags, rows() of each, in a fixed order of summation. f32 [2, rows()].
   Tensor stats();
   // The same if only one run's rows are made; those of the others stay. Returns the run's overflow
   // flags.

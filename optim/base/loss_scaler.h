@@ -52,8 +52,7 @@ LossScaler parse_loss_scale(std::string_view text);
 // dynamic() cannot have are left out.
 std::string loss_scale_text(const LossScaler& scaler);
 
-// What is known about past updates: the current scale, and the numbers of updates and of skipped
-// ones.
+// The facts about past updates: the current scale, and the numbers of updates and of skipped ones.
 struct UpdateCounts {
   float scale = 1;
   uint64_t updates = 0, skipped = 0;

@@ -69,7 +69,8 @@ class Optimizer {
   // outside segments, where this does not add to the peak. The bits are the same. Copies hold 2
   // bytes per element that is used in 16 bits, all the time; casts die during backward.
   void set_weight_copies(WeightCopyUse use) { parameters_->set_weight_copies(use); }
-  WeightCopyUse weight_copies() const { return parameters_->weight_copies(); }  // what was set
+  // The use that was set.
+  WeightCopyUse weight_copies() const { return parameters_->weight_copies(); }
 
   // These wait for the device.
   uint64_t updates() const;  // done
@@ -78,7 +79,7 @@ class Optimizer {
   float grad_norm() const;       // at the last step: unscaled, averaged, before clipping
   double learning_rate() const;  // of the last update, or of the first if there was none
   UpdateCounts counts() const;   // of the loss scale's history
-  std::string diagnose() const;  // what it means
+  std::string diagnose() const;  // explains these counts
 
   // For checkpoints: the tensors that continue this optimizer, "exp_avg.NAME" and so on, and
   // "master.NAME" of 16-bit parameters. Views. With a Shard, those on this rank; for a parameter

@@ -23,7 +23,7 @@ struct RunValues {
 class FlatParameters {
  public:
   using Slot = Placement::Slot;  // a parameter
-  using Run = Placement::Run;    // what one dispatch updates
+  using Run = Placement::Run;    // the elements that one dispatch updates
   // The memory of a planned slab.
   struct Slab : Placement::Slab {
     Tensor parameters;  // f32 [elements]; of 16-bit parameters the masters, undefined where only
@@ -40,7 +40,8 @@ class FlatParameters {
     std::vector<Tensor> states = {};  // [elements of this state]; undefined where nobody has it
 
     const Tensor& values() const { return low ? low : parameters; }  // of the own elements
-    const Tensor& held() const { return whole ? whole : values(); }  // what parameters are views of
+    // The storage of which parameters are views.
+    const Tensor& held() const { return whole ? whole : values(); }
   };
 
   // Throws like Placement::of(). The rule must outlive it.
@@ -73,7 +74,7 @@ class FlatParameters {
   // may be elsewhere during the update.
   void publish();
   void publish(size_t run, const Tensor& masters);
-  void set_weight_copies(WeightCopyUse use);  // what there is of copies goes
+  void set_weight_copies(WeightCopyUse use);  // existing copies go
   WeightCopyUse weight_copies() const { return weight_copies_; }
 
   void drop_gradients() const;  // every grad() is undefined again

@@ -11,7 +11,7 @@
 
 namespace rw {
 
-// What an optimizer's rule keeps for parameters, and how much of one it updates at once.
+// The states that an optimizer's rule keeps for parameters, and how much of one it updates at once.
 class StateRule {
  public:
   virtual ~StateRule() = default;
@@ -26,7 +26,7 @@ class StateRule {
   }
   // The dtype that they are stored in.
   virtual DType state_dtype(size_t /*state*/) const { return DType::f32; }
-  virtual float initial_state() const { return 0; }  // what all of them hold at first
+  virtual float initial_state() const { return 0; }  // the initial value of all of them
   // The number of elements of a parameter that are updated together, from the first one on; 0 means
   // all of them. Each of its states has as many elements, or one for this many; with 1, each
   // element by itself, all states have the parameter's shape. Such runs may be parts of a
@@ -48,7 +48,7 @@ struct Placement {
     int owner = 0;  // the rank that keeps it, where parameters are kept in parts and it is one's
     bool is_kept = true;      // this rank keeps elements of it
     bool is_divided = false;  // one parameter, of which several ranks keep a part
-    ElementRange own = {};    // what is kept here; all, where it is not divided
+    ElementRange own = {};    // the elements kept here; all, if it is not divided
   };
   // The place of a parameter's state in its tensor of the slab.
   struct State {

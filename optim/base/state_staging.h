@@ -9,11 +9,11 @@
 
 namespace rw {
 
-// For one update. What is queued between two runs is the copy of the next one to the device, the
-// update of this one and the copy of the last one back. They touch different bytes, so that a
+// The staging for one update. Between two runs, the copy of the next run to the device, the update
+// of this run and the copy of the last run back are queued. They touch different bytes, so that a
 // device runs them side by side, and three runs are on it at once. 16-bit parameters are rounded
-// from what their masters are on the device, so that FlatParameters::publish() need not read these
-// over the bus.
+// from their masters on the device, so that FlatParameters::publish() need not read these over the
+// bus.
 class StateStaging {
  public:
   // Queues the kernels of a run, which change what they are given: copies on the device where the

@@ -32,7 +32,7 @@ struct NumericsFinding {
   // The counts of its elements then: an overflow has the first two, an underflow the others.
   uint64_t nans = 0, infinities = 0, denormals = 0, normals = 0;
 
-  std::string str() const;  // what it was and what to do about it, a sentence each
+  std::string str() const;  // the event and the advice, a sentence each
 };
 
 // The observations of a monitor.

@@ -1,6 +1,6 @@
-// Runs a recorded forward pass again, with its backward, on a dry device: what it would need with
-// other segments. This is exact for what is on the tape: ops run with the sizes that they had,
-// values die when they died, and what is alive now stays.
+// Runs a recorded forward pass again, with its backward, on a dry device, to find the memory that
+// it would need with other segments. This is exact for everything on the tape: ops run with the
+// sizes that they had, values die when they died, and values that are alive now stay.
 #pragma once
 
 #include <optional>

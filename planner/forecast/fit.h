@@ -14,7 +14,7 @@ struct FitRow {
   std::string mode;       // plain, block checkpoint, or a kind of budget
   StepSettings settings;  // batch: the largest that fits; 0: not even one sample
   Forecast forecast;      // of a step with them, of ranks on that with the least room
-  std::string limit;      // what keeps it from being larger, where that is not the memory
+  std::string limit;      // the reason why it is not larger, if that is not the memory
 };
 
 // The options of fit().

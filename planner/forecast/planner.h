@@ -12,7 +12,7 @@
 
 namespace rw {
 
-// What the dry device shares with the one that it predicts.
+// The properties that the dry device shares with the one that it predicts.
 enum class Room {
   device,  // all that one's memory
   blocks,  // as much memory as wanted, in blocks as large as that one gives

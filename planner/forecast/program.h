@@ -19,7 +19,7 @@ namespace rw {
 
 // How the steps of a program use memory.
 struct StepSettings {
-  DType dtype = DType::f32;  // of activations and products: what the steps give to Autocast
+  DType dtype = DType::f32;  // of activations and products: the dtype that steps give to Autocast
   int64_t batch = 1;         // samples per step
   uint32_t accumulate = 1;   // steps per update
   // The segments of the model: none, block (as BlockCheckpoints), or another word that the model
@@ -32,7 +32,8 @@ struct StepSettings {
   uint64_t budget = 0;           // most bytes of blocks, 0: as many as the device may have
   int64_t evaluation_batch = 0;  // samples at a time, 0: as in `batch`
   int rank = 0, ranks = 1;       // which one, of those that train together (dist/step_ranks.h)
-  // What ranks keep in parts: none, or another word of sharding_words() in dist/step_ranks.h.
+  // The things that ranks keep in parts: none, or another word of sharding_words() in
+  // dist/step_ranks.h.
   std::string shard = "none";
 
   // The same with everything kept: no segments, no recomputation and no budget.
@@ -71,7 +72,7 @@ struct BatchShape {
   bool operator==(const BatchShape&) const = default;
 };
 
-// What a program does besides steps of full batches, since it takes memory, too.
+// The work of a program besides steps of full batches, since it takes memory, too.
 struct RunOutline {
   bool trains = true;                 // false: it only evaluates
   bool loads = false, saves = false;  // weights, from a file and to one; of ranks, the first saves
@@ -131,7 +132,7 @@ struct TrainingProgram {
   std::string samples = "samples";  // "images"
   MakeSteps make;                   // builds the model, as often as there is something to predict
   StepSettings settings = {};       // that its user asked for
-  RunOutline outline = {};          // what it does besides steps of full batches
+  RunOutline outline = {};          // its work besides steps of full batches
   double estimator_states = 4;      // floats per parameter in the usual estimate: SGD 2, Adam 4
   RemedyWords words = {};           // of its options
   // The most samples that are evaluated at a time, if that takes no more memory than everything

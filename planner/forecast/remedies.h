@@ -1,4 +1,4 @@
-// What to do when training needs more memory than the device has. Dry runs try each remedy first.
+// Remedies for training that needs more memory than the device has. Dry runs try each remedy first.
 #pragma once
 
 #include <string>

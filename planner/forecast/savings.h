@@ -1,4 +1,4 @@
-// What each technique saves, measured by dry runs with one more of them at a time.
+// The bytes that each technique saves, measured by dry runs with one more of them at a time.
 #pragma once
 
 #include <string>

@@ -40,7 +40,7 @@ class Simulation {
     std::vector<External> externals;
     std::vector<int32_t> children;
     std::vector<uint32_t> kept;   // by the plan, or left behind by a later segment
-    std::vector<uint32_t> keeps;  // what its replay keeps for segments inside it
+    std::vector<uint32_t> keeps;  // values that its replay keeps for segments inside it
     bool replayed = false;
   };
 

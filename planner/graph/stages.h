@@ -11,7 +11,7 @@
 namespace rw {
 
 // The bytes and costs of the stages between `positions`. A value crosses cut j if it is made before
-// positions[j] and read after it. What crosses the first cut exists already and costs nothing.
+// positions[j] and read after it. Values that cross the first cut exist already and cost nothing.
 struct Stages {
   // `kept` marks, by value, those that exist from the forward pass to the backward of their stage,
   // so that no replay makes them. Empty if there are none.

@@ -20,7 +20,7 @@
 #define ATTENTION_LENGTHS 4
 #define ATTENTION_ALIBI 8
 #define ATTENTION_LOWER_RIGHT 16
-// What is packed into AttentionParams.head.
+// Packs AttentionParams.head.
 #define ATTENTION_HEAD(dim, flags, group) ((dim) | (flags) << 9 | (group) << 16)
 #define ATTENTION_DIM(p) ((p).head & 0x1ffu)
 #define ATTENTION_FLAGS(p) ((p).head >> 9 & 0x7fu)

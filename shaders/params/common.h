@@ -1,4 +1,4 @@
-// What the parameters of every family share.
+// Constants that the parameters of several families share.
 
 #define REWIND_MAX_DIMS 6
 // A flat kernel handles this many consecutive elements per thread: threads.x = ceil(n / 8).

@@ -38,7 +38,7 @@ struct ResampleParams {
   float scale_h, scale_w;  // input positions per output
 };
 
-// What surrounds an axis: PaddingMode without zeros.
+// The values that surround an axis: PaddingMode without zeros.
 #define PAD_REFLECT 1
 #define PAD_REPLICATE 2
 #define PAD_CIRCULAR 3

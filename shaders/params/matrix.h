@@ -1,5 +1,5 @@
-// Matrix products and convolutions: what they compute, and the kernels that backends/vulkan/matrix*
-// makes them of.
+// Matrix products and convolutions: their results, and the kernels by which backends/vulkan/matrix*
+// computes them.
 
 // matmul: c = alpha * a @ b + beta * c for batch[0] x batch[1] matrices, accumulated in f32. a [m,
 // k] and b [k, n] have any element strides of which one is 1; rows of c are dense. c is not read

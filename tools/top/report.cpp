@@ -51,7 +51,7 @@ std::string coloured(const std::string& text, Colour colour, bool colours) {
   return colours ? fmt::format("\x1b[{}m{}\x1b[0m", static_cast<int>(colour), text) : text;
 }
 
-// "vulkan:0  Radeon (discrete GPU) |  54 °C |  87 % | 2105 MHz | 142 / 203 W": what is known of it.
+// Describes a device: "vulkan:0  Radeon (discrete GPU) |  54 °C |  87 % | 2105 MHz | 142 / 203 W".
 std::string device_line(const NumberedDevice& numbered, bool colours) {
   const auto& [index, device, sensors] = numbered;
   std::string line = fmt::format("vulkan:{}  {} ({})", index,

@@ -1,4 +1,4 @@
-// What `top` shows, as text and as JSON.
+// The output of `top`, as text and as JSON.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -31,8 +31,8 @@ struct Snapshot {
 // has no VK_EXT_memory_budget.
 std::optional<uint64_t> bytes_in_use(const HeapUsage& heap);
 
-// What two snapshots tell together: how busy the processes are, and the devices whose driver
-// reports this per process only; power, for drivers that count energy.
+// Adds the values that only two snapshots together tell: how busy the processes are, and the
+// devices whose driver reports this per process only; and power, for drivers that count energy.
 void add_rates(Snapshot& now, const Snapshot& before);
 
 // Keeps the devices that `choice` means, as in "vulkan:CHOICE", and the processes on them.

@@ -12,7 +12,8 @@ namespace rw::vulkan {
 namespace {
 
 constexpr double kGuessedFlops = 2e10, kGuessedBytes = 2e10;  // in a second
-constexpr double kLeastGuess = 1e-5;  // what a dispatch costs; says nothing about rates
+// The cost of a dispatch itself, which says nothing about rates.
+constexpr double kLeastGuess = 1e-5;
 constexpr double kLeastFactor = 1e-4, kMostFactor = 1e3;
 
 }  // namespace

@@ -168,7 +168,7 @@ std::string type_name(VkPhysicalDeviceType type) {
   }
 }
 
-// What `properties`, a structure of an extension, says of the device.
+// Asks the device for `properties`, a structure of an extension.
 template <class Properties>
 Properties ask(VkPhysicalDevice device, Properties properties) {
   VkPhysicalDeviceProperties2 p{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2, &properties};

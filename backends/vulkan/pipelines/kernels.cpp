@@ -80,7 +80,7 @@ void Kernels::add(const Caps& caps, bool stand_ins) {
     Kernel& kernel = found[k];
     (s.address ? kernel.address : kernel.descriptors) = &s;
   }
-  usable_.merge(found);  // what is there stays
+  usable_.merge(found);  // keeps existing entries
 }
 
 std::vector<KernelVariant> Kernels::variants() const {
