@@ -72,21 +72,32 @@ void for_each_piece_of(const FilePart& part, size_t size, const Body& body) {
   });
 }
 
-template <class From, class To>
-void upload_floats(const FilePart& part, const Tensor& target) {
-  for_each_piece_of(part, sizeof(From), [&](int64_t first, int64_t count, auto bytes) {
-    std::vector<To> piece(static_cast<size_t>(count));
+// Writes elements `first` and following of a dense tensor of floats.
+template <class From>
+void write_floats(const Tensor& target, int64_t first, int64_t count,
+                  std::span<const std::byte> bytes) {
+  const auto write_as = [&]<class To>(std::vector<To> piece) {
+    piece.resize(static_cast<size_t>(count));
     convert_all<From>(bytes, piece);
     write_elements(target, first, count, piece.data());
-  });
+  };
+  if (target.dtype() == DType::f32) write_as(std::vector<float>());
+  if (target.dtype() == DType::f16) write_as(std::vector<Half>());
+  if (target.dtype() == DType::bf16) write_as(std::vector<Brain>());
 }
 
-template <class To>
-bool upload_floats_as(std::string_view dtype, const FilePart& part, const Tensor& target) {
-  if (dtype == "F64") return upload_floats<double, To>(part, target), true;
-  if (dtype == "F32") return upload_floats<float, To>(part, target), true;
-  if (dtype == "F16") return upload_floats<Half, To>(part, target), true;
-  if (dtype == "BF16") return upload_floats<Brain, To>(part, target), true;
+// False if the file's type is not one of floats.
+bool upload_file_floats(std::string_view dtype, const FilePart& part, const Tensor& target) {
+  const auto upload_as = [&]<class From>(From) {
+    for_each_piece_of(part, sizeof(From), [&](int64_t first, int64_t count, auto bytes) {
+      write_floats<From>(target, first, count, bytes);
+    });
+    return true;
+  };
+  if (dtype == "F64") return upload_as(double());
+  if (dtype == "F32") return upload_as(float());
+  if (dtype == "F16") return upload_as(Half());
+  if (dtype == "BF16") return upload_as(Brain());
   return false;
 }
 
@@ -116,11 +127,19 @@ void upload_dense(std::string_view dtype, const FilePart& part, const Tensor& ta
                              });
   if (dtype == "I64" && target.dtype() == DType::i32)
     return upload_wide_integers(part, target, what);
-  const bool done =
-      (target.dtype() == DType::f32 && upload_floats_as<float>(dtype, part, target)) ||
-      (target.dtype() == DType::f16 && upload_floats_as<Half>(dtype, part, target)) ||
-      (target.dtype() == DType::bf16 && upload_floats_as<Brain>(dtype, part, target));
-  check<FileError>(done, "read", "{} is needed as {}, got {}", what, name(target.dtype()), dtype);
+  check<FileError>(is_float(target.dtype()) && upload_file_floats(dtype, part, target), "read",
+                   "{} is needed as {}, got {}", what, name(target.dtype()), dtype);
+}
+
+// Calls `body` with a dense tensor, whose values then become those of `target`.
+template <class Body>
+void fill_dense(const Tensor& target, const Body& body) {
+  const NoGrad guard;
+  if (target.is_contiguous()) return body(target);
+  const PurposeScope purpose(Purpose::workspace);
+  const Tensor dense = empty(target.shape(), target.dtype(), target.device().shared_from_this());
+  body(dense);
+  copy_into(dense, target);
 }
 
 }  // namespace
@@ -171,15 +190,21 @@ void upload(std::string_view dtype, const FilePart& part, const Tensor& target,
   check<FileError>(part.size == static_cast<uint64_t>(target.numel()) * stored_size(dtype), "read",
                    "{} must have {} elements of {}, got {} bytes", what, target.numel(), dtype,
                    part.size);
-  const NoGrad guard;
-  if (target.is_contiguous()) {
-    upload_dense(dtype, part, target, what);
-  } else {
-    const PurposeScope purpose(Purpose::workspace);
-    const Tensor dense = empty(target.shape(), target.dtype(), target.device().shared_from_this());
-    upload_dense(dtype, part, dense, what);
-    copy_into(dense, target);
-  }
+  fill_dense(target, [&](const Tensor& dense) { upload_dense(dtype, part, dense, what); });
+}
+
+void upload_floats(const Tensor& target, const std::string& what,
+                   const std::function<void(int64_t first, std::span<float> values)>& fill) {
+  check<FileError>(is_float(target.dtype()), "read", "{} is needed as {}, got floats", what,
+                   name(target.dtype()));
+  fill_dense(target, [&](const Tensor& dense) {
+    std::vector<float> values;
+    for_each_piece(dense.numel(), [&](int64_t first, int64_t count) {
+      values.resize(static_cast<size_t>(count));
+      fill(first, values);
+      write_floats<float>(dense, first, count, std::as_bytes(std::span(values)));
+    });
+  });
 }
 
 }  // namespace rw

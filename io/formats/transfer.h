@@ -16,8 +16,8 @@ namespace rw {
 size_t stored_size(std::string_view dtype);  // bytes per element; 0: unknown
 std::string_view stored_name(DType dtype);   // "F32", "F16", "BF16", "I32", "U8"
 
-// Calls `piece` with consecutive pieces of the tensor's elements as `dtype`, in row-major order.
-// Floats are converted to each other.
+// Calls `piece` with consecutive pieces of the tensor's elements as `dtype`, in row-major order:
+// all but the last have 2^20 elements. Floats are converted to each other.
 void download(const Tensor& source, DType dtype,
               const std::function<void(std::span<const std::byte>)>& piece);
 
@@ -25,5 +25,9 @@ void download(const Tensor& source, DType dtype,
 // the types do not go together or an I64 does not fit i32.
 void upload(std::string_view dtype, const FilePart& part, const Tensor& target,
             const std::string& what);
+// Fills `target`, of floats and of any strides, with values that `fill` writes: those of elements
+// `first` and following, in row-major order and in the same pieces. FileError as upload().
+void upload_floats(const Tensor& target, const std::string& what,
+                   const std::function<void(int64_t first, std::span<float> values)>& fill);
 
 }  // namespace rw

@@ -1,0 +1,98 @@
+// The GGUF format, version 3, of llama.cpp: typed metadata, then tensors, perhaps quantised
+// (docs/gguf.md of https://github.com/ggml-org/ggml). Tensors are read and written in pieces.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "../../core/files/file.h"
+#include "../../core/tensor/tensor.h"
+#include "gguf_blocks.h"
+
+namespace rw {
+
+// A list of the metadata. The index of a type is the format's number for it; lists of lists, which
+// would have number 9, are refused, as llama.cpp refuses them.
+using GgufList =
+    std::variant<std::vector<uint8_t>, std::vector<int8_t>, std::vector<uint16_t>,
+                 std::vector<int16_t>, std::vector<uint32_t>, std::vector<int32_t>,
+                 std::vector<float>, std::vector<bool>, std::vector<std::string>, std::monostate,
+                 std::vector<uint64_t>, std::vector<int64_t>, std::vector<double>>;
+// A value of the metadata, again with the format's numbers.
+using GgufValue = std::variant<uint8_t, int8_t, uint16_t, int16_t, uint32_t, int32_t, float, bool,
+                               std::string, GgufList, uint64_t, int64_t, double>;
+using GgufMetadata = std::map<std::string, GgufValue, std::less<>>;
+
+// A tensor and its place in a file.
+struct GgufTensor {
+  const GgufTypeInfo* type;
+  Shape shape;                     // row-major: the reverse of the order in the file
+  uint64_t offset = 0, bytes = 0;  // which bytes of the file
+};
+
+// The header of a file: its tensors and its metadata.
+struct GgufIndex {
+  std::map<std::string, GgufTensor, std::less<>> tensors;
+  GgufMetadata metadata;
+};
+
+inline constexpr uint64_t gguf_header_limit = 100'000'000;  // bytes; vocabularies take up to 20e6
+
+// Reads the header of a file of version 2 or 3 and trusts nothing in it: counts, sizes, types,
+// offsets, overlaps, duplicate names. `path` is for messages. Throws FileError.
+GgufIndex read_gguf_index(const InputFile& file, const std::string& path);
+
+// An open file. Throws FileError, also if the file is cut short while it is open.
+class GgufFile {
+ public:
+  explicit GgufFile(const std::filesystem::path& path);
+
+  const std::string& path() const { return path_; }  // as it was opened
+  const GgufMetadata& metadata() const { return index_.metadata; }
+  const std::map<std::string, GgufTensor, std::less<>>& tensors() const { return index_.tensors; }
+
+  bool has(const std::string& key) const { return metadata().contains(key); }
+  // Values of the metadata. FileError if the key is missing or its value is of another kind.
+  int64_t integer(const std::string& key, int64_t low, int64_t high) const;  // in [low, high]
+  double number(const std::string& key, double low, double high) const;  // the same, also floats
+  bool flag(const std::string& key) const;
+  const std::string& text(const std::string& key) const;
+  template <class T>
+  const std::vector<T>& list(const std::string& key) const {
+    const auto* any = std::get_if<GgufList>(&value(key));
+    const auto* found = any ? std::get_if<std::vector<T>>(any) : nullptr;
+    check<FileError>(found != nullptr, "gguf", "'{}': {:?} must be a list of another type", path_,
+                     key);
+    return *found;
+  }
+
+  // Copies a tensor of the file into `target`, which has its shape and any strides: floats and
+  // quantised types to any float dtype, I32 and I64 to i32. Throws FileError.
+  void read(const std::string& name, const Tensor& target) const;
+
+ private:
+  const GgufValue& value(const std::string& key) const;
+
+  std::string path_;
+  InputFile file_;
+  GgufIndex index_;
+};
+
+// A tensor to write, of floats, and how: f32, f16, bf16 or q8_0.
+struct GgufSource {
+  std::string name;  // at most 63 bytes
+  Tensor tensor;     // of any strides and of rank 1 to 4
+  GgufType type;
+};
+
+// Writes a file of version 3 with the tensors in their order, whole or not at all. ValueError for
+// what the format cannot hold: a name that is too long or comes twice, other ranks, rows of q8_0
+// that are no whole blocks of 32, values of q8_0 that are not finite. FileError.
+void write_gguf(const std::filesystem::path& path, const std::vector<GgufSource>& tensors,
+                const GgufMetadata& metadata);
+
+}  // namespace rw
