@@ -1,4 +1,4 @@
-//! buffers: x:T:read y:T:write
+//! buffers: x:T:read frequencies:f32:read y:T:write
 //! types: T = f32 f16
 //! params: RotaryParams
 //! local: 64
@@ -9,8 +9,8 @@ void main() {
   if (pair >= p.pairs) return;
   const uint half_dim = p.dim / 2, i = pair % half_dim, line = pair / half_dim;
   const uint row = line % p.rows, head = line / p.rows % p.heads, batch = line / p.rows / p.heads;
-  const float angle = float(p.first + row) * exp2(-float(i) * p.log2_step);
-  const float c = cos(angle), s = p.backward != 0 ? -sin(angle) : sin(angle);
+  const float angle = float(p.first + row) * load_frequencies(i);
+  const float c = p.scale * cos(angle), s = p.scale * (p.backward != 0 ? -sin(angle) : sin(angle));
 
   const uint a = p.interleaved != 0 ? 2 * i : i, b = p.interleaved != 0 ? a + 1 : i + half_dim;
   const uint from = batch * p.x_stride[0] + head * p.x_stride[1] + row * p.x_stride[2];

@@ -13,41 +13,53 @@ using namespace detail;
 namespace {
 
 struct RotaryAttrs {
-  RotaryOptions options;
-  bool backward;
+  int64_t offset;
+  bool interleaved, backward;
+  float scale;
 };
 
-Tensor turn(const Tensor& x, const RotaryAttrs& a) {
+Tensor turn(const Tensor& x, const Tensor& frequencies, const RotaryAttrs& a) {
   const auto u = [](int64_t n) { return count32(n, "rotary"); };
   const Shape& shape = x.shape();
   Tensor y = empty_on(x, shape, x.dtype());
-  kernels::RotaryParams params{
-      .heads = u(shape[1]),
-      .rows = u(shape[2]),
-      .dim = u(shape[3]),
-      .pairs = u(x.numel() / 2),
-      .first = u(a.options.offset),
-      .interleaved = a.options.interleaved,
-      .backward = a.backward,
-      .log2_step = static_cast<float>(2 * std::log2(double{a.options.theta}) /
-                                      static_cast<double>(shape[3]))};
+  kernels::RotaryParams params{.heads = u(shape[1]),
+                               .rows = u(shape[2]),
+                               .dim = u(shape[3]),
+                               .pairs = u(x.numel() / 2),
+                               .first = u(a.offset),
+                               .interleaved = a.interleaved,
+                               .backward = a.backward,
+                               .scale = a.scale};
   for (int axis = 0; axis < 4; ++axis) params.x_stride[axis] = u(x.strides()[axis]);
   if (params.pairs > 0)
-    launch("rotary", {in(x), out(y)}, params, {.threads = {params.pairs, 1, 1}});
+    launch("rotary", {in(x), in(frequencies), out(y)}, params, {.threads = {params.pairs, 1, 1}});
   return y;
 }
 
-const Op rotary_op = {.name = "rotary",
-                      .forward =
-                          [](const std::any& attrs, std::span<Tensor> inputs) {
-                            return one(turn(inputs[0], std::any_cast<const RotaryAttrs&>(attrs)));
-                          },
-                      .vjp =
-                          [](Record& r, std::span<Tensor> dy) {
-                            RotaryAttrs back = r.attributes<RotaryAttrs>();
-                            back.backward = true;
-                            return one(turn(dy[0], back));
-                          }};
+std::vector<Tensor> rotary_forward(const std::any& attrs, std::span<Tensor> inputs) {
+  return one(turn(inputs[0], inputs[1], std::any_cast<const RotaryAttrs&>(attrs)));
+}
+
+std::vector<Tensor> rotary_vjp(Record& r, std::span<Tensor> dy) {
+  RotaryAttrs back = r.attributes<RotaryAttrs>();
+  back.backward = true;
+  return {turn(dy[0], r.input(1), back), {}};
+}
+
+const Op rotary_op = {"rotary", rotary_forward, rotary_vjp, [](const std::any&, uint32_t) {
+                        return Saves{2, 0};
+                      }};
+
+// The schedule of theta for `pairs` pairs, in f64 and then rounded.
+Tensor frequencies_of(double theta, int64_t pairs, const Tensor& like) {
+  std::vector<float> values;
+  for (int64_t i = 0; i < pairs; ++i)
+    values.push_back(
+        static_cast<float>(std::pow(theta, -static_cast<double>(i) / static_cast<double>(pairs))));
+  Tensor frequencies = empty_on(like, {pairs}, DType::f32);
+  write_elements(frequencies, 0, pairs, values.data());
+  return frequencies;
+}
 
 }  // namespace
 
@@ -58,7 +70,18 @@ Tensor rotary(Tensor x, const RotaryOptions& o) {
   check(o.offset >= 0 && o.offset <= std::numeric_limits<int32_t>::max() - x.size(2), "rotary",
         "positions must be 0 to 2^31 - 1, got {} rows from {} on", x.size(2), o.offset);
   check(o.theta > 0 && std::isfinite(o.theta), "rotary", "theta must be positive, got {}", o.theta);
-  return apply1(rotary_op, RotaryAttrs{o, false}, TensorList(std::move(x)));
+  check(std::isfinite(o.scale), "rotary", "the scale must be finite, got {}", o.scale);
+  const int64_t pairs = x.size(3) / 2;
+  Tensor frequencies =
+      o.frequencies ? contiguous(o.frequencies) : frequencies_of(o.theta, pairs, x);
+  check<ShapeError>(frequencies.shape() == Shape{pairs}, "rotary",
+                    "frequencies must be [{}], got {}", pairs, frequencies);
+  check<DTypeError>(frequencies.dtype() == DType::f32, "rotary", "frequencies must be f32, got {}",
+                    frequencies);
+  check<AutogradError>(!frequencies.requires_grad(), "rotary",
+                       "frequencies get no gradient: detach them");
+  return apply1(rotary_op, RotaryAttrs{o.offset, o.interleaved, false, o.scale},
+                TensorList(std::move(x), std::move(frequencies)));
 }
 
 Tensor alibi_slopes(int64_t heads) {

@@ -9,6 +9,10 @@ namespace rw {
 struct RotaryOptions {
   int64_t offset = 0;   // position of the first row: keys before it are in a cache
   float theta = 10000;  // pair i turns by position * theta^(-2 i / D) radians
+  // Any other schedule: f32 [D / 2], pair i turns by position * frequencies[i] radians. A model
+  // keeps this tensor, as otherwise each call makes the one of theta anew.
+  Tensor frequencies = {};
+  float scale = 1;  // of the result, as YaRN has it (Peng et al. 2023)
   // Whether pairs are elements 2 i and 2 i + 1, as in the paper, or i and i + D / 2, as in Hugging
   // Face's Llama.
   bool interleaved = false;
@@ -17,7 +21,8 @@ struct RotaryOptions {
 // Rotary positions (Su et al. 2021, "RoFormer"): rotates the pairs of each row s of x [B, H, S, D]
 // by its position, offset + s, so that products of queries and keys depend only on their distance.
 // Views welcome; f32 or f16 (DTypeError) -> the same shape, dense. D is even, and positions fit 32
-// bits: ShapeError, ValueError. The gradient rotates back; nothing is saved for it.
+// bits: ShapeError, ValueError. The gradient rotates back, and saves the frequencies alone, which
+// get none (AutogradError).
 Tensor rotary(Tensor x, const RotaryOptions& options = {});
 
 // The slopes of this many heads, f32 [heads], for AttentionOptions::alibi (Press et al. 2022,

@@ -66,13 +66,13 @@ struct AttentionDeltaParams {
 
 // ---- positions -------------------------------------------------------------------------------
 // rotary: x [batch, heads, rows, dim] has any strides, y is dense. Pair i of row s is the elements
-// (2 i, 2 i + 1) or (i, i + dim / 2). It turns by (first + s) * theta^(-2 i / dim) radians, or back
-// by as much. threads.x = pairs.
+// (2 i, 2 i + 1) or (i, i + dim / 2). It turns by (first + s) * frequencies[i] radians, or back by
+// as much, and grows by `scale`. threads.x = pairs.
 struct RotaryParams {
-  uint offset[2];  // x, y
+  uint offset[3];  // x, frequencies f32 [dim / 2], y
   uint heads, rows, dim, pairs;
   uint x_stride[4];
   uint first;
   uint interleaved, backward;
-  float log2_step;  // log2(theta) * 2 / dim
+  float scale;
 };

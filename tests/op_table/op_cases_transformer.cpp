@@ -69,6 +69,10 @@ void add_positions(Table& t) {
             });
   t.row("rotary of heads that lie inside", {x({2, 5, 3, 8})},
         [](const Tensors& in) { return rotary(transpose(in[0], 1, 2), {.theta = 500}); });
+  const std::vector<float> schedule = {1, 0.25f, 0.03125f, 0.001f};
+  t.row("rotary by a schedule, scaled", {x({2, 3, 5, 8})}, [schedule](const Tensors& in) {
+    return rotary(in[0], {.offset = 7, .frequencies = tensor(schedule, {4}), .scale = 1.25f});
+  });
   t.row("rotary of nothing", {x({0, 2, 3, 4})}, [](const Tensors& in) { return rotary(in[0]); });
 }
 

@@ -186,6 +186,30 @@ TEST_CASE("rotary: products depend on the distance alone, and the turn is the fo
   });
 }
 
+TEST_CASE("rotary: a schedule's angles are those of f32 at position 100 000, and its scale holds") {
+  on_each_device([] {
+    const std::vector<float> schedule = {1, 0.137f, 0.0191f, 2e-5f};
+    const Tensor frequencies = tensor(schedule, {4});
+    const std::vector<float> x = some_values(8);
+    const RotaryOptions options{.offset = 100000, .frequencies = frequencies, .scale = 1.5f};
+    const std::vector<float> y = rotary(tensor(x, {1, 1, 1, 8}), options).to_vector();
+    for (size_t i = 0; i < 4; ++i) {
+      // Hugging Face's angle is this product, rounded; devices may round it or not.
+      const double angle = 100000.0 * double{schedule[i]};
+      const double tolerance = 2e-6 + 8 * std::abs(angle - double{std::nextafter(float(angle), 0)});
+      CHECK(std::abs(y[i] - 1.5 * (x[i] * std::cos(angle) - x[i + 4] * std::sin(angle))) <
+            tolerance);
+      CHECK(std::abs(y[i + 4] - 1.5 * (x[i + 4] * std::cos(angle) + x[i] * std::sin(angle))) <
+            tolerance);
+    }
+    const Tensor two = zeros({1, 1, 2, 4});
+    CHECK_THROWS_AS(rotary(two, {.frequencies = frequencies}), ShapeError);
+    CHECK_THROWS_AS(rotary(two, {.frequencies = zeros({2}, DType::f16)}), DTypeError);
+    CHECK_THROWS_AS(rotary(two, {.frequencies = zeros({2}).set_requires_grad()}), AutogradError);
+    CHECK_THROWS_AS(rotary(two, {.scale = NAN}), ValueError);
+  });
+}
+
 TEST_CASE("rotary: the gradient turns back" * doctest::test_suite("host")) {
   set_default_device(open_backend("reference"));
   const Tensor x = tensor(some_values(32), {1, 2, 2, 8}).set_requires_grad();

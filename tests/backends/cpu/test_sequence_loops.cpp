@@ -78,7 +78,7 @@ TEST_CASE("cpu loops: rotary positions") {
     for (const uint32_t first : {0u, 100000u})
       for (const uint32_t interleaved : {0u, 1u})
         for (const uint32_t backward : {0u, 1u}) {
-          const RotaryParams p{.offset = {1, 2},
+          const RotaryParams p{.offset = {1, 1, 2},
                                .heads = heads,
                                .rows = rows,
                                .dim = dim,
@@ -87,8 +87,9 @@ TEST_CASE("cpu loops: rotary positions") {
                                .first = first,
                                .interleaved = interleaved,
                                .backward = backward,
-                               .log2_step = 2 * 13.2877f / dim};
-          check_loop({"rotary", {{n + 1, dtype, Fill::specials}, {n + 2, dtype}}}, p);
+                               .scale = 1.25f};
+          const LoopArgument frequencies = given(spread(dim / 2 + 1, 1e-4f, 1), f32);
+          check_loop({"rotary", {{n + 1, dtype, Fill::specials}, frequencies, {n + 2, dtype}}}, p);
         }
 }
 

@@ -5,24 +5,23 @@ namespace rw::cpu::REWIND_LEVEL {
 
 bool rotary(const LoopCall& call) {
   const auto& p = params<RotaryParams>(call);
-  const Operand x = operand(call, 0), y = operand(call, 1);
+  const Operand x = operand(call, 0), frequencies = operand(call, 1), y = operand(call, 2);
   const int64_t dim = p.dim, half = dim / 2, rows = p.rows, heads = p.heads;
   if (dim > block || p.x_stride[3] != 1) return false;
   if (p.pairs == 0) return true;
   const int64_t lines = p.pairs / half / rows;  // of batch and heads
-  alignas(64) double steps[block / 2];
-  for (int64_t i = 0; i < half; ++i)
-    steps[i] = __builtin_exp2(-static_cast<double>(i) * double{p.log2_step});
+  Block read_steps;
+  const float* const steps = read(frequencies, 0, half, read_steps.at);
   parallel_for(rows, lines * rows * dim * (x.width + y.width), [&](int64_t row) {
     Block cosines, sines, values, result;
     float *const c = cosines.at, *const s = sines.at, *const to = result.at;
-    const double* const step = steps;
+    const float* const step = steps;
     const double place = static_cast<double>(int64_t{p.first} + row);
-    const float direction = p.backward != 0 ? -1.0f : 1.0f;
+    const float scale = p.scale, sine_scale = p.backward != 0 ? -scale : scale;
     each(half, [=](int64_t i) {
-      const auto [n, rest] = quarters(place * step[i]);
-      s[i] = direction * sine_of({n, rest});
-      c[i] = sine_of({n + 1, rest});
+      const auto [n, rest] = quarters(place * double{step[i]});
+      s[i] = sine_scale * sine_of({n, rest});
+      c[i] = scale * sine_of({n + 1, rest});
     });
     for (int64_t line = 0; line < lines; ++line) {
       const int64_t from = line / heads * p.x_stride[0] + line % heads * p.x_stride[1] +
