@@ -28,6 +28,16 @@ inline void check_float(const Tensor& t, const char* op) {
   check<DTypeError>(is_float(t.dtype()), op, "needs a float tensor, got {}", t);
 }
 
+// The rows of UNARY.
+enum UnaryId : uint32_t {
+#define UNARY(id, name, forward, grad, saves, lo, hi) unary_##name = id,
+#include "../shaders/elementwise.def"
+};
+
+// dy times the slope of a row of UNARY, dense: s is what the row saves (undefined: nothing), a and
+// b are its numbers. It overwrites a dy that the caller moves in with its last handle.
+Tensor unary_gradient(uint32_t row, const Tensor& s, Tensor dy, float a = 0, float b = 0);
+
 // Checks a number that is added to a variance or a length, or bounds it.
 inline void check_eps(float eps, const char* op) {
   check(eps >= 0 && std::isfinite(eps), op, "eps must be finite and not negative, got {}", eps);

@@ -44,15 +44,10 @@ std::vector<Tensor> unary_forward(const std::any& attrs, std::span<Tensor> input
 
 std::vector<Tensor> unary_vjp(Record& record, std::span<Tensor> dy) {
   const auto& [id, a, b] = record.attributes<UnaryAttrs>();
-  Tensor g = contiguous(std::exchange(dy[0], {}));
-  const Tensor dx = reuse_or_empty(g, g.shape(), g.dtype());
-  const Tensor s = unary_saves[id] == SAVE_X   ? contiguous(record.input(0))
+  const Tensor s = unary_saves[id] == SAVE_X   ? record.input(0)
                    : unary_saves[id] == SAVE_Y ? record.output(0)
-                                               : g;  // stands in: the row does not read s
-  launch("unary_grad", {in(s), in(g), out(dx)},
-         kernels::UnaryGradParams{.n = count32(g.numel(), "unary"), .a = a, .b = b},
-         {.threads = {flat_threads(g.numel()), 1, 1}, .variant = {id, 1}});
-  return one(dx);
+                                               : Tensor();
+  return one(unary_gradient(id, s, std::exchange(dy[0], {}), a, b));
 }
 
 const Op unary_ops[] = {
@@ -65,11 +60,6 @@ const Op unary_ops[] = {
          return Saves{saved == SAVE_X ? 1u : 0u, saved == SAVE_Y ? 1u : 0u}; \
        },                                                                    \
    .is_flat = std::string_view(#grad) == "0.0f * dy"},
-#include "shaders/elementwise.def"
-};
-
-enum UnaryId : uint32_t {
-#define UNARY(id, name, forward, grad, saves, lo, hi) unary_##name = id,
 #include "shaders/elementwise.def"
 };
 
@@ -305,6 +295,16 @@ const Op where_op = {"where", where_forward, where_vjp, [](const std::any&, uint
                      }};
 
 }  // namespace
+
+Tensor detail::unary_gradient(uint32_t row, const Tensor& s, Tensor dy, float a, float b) {
+  dy = contiguous(std::move(dy));
+  const Tensor saved = s ? contiguous(s) : Tensor(),
+               dx = reuse_or_empty(dy, dy.shape(), dy.dtype());
+  rw::launch("unary_grad", {in(saved ? saved : dy), in(dy), out(dx)},
+             kernels::UnaryGradParams{.n = count32(dy.numel(), "unary"), .a = a, .b = b},
+             {.threads = {flat_threads(dy.numel()), 1, 1}, .variant = {row, 1}});
+  return dx;
+}
 
 // The public functions of the rows without parameters.
 #define UNARY(id, name, forward, grad, saves, lo, hi) \

@@ -100,22 +100,37 @@ const Op prelu_op = {"prelu", prelu_forward, prelu_vjp, [](const std::any&, uint
                        return Saves{3, 0};
                      }};
 
-std::vector<Tensor> swiglu_forward(const std::any&, std::span<Tensor> inputs) {
-  return one(silu(inputs[0]) * inputs[1]);
+template <Tensor (*activation)(Tensor)>
+std::vector<Tensor> gated_forward(const std::any&, std::span<Tensor> inputs) {
+  return one(activation(inputs[0]) * inputs[1]);
 }
 
-std::vector<Tensor> swiglu_vjp(Record& r, std::span<Tensor> dys) {
-  const Tensor &gate = r.input(0), &x = r.input(1), dy = std::exchange(dys[0], {});
-  const Tensor open = sigmoid(gate);
+// The gate's gradient is made in the memory of x or dy, which it is the last to read.
+template <Tensor (*activation)(Tensor), uint32_t row>
+std::vector<Tensor> gated_vjp(Record& r, std::span<Tensor> dys) {
+  Tensor dy = std::exchange(dys[0], {});
   std::vector<Tensor> grads(2);
-  if (r.needs_grad(0)) grads[0] = dy * x * open * (1.0f + gate * (1.0f - open));
-  if (r.needs_grad(1)) grads[1] = dy * gate * open;
+  if (r.needs_grad(1)) grads[1] = activation(r.input(0)) * dy;
+  if (r.needs_grad(0))
+    grads[0] = unary_gradient(row, r.input(0), mul(std::move(dy), r.take_input(1)));
   return grads;
 }
 
-const Op swiglu_op = {"swiglu", swiglu_forward, swiglu_vjp, [](const std::any&, uint32_t needs) {
-                        return Saves{needs & 1 ? 3u : 1u, 0};
-                      }};
+Saves gated_saves(const std::any&, uint32_t needs) {
+  return needs & 1 ? Saves{3, 0, 2} : Saves{1, 0};
+}
+
+const Op swiglu_op = {"swiglu", gated_forward<silu>, gated_vjp<silu, unary_silu>, gated_saves};
+const Op geglu_op = {"geglu", gated_forward<gelu_tanh>, gated_vjp<gelu_tanh, unary_gelu_tanh>,
+                     gated_saves};
+
+Tensor gated(const Op& op, Tensor gate, Tensor x) {
+  check_float(gate, op.name);
+  promote(gate, x);
+  check<ShapeError>(gate.shape() == x.shape(), op.name, "both must have one shape, got {} and {}",
+                    gate, x);
+  return apply1(op, {}, TensorList(std::move(gate), std::move(x)));
+}
 
 }  // namespace
 
@@ -206,11 +221,11 @@ Tensor glu(Tensor x, int axis) {
 }
 
 Tensor swiglu(Tensor gate, Tensor x) {
-  check_float(gate, "swiglu");
-  promote(gate, x);
-  check<ShapeError>(gate.shape() == x.shape(), "swiglu", "both must have one shape, got {} and {}",
-                    gate, x);
-  return apply1(swiglu_op, {}, TensorList(std::move(gate), std::move(x)));
+  return gated(swiglu_op, std::move(gate), std::move(x));
+}
+
+Tensor geglu(Tensor gate, Tensor x) {
+  return gated(geglu_op, std::move(gate), std::move(x));
 }
 
 }  // namespace rw

@@ -38,7 +38,9 @@ Tensor nan_to_num(Tensor x, float nan = 0, std::optional<float> inf = {},
 Tensor prelu(Tensor x, Tensor weight);
 // a * sigmoid(b) for the halves a, b of an axis of even size (Dauphin et al. 2017).
 Tensor glu(Tensor x, int axis = -1);
-// silu(gate) * x (Shazeer 2020); keeps only these two for the gradient.
+// silu(gate) * x and gelu_tanh(gate) * x (Shazeer 2020), for a gate and x of one shape. The
+// gradient keeps these two alone, and makes one of its two results in their memory.
 Tensor swiglu(Tensor gate, Tensor x);
+Tensor geglu(Tensor gate, Tensor x);
 
 }  // namespace rw

@@ -2,6 +2,7 @@
 // gradients are added to what there is.
 #include "nn/layers.h"
 #include "nn/sequential.h"
+#include "ops/numeric.h"
 #include "tests/fixtures/tape_fixture.h"
 
 namespace rw::test {
@@ -48,6 +49,17 @@ TEST_CASE_FIXTURE(CpuDevice,
     };
     CHECK(needed(loss(), false) <= small);
     CHECK(needed(loss(), true) >= large);
+  }
+}
+
+TEST_CASE_FIXTURE(CpuDevice, "backward: gated activations keep two tensors and need one more" *
+                                 doctest::test_suite("host")) {
+  for (Tensor (*const gated)(Tensor, Tensor) : {swiglu, geglu}) {
+    const Tensor gate = weight({width, width}), x = weight({width, width});
+    for (const Tensor& leaf : {gate, x}) leaf.impl().grad = zeros({width, width});
+    const Tensor loss = sum(gated(gate + 1.0f, x + 1.0f));
+    CHECK(Tape::current()->stats().saved_bytes == 2 * large);
+    CHECK(needed(loss, false) <= large + small);  // the other gradient lies where x + 1 was
   }
 }
 

@@ -81,6 +81,9 @@ void add_gates(Table& t) {
     return Tensors{glu(in[0]), glu(in[0], 1)};
   });
   t.row("swiglu", {x({3, 7}), x({3, 7})}, [](const Tensors& in) { return swiglu(in[0], in[1]); });
+  t.row("geglu", {x({3, 7}), x({3, 7})}, [](const Tensors& in) { return geglu(in[0], in[1]); });
+  t.row("swiglu of views", {x({7, 3}), x({3, 7})},
+        [](const Tensors& in) { return swiglu(transpose(in[0], 0, 1), in[1]); });
 }
 
 }  // namespace
