@@ -21,6 +21,12 @@ struct RopeScaling {
   bool operator==(const RopeScaling&) const = default;
 };
 
+// What rotary embeddings do to queries and keys.
+struct RotarySchedule {
+  std::vector<float> frequencies;  // radians from one position to the next, for each pair of a head
+  float scale = 1;                 // of the turned pairs
+};
+
 // Members are named as in Hugging Face's config.json; defaults are those of a small Qwen3.
 struct DecoderConfig {
   std::string model_type = "qwen3";  // llama, mistral, qwen2, qwen3, gemma or gemma3_text
@@ -36,7 +42,7 @@ struct DecoderConfig {
   double rope_local_base_freq = 10000;  // the same for layers with a sliding window (Gemma 3)
   RopeScaling rope_scaling;             // of layers without a sliding window
   bool tie_word_embeddings = false;     // whether the head's weight is that of the embeddings
-  bool attention_bias = false;          // biases of q, k and v; of o, too, in llama and gemma
+  bool attention_bias = false;          // biases of q, k, v and o; qwen2 has the first three anyway
   bool mlp_bias = false;                // biases of gate, up and down
   std::string hidden_act = "silu";      // or gelu_pytorch_tanh
   // Tokens that a layer with a sliding window looks back to, itself included, and which layers
@@ -48,6 +54,21 @@ struct DecoderConfig {
 
   // head_dim, or hidden_size / num_attention_heads if that is 0.
   int64_t heads_dim() const { return head_dim > 0 ? head_dim : hidden_size / num_attention_heads; }
+  // Whether a layer has a sliding window.
+  bool has_window(int64_t layer) const {
+    return sliding_window > 0 && (slides.empty() || slides[static_cast<size_t>(layer)]);
+  }
+  // Gemma's models: norms that multiply by 1 + weight, and embeddings times the root of
+  // hidden_size.
+  bool is_gemma() const { return model_type.starts_with("gemma"); }
+  // How the layers turn queries and keys; `local` are those of Gemma 3 with a sliding window.
+  RotarySchedule rotary(bool local = false) const;
+
+  // ValueError for sizes that are not positive or do not go together, and for unknown words.
+  void check() const;
+  // smollm2-135m, smollm2-360m, qwen2.5-0.5b, qwen3-0.6b, qwen3-1.7b, llama-3.2-1b, llama-3.2-3b,
+  // llama-3.1-8b, mistral-7b (0.1) or gemma-3-1b, as published. Throws ValueError.
+  static DecoderConfig preset(const std::string& name);
 
   bool operator==(const DecoderConfig&) const = default;
 };

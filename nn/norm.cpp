@@ -1,6 +1,7 @@
 #include "nn/norm.h"
 
 #include "nn/init.h"
+#include "ops/operators.h"
 
 namespace rw {
 
@@ -13,10 +14,14 @@ LayerNorm::LayerNorm(int64_t size, float eps, bool has_bias) : eps_(eps) {
   init::zeros_(bias);
 }
 
-RMSNorm::RMSNorm(int64_t size, float eps) : eps_(eps) {
+RMSNorm::RMSNorm(int64_t size, float eps, float offset) : eps_(eps), offset_(offset) {
   check_positive("RMSNorm", {{"size", size}});
   weight = register_parameter("weight", {size});
-  init::ones_(weight);
+  init::constant_(weight, 1 - offset);
+}
+
+Tensor RMSNorm::forward(Tensor x) {
+  return rms_norm(std::move(x), offset_ == 0 ? weight : cast(weight, DType::f32) + offset_, eps_);
 }
 
 GroupNorm::GroupNorm(int64_t groups, int64_t channels, float eps) : groups_(groups), eps_(eps) {

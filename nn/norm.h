@@ -20,16 +20,16 @@ class LayerNorm : public Module {
 };
 
 // Divides by the root of the mean square of the last axis, of `size` elements (Zhang and Sennrich
-// 2019).
+// 2019), and multiplies by weight + offset. Gemma's offset is 1.
 class RMSNorm : public Module {
  public:
-  explicit RMSNorm(int64_t size, float eps = 1e-6f);
-  Tensor forward(Tensor x) override { return rms_norm(std::move(x), weight, eps_); }
+  explicit RMSNorm(int64_t size, float eps = 1e-6f, float offset = 0);
+  Tensor forward(Tensor x) override;
 
-  Tensor weight;  // [size]
+  Tensor weight;  // [size], at first 1 - offset
 
  private:
-  float eps_;
+  float eps_, offset_;
 };
 
 // Normalises x [N, ..., channels]: the channels of each sample in `groups` runs (Wu and He 2018).

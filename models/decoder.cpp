@@ -1,0 +1,218 @@
+#include "models/decoder.h"
+
+#include <cmath>
+#include <optional>
+#include <tuple>
+#include <utility>
+
+#include "core/autograd/checkpoint.h"
+#include "nn/init.h"
+#include "nn/layer_stack.h"
+#include "ops/autocast.h"
+#include "ops/network/positions.h"
+#include "ops/numeric.h"
+#include "ops/operators.h"
+
+namespace rw {
+
+namespace {
+
+float to_float(double value) {
+  return static_cast<float>(value);
+}
+
+const DecoderConfig& checked(const DecoderConfig& c) {
+  c.check();
+  return c;
+}
+
+// Matrices are normal, biases zero; the norms' weights stay as they are.
+void init_weights(const Module& module, const DecoderConfig& c) {
+  for (const auto& [name, parameter] : module.named_parameters()) {
+    if (parameter.rank() > 1)
+      init::normal_(parameter, 0, to_float(c.initializer_range));
+    else if (name.ends_with("bias"))
+      init::zeros_(parameter);
+  }
+}
+
+float norm_offset(const DecoderConfig& c) {
+  return c.is_gemma() ? 1 : 0;
+}
+
+bool has_query_bias(const DecoderConfig& c) {
+  return c.attention_bias || c.model_type == "qwen2";
+}
+
+Tensor normed(std::optional<RMSNorm>& norm, Tensor x) {
+  return norm ? (*norm)(std::move(x)) : x;
+}
+
+}  // namespace
+
+// x + attention(norm(x)), then x + mlp(norm(x)): [N, S, hidden_size] -> the same.
+class Decoder::Layer : public Module {
+ public:
+  Layer(const DecoderConfig& c, const Rotation& rotation, int64_t window);
+  // With a cache, x comes after the tokens in the cache.
+  Tensor forward(Tensor x, KeyValueCache* cache);
+
+ private:
+  void add_norm(std::optional<RMSNorm>& norm, const char* name, const DecoderConfig& c,
+                int64_t size);
+  Tensor attend(const Tensor& x, KeyValueCache* cache);
+  Tensor mlp(const Tensor& x);
+
+  const Rotation& rotation_;
+  AttentionOptions options_;
+  int64_t heads_, key_heads_, dim_;
+  bool has_gelu_;
+  Linear q_proj_, k_proj_, v_proj_, o_proj_, gate_proj_, up_proj_, down_proj_;
+  // A family has some of these.
+  std::optional<RMSNorm> q_norm_, k_norm_, before_attention_, after_attention_, before_mlp_,
+      after_mlp_;
+};
+
+Decoder::Layer::Layer(const DecoderConfig& c, const Rotation& rotation, int64_t window)
+    : rotation_(rotation),
+      options_{.causal = true, .window = window},
+      heads_(c.num_attention_heads),
+      key_heads_(c.num_key_value_heads),
+      dim_(c.heads_dim()),
+      has_gelu_(c.hidden_act != "silu"),
+      q_proj_(c.hidden_size, heads_ * dim_, has_query_bias(c)),
+      k_proj_(c.hidden_size, key_heads_ * dim_, has_query_bias(c)),
+      v_proj_(c.hidden_size, key_heads_ * dim_, has_query_bias(c)),
+      o_proj_(heads_ * dim_, c.hidden_size, c.attention_bias && c.model_type != "qwen2"),
+      gate_proj_(c.hidden_size, c.intermediate_size, c.mlp_bias),
+      up_proj_(c.hidden_size, c.intermediate_size, c.mlp_bias),
+      down_proj_(c.intermediate_size, c.hidden_size, c.mlp_bias) {
+  if (c.query_pre_attn_scalar > 0)
+    options_.scale = to_float(1 / std::sqrt(c.query_pre_attn_scalar));
+  register_module("self_attn.q_proj", q_proj_);
+  register_module("self_attn.k_proj", k_proj_);
+  register_module("self_attn.v_proj", v_proj_);
+  register_module("self_attn.o_proj", o_proj_);
+  const bool is_gemma3 = c.model_type == "gemma3_text";
+  if (is_gemma3 || c.model_type == "qwen3") {
+    add_norm(q_norm_, "self_attn.q_norm", c, dim_);
+    add_norm(k_norm_, "self_attn.k_norm", c, dim_);
+  }
+  register_module("mlp.gate_proj", gate_proj_);
+  register_module("mlp.up_proj", up_proj_);
+  register_module("mlp.down_proj", down_proj_);
+  add_norm(before_attention_, "input_layernorm", c, c.hidden_size);
+  add_norm(is_gemma3 ? after_attention_ : before_mlp_, "post_attention_layernorm", c,
+           c.hidden_size);
+  if (!is_gemma3) return;
+  add_norm(before_mlp_, "pre_feedforward_layernorm", c, c.hidden_size);
+  add_norm(after_mlp_, "post_feedforward_layernorm", c, c.hidden_size);
+}
+
+void Decoder::Layer::add_norm(std::optional<RMSNorm>& norm, const char* name,
+                              const DecoderConfig& c, int64_t size) {
+  register_module(name, norm.emplace(size, to_float(c.rms_norm_eps), norm_offset(c)));
+}
+
+Tensor Decoder::Layer::attend(const Tensor& x, KeyValueCache* cache) {
+  const int64_t n = x.size(0), length = x.size(1), past = cache ? cache->length() : 0;
+  const auto split = [&](Linear& proj, int64_t heads) {
+    return reshape(proj(x), {n, length, heads, dim_});
+  };
+  const auto turned = [&](Tensor t) {
+    return rotary(transpose(std::move(t), 1, 2),
+                  {.offset = past, .frequencies = rotation_.frequencies, .scale = rotation_.scale});
+  };
+  Tensor q = turned(normed(q_norm_, split(q_proj_, heads_)));
+  Tensor k = turned(normed(k_norm_, split(k_proj_, key_heads_)));
+  Tensor v = transpose(split(v_proj_, key_heads_), 1, 2);
+  if (cache) std::tie(k, v) = cache->append(k, v);
+  AttentionOptions options = options_;
+  options.lower_right = cache != nullptr;
+  Tensor y = attention(std::move(q), std::move(k), std::move(v), options);
+  return o_proj_(reshape(transpose(std::move(y), 1, 2), {n, length, heads_ * dim_}));
+}
+
+Tensor Decoder::Layer::mlp(const Tensor& x) {
+  Tensor gate = gate_proj_(x), up = up_proj_(x);
+  return down_proj_(has_gelu_ ? geglu(std::move(gate), std::move(up))
+                              : swiglu(std::move(gate), std::move(up)));
+}
+
+Tensor Decoder::Layer::forward(Tensor x, KeyValueCache* cache) {
+  Tensor more = normed(after_attention_, attend((*before_attention_)(x), cache));
+  x = add(std::move(x), std::move(more));
+  more = normed(after_mlp_, mlp((*before_mlp_)(x)));
+  return add(std::move(x), std::move(more));
+}
+
+Decoder::Rotation Decoder::rotation(const RotarySchedule& schedule) {
+  const PurposeScope purpose(Purpose::parameter);
+  const auto pairs = static_cast<int64_t>(schedule.frequencies.size());
+  return {tensor(schedule.frequencies, {pairs}), schedule.scale};
+}
+
+Decoder::Decoder(const DecoderConfig& c)
+    : config_(checked(c)),
+      global_(rotation(c.rotary())),
+      local_(rotation(c.rotary(c.model_type == "gemma3_text"))),
+      embed_tokens_(c.vocab_size, c.hidden_size),
+      norm_(c.hidden_size, to_float(c.rms_norm_eps), norm_offset(c)) {
+  register_module("model.embed_tokens", embed_tokens_);
+  for (int64_t i = 0; i < c.num_hidden_layers; ++i) {
+    const bool slides = c.has_window(i);
+    layers_.push_back(
+        std::make_unique<Layer>(c, slides ? local_ : global_, slides ? c.sliding_window : 0));
+    register_module(fmt::format("model.layers.{}", i), *layers_.back());
+  }
+  register_module("model.norm", norm_);
+  if (!c.tie_word_embeddings) {
+    lm_head_ = std::make_unique<Linear>(c.hidden_size, c.vocab_size, false);
+    register_module("lm_head", *lm_head_);
+  }
+  init_weights(*this, c);
+  if (checkpoints_blocks()) set_checkpoint(1);
+}
+
+Decoder::~Decoder() = default;
+
+void Decoder::set_checkpoint(int every) {
+  check_checkpoint_every(every);
+  checkpoint_every_ = every;
+}
+
+KeyValueCaches Decoder::make_caches(int64_t batch, int64_t longest) const {
+  KeyValueCaches caches;
+  const DType dtype = Autocast::input(slice(embed_tokens_.weight.detach(), 0, 0, 1)).dtype();
+  for (int64_t i = 0; i < config_.num_hidden_layers; ++i)
+    caches.emplace_back(batch, config_.num_key_value_heads, longest, config_.heads_dim(), dtype);
+  return caches;
+}
+
+Tensor Decoder::hidden(Tensor ids, KeyValueCaches* caches) {
+  check<ShapeError>(ids.rank() == 2, "Decoder", "ids must be [N, S], got {}", ids);
+  check<ShapeError>(!caches || caches->size() == layers_.size(), "Decoder",
+                    "needs {} caches, one for each layer, got {}", layers_.size(),
+                    caches ? caches->size() : 0);
+  const int64_t past = caches ? caches->front().length() : 0, length = ids.size(1);
+  check<ShapeError>(past + length <= longest(), "Decoder",
+                    "the model has positions for {} tokens, got {} after {}", longest(), length,
+                    past);
+  Tensor x = embed_tokens_(std::move(ids));
+  if (config_.is_gemma()) {  // the factor is rounded to the dtype of the embeddings, as published
+    const double root = std::sqrt(static_cast<double>(config_.hidden_size));
+    const Tensor scale = full({1}, to_float(root), x.dtype(), x.device().shared_from_this());
+    x = mul(std::move(x), scale);
+  }
+  // The embeddings are f32; the residual stream of the layers has the dtype of their products.
+  x = Autocast::input(std::move(x));
+  size_t index = 0;
+  x = through_layers(layers_, is_training() ? checkpoint_every_ : 0, std::move(x),
+                     [&](Layer& layer, Tensor h) {
+                       KeyValueCache* cache = caches ? &(*caches)[index++] : nullptr;
+                       return layer.forward(std::move(h), cache);
+                     });
+  return norm_(std::move(x));
+}
+
+}  // namespace rw

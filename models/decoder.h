@@ -1,0 +1,51 @@
+// Decoders of Llama's kind (Touvron et al. 2023): Llama 2 and 3, Mistral, SmolLM2, Qwen2.5, Qwen3,
+// Gemma and the text models of Gemma 3. Parameters have the names of Hugging Face's classes.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "../nn/layers.h"
+#include "../nn/norm.h"
+#include "causal_lm.h"
+#include "decoder_config.h"
+
+namespace rw {
+
+// Embeddings, layers of attention and a gated MLP, a last norm, and a head. Queries and keys turn
+// by their positions (ops/network/positions.h), heads of queries share those of keys, and layers
+// may look back to a window only.
+class Decoder : public CausalLM {
+ public:
+  // ValueError as DecoderConfig::check(). Weights start as Hugging Face's: normal, norms at 1. With
+  // $REWIND_RECOMPUTE=block it starts with a segment per layer.
+  explicit Decoder(const DecoderConfig& config);
+  ~Decoder() override;
+
+  Tensor hidden(Tensor ids, KeyValueCaches* caches) override;
+  Tensor head_weight() const override { return lm_head_ ? lm_head_->weight : embed_tokens_.weight; }
+  int64_t longest() const override { return config_.max_position_embeddings; }
+  KeyValueCaches make_caches(int64_t batch, int64_t longest) const override;
+  void set_checkpoint(int every) override;
+
+  const DecoderConfig& config() const { return config_; }  // that it was made with
+
+ private:
+  class Layer;
+  // How queries and keys turn: rotary()'s frequencies and scale.
+  struct Rotation {
+    Tensor frequencies;
+    float scale;
+  };
+  static Rotation rotation(const RotarySchedule& schedule);
+
+  DecoderConfig config_;
+  Rotation global_, local_;  // of Gemma 3's layers without and with a window; others have the first
+  Embedding embed_tokens_;
+  std::vector<std::unique_ptr<Layer>> layers_;
+  RMSNorm norm_;
+  std::unique_ptr<Linear> lm_head_;  // null: tied to the embeddings
+  int checkpoint_every_ = 0;
+};
+
+}  // namespace rw

@@ -1,0 +1,306 @@
+// Decoders: logits and gradients as near to f64 as Hugging Face's f32, generation, memory, sizes.
+#include <cmath>
+
+#include "models/decoder.h"
+#include "ops/autocast.h"
+#include "ops/layout/indexing.h"
+#include "ops/operators.h"
+#include "optim/adam.h"
+#include "planner/dry_run.h"
+#include "tests/fixtures/golden_rows.h"
+#include "tests/fixtures/optim_fixture.h"
+#include "tests/op_table/gradcheck.h"
+
+namespace rw::test {
+
+namespace {
+
+// A model of Hugging Face's, and the errors of its f32: root mean squares over the samples, each
+// relative to the root mean square of its tensor.
+struct DecoderGolden {
+  std::string name;
+  DecoderConfig config;
+  double logits_error, gradients_error;
+  std::vector<GoldenRow> rows;  // logits, loss, gradients
+  std::vector<int32_t> generated;
+};
+
+#include "tests/goldens/decoder.inc"
+
+constexpr int64_t batch = 2, length = 24, vocab = 50, prompt = 8;
+
+Tensor tokens(const std::string& name, bool leave_out = false) {
+  std::vector<int32_t> values;
+  for (const float v : hashed(name, batch * length)) {
+    const bool is_left_out = leave_out && values.size() % length % 5 == 0;
+    values.push_back(is_left_out ? -100 : static_cast<int32_t>((v + 1) * (vocab / 2)));
+  }
+  return tensor(values, {batch, length});
+}
+
+Tensor ids() {
+  return tokens("ids");
+}
+Tensor targets() {
+  return tokens("targets", true);
+}
+
+std::unique_ptr<Decoder> make(const DecoderConfig& config) {
+  auto model = std::make_unique<Decoder>(config);
+  fill_from_hash(*model, [&](const std::string& name, const Tensor& p) {
+    return is_norm_weight(name, p) && !config.is_gemma();
+  });
+  return model;
+}
+
+// Adds up squares of relative errors.
+struct Errors {
+  double squares = 0, count = 0;
+  void add(const Tensor& got, const GoldenRow& row) {
+    REQUIRE(got.numel() == row.size);
+    const std::vector<float> values = got.to_vector();
+    const double root = row.norm / std::sqrt(static_cast<double>(row.size));
+    for (size_t i = 0; i < row.samples.size(); ++i) {
+      const double error = values[i * values.size() / row.samples.size()] - row.samples[i];
+      squares += error * error / (root * root);
+      ++count;
+    }
+  }
+  double root() const { return std::sqrt(squares / count); }
+};
+
+std::map<std::string, Tensor> gradients_of(const Module& model) {
+  std::map<std::string, Tensor> found;
+  for (const NamedTensor& p : model.named_parameters()) found[p.name] = p.tensor.grad();
+  return found;
+}
+
+// At most 1.5 times the errors of Hugging Face's f32.
+void check_errors() {
+  for (const DecoderGolden& golden : decoders) {
+    CAPTURE(golden.name);
+    const auto model = make(golden.config);
+    Errors logits, gradients;
+    {
+      const NoGrad guard;
+      logits.add((*model)(ids()), golden.rows[0]);
+    }
+    const Tensor loss = model->loss(ids(), targets());
+    CHECK(loss.item() == doctest::Approx(golden.rows[1].samples[0]).epsilon(1e-6));
+    loss.backward();
+    const std::map<std::string, Tensor> found = gradients_of(*model);
+    CHECK(found.size() == golden.rows.size() - 2);
+    for (size_t i = 2; i < golden.rows.size(); ++i) {
+      REQUIRE_MESSAGE(found.contains(golden.rows[i].name), golden.rows[i].name);
+      gradients.add(found.at(golden.rows[i].name), golden.rows[i]);
+    }
+    CHECK(logits.root() <= 1.5 * golden.logits_error);
+    CHECK(gradients.root() <= 1.5 * golden.gradients_error);
+  }
+}
+
+// Training steps of a small Qwen3.
+void steps(int every) {
+  Decoder model({.vocab_size = 300,
+                 .hidden_size = 64,
+                 .intermediate_size = 160,
+                 .num_hidden_layers = 3,
+                 .num_attention_heads = 4,
+                 .num_key_value_heads = 2,
+                 .tie_word_embeddings = true});
+  model.set_checkpoint(every);
+  AdamW optimizer(one_group(model.parameters()), {});
+  const std::vector<int32_t> text(2 * 40, 7);
+  for (int i = 0; i < 3; ++i) {
+    {
+      const Tensor loss = model.loss(tensor(text, {2, 40}), tensor(text, {2, 40}));
+      optimizer.backward(loss);
+      optimizer.step();
+      optimizer.zero_grad();
+    }
+    default_device()->end_step();
+  }
+}
+
+}  // namespace
+
+TEST_CASE("decoder: logits and gradients are as near to f64 as those of Hugging Face in f32") {
+  on_each_device(check_errors);
+}
+
+TEST_CASE("decoder: the same on the reference" * doctest::test_suite("host")) {
+  set_default_device(open_backend("reference"));
+  check_errors();
+}
+
+TEST_CASE("decoder: f16 stays near f32") {
+  on_each_device([] {
+    for (const DecoderGolden& golden : decoders) {
+      CAPTURE(golden.name);
+      const auto model = make(golden.config);
+      const Autocast autocast(DType::f16);
+      {
+        const NoGrad guard;
+        check_row((*model)(ids()), golden.rows[0], 4e-2);
+      }
+      const Tensor loss = model->loss(ids(), targets());
+      CHECK(loss.item() == doctest::Approx(golden.rows[1].samples[0]).epsilon(1e-2));
+      (loss * 256.0f).backward();
+      const std::vector<GoldenRow> rows(golden.rows.begin() + 2, golden.rows.end());
+      check_gradients(*model, rows, 256, 8e-2);
+    }
+  });
+}
+
+TEST_CASE("decoder: generates Hugging Face's tokens, with caches and without") {
+  on_each_device([] {
+    for (const DecoderGolden& golden : decoders) {
+      CAPTURE(golden.name);
+      const auto model = make(golden.config);
+      for (const bool use_cache : {true, false}) {
+        const Tensor all =
+            model->generate(slice(ids(), 1, 0, prompt), {.max_new_tokens = length - prompt,
+                                                         .sample = {.temperature = 0},
+                                                         .use_cache = use_cache});
+        CHECK(all.to_ints() == golden.generated);
+      }
+    }
+  });
+}
+
+TEST_CASE("decoder: logits through caches are those of the whole text, windows included") {
+  on_each_device([] {
+    for (const DecoderGolden& golden : decoders) {
+      CAPTURE(golden.name);
+      const auto model = make(golden.config);
+      const NoGrad guard;
+      const std::vector<float> whole = (*model)(ids()).to_vector();
+      KeyValueCaches caches = model->make_caches(batch, length);
+      std::vector<Tensor> parts;
+      for (int64_t at = 0; at < length;) {  // 9 tokens, then 1 and 2 by turns
+        const int64_t end = std::min(length, at + (at == 0 ? 9 : 1 + at % 2));
+        parts.push_back(model->forward(slice(ids(), 1, at, end), &caches));
+        at = end;
+      }
+      CHECK(largest_error(concat(parts, 1).to_vector(), whole) < 2e-5);
+      CHECK_THROWS_AS(model->forward(slice(ids(), 1, 0, 1), &caches), ShapeError);  // it is full
+    }
+  });
+}
+
+TEST_CASE("decoder: checkpoint segments keep less and change no bit") {
+  on_each_device([] {
+    for (const size_t i : {size_t{3}, decoders.size() - 1}) {
+      const auto run = [&](int every) {
+        DecoderConfig config = decoders[i].config;
+        config.num_hidden_layers = 5;
+        if (!config.slides.empty()) config.slides.resize(5, true);
+        const auto model = make(config);
+        model->set_checkpoint(every);
+        const Tensor loss = model->loss(ids(), targets());
+        const auto live = default_device()->memory_report().live_by_purpose;
+        std::vector<std::vector<float>> values = {loss.to_vector()};
+        loss.backward();
+        for (const Tensor& p : model->parameters()) values.push_back(p.grad().to_vector());
+        return std::pair(values, live[static_cast<size_t>(Purpose::activation)]);
+      };
+      const auto plain = run(0);
+      for (const int every : {1, 2}) {
+        const auto segments = run(every);
+        CHECK(segments.first == plain.first);
+        CHECK(segments.second < plain.second / 2);
+      }
+    }
+  });
+}
+
+TEST_CASE("decoder: a dry run predicts the peak of training to the byte") {
+  on_each_device([] {
+    for (const int every : {0, 1}) {
+      const auto device = Device::create(open_backend(default_device()->info().backend));
+      exchange_default_device(device);
+      const Forecast forecast = plan([=] { steps(every); });
+      steps(every);
+      CHECK(forecast.memory.peak == device->memory_report().peak);
+      CHECK(forecast.memory.peak_by_purpose == device->memory_report().peak_by_purpose);
+    }
+  });
+}
+
+TEST_SUITE_BEGIN("host");  // needs no Vulkan
+
+TEST_CASE("decoder: presets have the published numbers of parameters") {
+  set_default_device(open_backend("cpu"));
+  const std::pair<const char*, int64_t> published[] = {
+      {"smollm2-135m", 134515008},  {"smollm2-360m", 361821120},  {"qwen2.5-0.5b", 494032768},
+      {"qwen3-0.6b", 596049920},    {"qwen3-1.7b", 1720574976},   {"llama-3.2-1b", 1235814400},
+      {"llama-3.2-3b", 3212749824}, {"llama-3.1-8b", 8030261248}, {"mistral-7b", 7241732096},
+      {"gemma-3-1b", 999885952}};
+  for (const auto& [name, count] : published) {
+    CAPTURE(name);
+    int64_t found = 0;
+    dry_run(endless_dry(default_device()->backend()),
+            [&] { found = Decoder(DecoderConfig::preset(name)).parameter_count(); });
+    CHECK(found == count);
+  }
+  CHECK_THROWS_AS(DecoderConfig::preset("llama-2"), ValueError);
+}
+
+TEST_CASE("decoder: rope_scaling as published") {
+  DecoderConfig c = DecoderConfig::preset("llama-3.2-1b");
+  const std::vector<float> scaled = c.rotary().frequencies;
+  c.rope_scaling = {};
+  const std::vector<float> plain = c.rotary().frequencies;
+  REQUIRE(scaled.size() == 32);
+  CHECK(plain[31] == doctest::Approx(std::pow(500000.0, -31.0 / 32)));
+  CHECK(scaled[0] == 1);
+  CHECK(scaled[14] == plain[14]);  // a wavelength of 1956, below 8192 / 4
+  CHECK(scaled[15] < plain[15]);
+  CHECK(scaled[17] > 1.01 * plain[17] / 32);
+  CHECK(scaled[18] == doctest::Approx(plain[18] / 32));  // 10090, above 8192
+  CHECK(c.rotary().scale == 1);
+  c.rope_scaling = {.type = "yarn", .factor = 4, .original_max_position_embeddings = 32768};
+  CHECK(c.rotary().scale == doctest::Approx(0.1 * std::log(4.0) + 1));
+  c.rope_scaling.attention_factor = 1.25;
+  CHECK(c.rotary().scale == 1.25f);
+  CHECK(c.rotary(true).scale == 1);
+  CHECK(c.rotary(true).frequencies[16] == doctest::Approx(0.01));
+}
+
+TEST_CASE("decoder: refuses configs and texts that do not fit") {
+  set_default_device(open_backend("cpu"));
+  const DecoderConfig good = decoders[0].config;
+  const std::function<void(DecoderConfig&)> wrong[] = {
+      [](DecoderConfig& c) { c.model_type = "gpt2"; },
+      [](DecoderConfig& c) { c.vocab_size = 0; },
+      [](DecoderConfig& c) { c.num_key_value_heads = 3; },
+      [](DecoderConfig& c) { c.head_dim = 7; },
+      [](DecoderConfig& c) { c.head_dim = 258; },
+      [](DecoderConfig& c) { c.head_dim = 0, c.hidden_size = 34; },
+      [](DecoderConfig& c) { c.hidden_act = "relu"; },
+      [](DecoderConfig& c) { c.rope_theta = 0; },
+      [](DecoderConfig& c) { c.rope_scaling.type = "dynamic"; },
+      [](DecoderConfig& c) { c.rope_scaling.factor = 0; },
+      [](DecoderConfig& c) { c.rope_scaling.high_freq_factor = 1; },
+      [](DecoderConfig& c) { c.sliding_window = 4, c.slides = {true}; },
+      [](DecoderConfig& c) { c.rms_norm_eps = NAN; }};
+  for (size_t i = 0; i < std::size(wrong); ++i) {
+    CAPTURE(i);
+    DecoderConfig config = good;
+    wrong[i](config);
+    CHECK_THROWS_AS(Decoder{config}, ValueError);
+  }
+  Decoder model(good);
+  CHECK_THROWS_AS(model(zeros({1, 33}, DType::i32)), ShapeError);
+  CHECK_THROWS_AS(model(zeros({17}, DType::i32)), ShapeError);
+  CHECK_THROWS_AS(model.set_checkpoint(-1), ValueError);
+  KeyValueCaches caches = model.make_caches(batch, length);
+  CHECK_THROWS_AS(model.forward(ids(), &caches), AutogradError);
+  caches.pop_back();
+  CHECK_THROWS_AS(model.forward(ids(), &caches), ShapeError);
+  Tape::current()->clear();
+}
+
+TEST_SUITE_END();
+
+}  // namespace rw::test
