@@ -61,17 +61,24 @@ uint64_t bytes_of(const GgufSource& source) {
   return static_cast<uint64_t>(source.tensor.numel()) / type.block_elements * type.block_bytes;
 }
 
+const Shape& shape_of(const GgufSource& source) {
+  return source.shape ? *source.shape : source.tensor.shape();
+}
+
 void check_source(const GgufSource& source, const std::string& path) {
-  const auto& [name, tensor, type] = source;
+  const auto& [name, tensor, type, stored] = source;
+  const Shape& shape = shape_of(source);
   check<ValueError>(name.size() <= name_limit, "gguf",
                     "'{}': names must have at most {} bytes, got {:?}", path, name_limit, name);
   check<ValueError>(type == GgufType::f32 || type == GgufType::f16 || type == GgufType::bf16 ||
                         type == GgufType::q8_0,
                     "gguf", "'{}': {:?} must be written as F32, F16, BF16 or Q8_0, got {}", path,
                     name, gguf_type_info(type).name);
-  check<ValueError>(tensor.rank() >= 1 && tensor.rank() <= 4 && is_float(tensor.dtype()), "gguf",
-                    "'{}': {:?} must be floats of rank 1 to 4, got {}", path, name, tensor);
-  const int64_t row = tensor.shape()[tensor.rank() - 1];
+  check<ValueError>(shape.rank() >= 1 && shape.rank() <= 4 && is_float(tensor.dtype()) &&
+                        shape.numel() == tensor.numel(),
+                    "gguf", "'{}': {:?} must be floats of rank 1 to 4, got {} as {}", path, name,
+                    tensor, shape);
+  const int64_t row = shape[shape.rank() - 1];
   const uint32_t block = gguf_type_info(type).block_elements;
   check<ValueError>(row % block == 0, "gguf",
                     "'{}': rows of {:?} must be whole blocks of {} for {}, got {} elements", path,
@@ -97,7 +104,7 @@ std::string header_text(const std::vector<GgufSource>& tensors, const GgufMetada
     check<ValueError>(names.insert(source.name).second, "gguf",
                       "'{}': each tensor needs a name of its own, got {:?} again", path,
                       source.name);
-    const Shape& shape = source.tensor.shape();
+    const Shape& shape = shape_of(source);
     append(text, source.name);
     append(text, static_cast<uint32_t>(shape.rank()));
     for (int axis = shape.rank() - 1; axis >= 0; --axis)
@@ -165,7 +172,9 @@ double GgufFile::number(const std::string& key, double low, double high) const {
   const double found = std::visit(
       [](const auto& v) {
         using T = std::decay_t<decltype(v)>;
-        if constexpr (std::is_arithmetic_v<T> && !std::is_same_v<T, bool>)
+        if constexpr (std::is_same_v<T, float>)
+          return std::stod(fmt::format("{}", v));
+        else if constexpr (std::is_arithmetic_v<T> && !std::is_same_v<T, bool>)
           return static_cast<double>(v);
         else
           return std::numeric_limits<double>::quiet_NaN();
@@ -196,8 +205,9 @@ void GgufFile::read(const std::string& name, const Tensor& target) const {
   check<FileError>(found != tensors().end(), "gguf", "'{}' has no tensor {:?}", path_, name);
   const auto& [type, shape, offset, bytes] = found->second;
   const std::string what = fmt::format("tensor {:?} of '{}'", name, path_);
-  check<FileError>(shape == target.shape(), "gguf", "{} must have the shape {}, got {}", what,
-                   target.shape(), shape);
+  const bool fits =
+      target.rank() == shape.rank() ? target.shape() == shape : target.numel() == shape.numel();
+  check<FileError>(fits, "gguf", "{} must have the shape {}, got {}", what, target.shape(), shape);
   const FilePart part{file_, offset, bytes};
   if (type->block_elements == 1) return upload(type->name, part, target, what);
   check<FileError>(type->dequantise != nullptr, "gguf",

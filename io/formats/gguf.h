@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -58,7 +59,8 @@ class GgufFile {
   bool has(const std::string& key) const { return metadata().contains(key); }
   // Values of the metadata. FileError if the key is missing or its value is of another kind.
   int64_t integer(const std::string& key, int64_t low, int64_t high) const;  // in [low, high]
-  double number(const std::string& key, double low, double high) const;  // the same, also floats
+  // The same for floats, too; an f32 becomes the shortest decimal that rounds to it.
+  double number(const std::string& key, double low, double high) const;
   bool flag(const std::string& key) const;
   const std::string& text(const std::string& key) const;
   template <class T>
@@ -70,8 +72,9 @@ class GgufFile {
     return *found;
   }
 
-  // Copies a tensor of the file into `target`, which has its shape and any strides: floats and
-  // quantised types to any float dtype, I32 and I64 to i32. Throws FileError.
+  // Copies a tensor of the file into `target`, of any strides, which has its shape, or another rank
+  // and as many elements: floats and quantised types to any float dtype, I32 and I64 to i32. Throws
+  // FileError.
   void read(const std::string& name, const Tensor& target) const;
 
  private:
@@ -85,13 +88,14 @@ class GgufFile {
 // A tensor to write, of floats, and how: f32, f16, bf16 or q8_0.
 struct GgufSource {
   std::string name;  // at most 63 bytes
-  Tensor tensor;     // of any strides and of rank 1 to 4
+  Tensor tensor;     // of any strides
   GgufType type;
+  std::optional<Shape> shape = {};  // under which the elements are stored; else the tensor's own
 };
 
 // Writes a file of version 3 with the tensors in their order, whole or not at all. ValueError for
-// what the format cannot hold: a name that is too long or comes twice, other ranks, rows of q8_0
-// that are no whole blocks of 32, values of q8_0 that are not finite. FileError.
+// what the format cannot hold: a name that is too long or comes twice, ranks that are not 1 to 4,
+// rows of q8_0 that are no whole blocks of 32, values of q8_0 that are not finite. FileError.
 void write_gguf(const std::filesystem::path& path, const std::vector<GgufSource>& tensors,
                 const GgufMetadata& metadata);
 

@@ -155,6 +155,7 @@ TEST_CASE("gguf: what is written is read back") {
       {"u32", uint32_t{4000000000}},
       {"i32", int32_t{-2000000000}},
       {"f32", 1.5f},
+      {"eps", 1e-6f},
       {"flag", true},
       {"text", std::string("a\n\"b\"")},
       {"u64", uint64_t{1} << 63},
@@ -175,7 +176,8 @@ TEST_CASE("gguf: what is written is read back") {
               {"brain", cast(x, DType::f16), GgufType::bf16},
               {"blocks", transpose(rows, 0, 1).detach(), GgufType::f32},
               {"rounded", rows, GgufType::q8_0},
-              {"none", zeros({0, 4}), GgufType::f32}},
+              {"none", zeros({0, 4}), GgufType::f32},
+              {"other", x, GgufType::f32, Shape{6, 4}}},
              aligned);
   const GgufFile file(path);
   CHECK(file.metadata() == metadata);
@@ -183,10 +185,12 @@ TEST_CASE("gguf: what is written is read back") {
   CHECK(file.integer("i8", -128, 0) == -100);
   CHECK(file.number("f32", 0, 2) == 1.5);
   CHECK(file.number("u16", 0, 1e5) == 60000);
+  CHECK(file.number("eps", 0, 1) == 1e-6);
   CHECK(file.flag("flag"));
   CHECK(file.list<bool>("flags") == std::vector<bool>{true, false, true});
   CHECK(file.list<std::string>("words").size() == 100000);
-  REQUIRE(file.tensors().size() == 6);
+  REQUIRE(file.tensors().size() == 7);
+  CHECK(file.tensors().at("other").shape == Shape{6, 4});
   CHECK(file.tensors().at("plain").shape == Shape{2, 3, 4});
   const auto back = [&](const char* name, const Shape& shape) {
     const Tensor target = empty(shape);
@@ -199,6 +203,8 @@ TEST_CASE("gguf: what is written is read back") {
   CHECK(back("brain", {2, 3, 4}) == rounded(cast(x, DType::f16), DType::bf16));
   CHECK(back("blocks", {64, 2}) == transpose(rows, 0, 1).to_vector());
   CHECK(back("none", {0, 4}).empty());
+  CHECK(back("other", {6, 4}) == x.to_vector());
+  CHECK(back("other", {2, 3, 4}) == x.to_vector());
   const std::vector<float> exact = rows.to_vector(), close = back("rounded", {2, 64});
   for (size_t i = 0; i < exact.size(); ++i) CHECK(std::abs(exact[i] - close[i]) < 0.02);
   for (const auto& [name, t] : file.tensors()) CHECK(t.offset % 32 == 0);
@@ -271,6 +277,7 @@ TEST_CASE("gguf: what the format cannot hold is refused, and the old file stays"
            {{"x", full({1, 1, 1, 1, 1}, 1), GgufType::f32}},
            {{"x", full({2}, 1, DType::i32), GgufType::f32}},
            {{"x", full({2, 33}, 1), GgufType::q8_0}},
+           {{"x", x, GgufType::f32, Shape{2, 31}}},
            {{"x", full({2, 32}, INFINITY), GgufType::q8_0}},
        })
     CHECK_THROWS_AS(write_gguf(path, bad, {}), ValueError);

@@ -1,0 +1,254 @@
+#include "io/models/decoder.h"
+
+#include <algorithm>
+#include <array>
+
+#include "io/models/config_file.h"
+#include "io/models/decoder_gguf.h"
+#include "io/models/decoder_json.h"
+#include "io/models/model.h"
+
+namespace rw {
+
+namespace {
+
+namespace fs = std::filesystem;
+using OrderedJson = nlohmann::ordered_json;
+
+const std::string head = "lm_head.weight", embeddings = "model.embed_tokens.weight";
+const std::string whole_file = "model.safetensors", index_file = whole_file + ".index.json";
+
+bool is_gguf(const fs::path& path) {
+  return path.extension() == ".gguf";
+}
+
+void write_json(const fs::path& file, const OrderedJson& json) {
+  AtomicFile out(file);
+  out.write(json.dump(2) + "\n");
+  out.commit();
+}
+
+// ---- special tokens -----------------------------------------------------------------------------
+
+// One number or a list of them; nothing if it is missing or null.
+std::vector<int64_t> token_ids(const nlohmann::json& json, const std::string& key,
+                               const fs::path& file) {
+  if (!json.contains(key) || json[key].is_null()) return {};
+  const nlohmann::json& value = json[key];
+  const std::string what = fmt::format("{} of '{}'", key, file.string());
+  if (!value.is_array()) return {bounded_number<int64_t>(value, 0, INT32_MAX, what)};
+  std::vector<int64_t> ids;
+  for (const nlohmann::json& id : value)
+    ids.push_back(bounded_number<int64_t>(id, 0, INT32_MAX, what));
+  return ids;
+}
+
+std::optional<int64_t> first_of(const std::vector<int64_t>& ids) {
+  return ids.empty() ? std::nullopt : std::optional(ids.front());
+}
+
+OrderedJson tokens_json(const SpecialTokens& tokens) {
+  const auto one = [](const std::optional<int64_t>& id) {
+    return id ? OrderedJson(*id) : OrderedJson(nullptr);
+  };
+  OrderedJson json = {{"bos_token_id", one(tokens.bos)},
+                      {"eos_token_id", tokens.eos},
+                      {"pad_token_id", one(tokens.pad)}};
+  if (tokens.eos.size() < 2) json["eos_token_id"] = one(first_of(tokens.eos));
+  return json;
+}
+
+SpecialTokens gguf_tokens(const GgufFile& file) {
+  const auto id = [&](const char* name) -> std::optional<int64_t> {
+    const std::string key = fmt::format("tokenizer.ggml.{}_token_id", name);
+    if (!file.has(key)) return {};
+    return file.integer(key, 0, INT32_MAX);
+  };
+  SpecialTokens tokens{.bos = id("bos"), .pad = id("padding")};
+  for (const char* name : {"eos", "eot"})  // eot ends a turn of a chat
+    if (const auto found = id(name); found && !std::ranges::count(tokens.eos, *found))
+      tokens.eos.push_back(*found);
+  return tokens;
+}
+
+// ---- tensors of a folder ------------------------------------------------------------------------
+
+// The files of the index and the names that it says are in each.
+std::map<std::string, std::vector<std::string>> read_index(const fs::path& file) {
+  const nlohmann::json json = read_config("load_decoder", "sharded model's", file);
+  check<FileError>(
+      json.contains("weight_map") && json["weight_map"].is_object() && !json["weight_map"].empty(),
+      "load_decoder", "'{}' must have a weight_map with a file for each tensor", file.string());
+  std::map<std::string, std::vector<std::string>> names;
+  for (const auto& [name, where] : json["weight_map"].items()) {
+    const std::string part = where.is_string() ? where.get<std::string>() : "";
+    // A name with a folder could lead anywhere.
+    check<FileError>(part.ends_with(".safetensors") && fs::path(part).filename() == part,
+                     "load_decoder",
+                     "'{}' must have names of .safetensors files in its folder, got {} for {:?}",
+                     file.string(), describe_json(where), name);
+    names[part].push_back(name);
+  }
+  return names;
+}
+
+std::list<SafetensorsFile> open_folder(const fs::path& folder) {
+  std::list<SafetensorsFile> files;
+  if (!fs::exists(folder / index_file)) {
+    check<FileError>(fs::exists(folder / whole_file), "load_decoder",
+                     "'{}' must have {} or {}; other formats are not read", folder.string(),
+                     whole_file, index_file);
+    files.emplace_back(folder / whole_file);
+    return files;
+  }
+  for (const auto& [part, names] : read_index(folder / index_file)) {
+    const auto& tensors = files.emplace_back(folder / part).tensors();
+    for (const std::string& name : names)
+      check<FileError>(tensors.contains(name), "load_decoder",
+                       "'{}' must have tensor {:?}, as {} says", (folder / part).string(), name,
+                       index_file);
+  }
+  return files;
+}
+
+const SafetensorsFile* file_with(const std::list<SafetensorsFile>& files, const std::string& name) {
+  for (const SafetensorsFile& file : files)
+    if (file.tensors().contains(name)) return &file;
+  return nullptr;
+}
+
+// FileError if there is a head that is not the embeddings.
+void check_tied_head(const std::list<SafetensorsFile>& files) {
+  const SafetensorsFile *a = file_with(files, head), *b = file_with(files, embeddings);
+  if (!a || !b) return;
+  const StoredTensor &x = a->tensors().find(head)->second,
+                     &y = b->tensors().find(embeddings)->second;
+  bool same = x.dtype == y.dtype && x.shape == y.shape;
+  const InputFile a_file(a->path()), b_file(b->path());
+  std::vector<std::byte> a_piece(1 << 20), b_piece;
+  for (uint64_t done = 0; same && done < x.bytes; done += a_piece.size()) {
+    a_piece.resize(std::min<uint64_t>(a_piece.size(), x.bytes - done));
+    b_piece.resize(a_piece.size());
+    a_file.read(x.offset + done, a_piece);
+    b_file.read(y.offset + done, b_piece);
+    same = a_piece == b_piece;
+  }
+  check<FileError>(same, "load_decoder",
+                   "'{}' has a head that is not the embeddings, although its configuration says "
+                   "tie_word_embeddings",
+                   a->path());
+}
+
+void load_folder(const fs::path& folder, const Module& model, const DecoderConfig& config) {
+  const std::list<SafetensorsFile> files = open_folder(folder);
+  std::set<std::string> ignored;
+  if (config.tie_word_embeddings) {
+    check_tied_head(files);
+    ignored.insert(head);
+  }
+  for (const SafetensorsFile& file : files)
+    for (const auto& [name, stored] : file.tensors())
+      if (name.ends_with("rotary_emb.inv_freq")) ignored.insert(name);  // old files have them
+  load_tensors(files, state_dict(model), ignored);
+}
+
+// The tensors of each file, in their order.
+std::vector<StateDict> shards(const Module& model, const SaveDecoderOptions& options,
+                              uint64_t& total) {
+  std::vector<StateDict> parts(1);
+  uint64_t taken = 0;
+  total = 0;
+  for (NamedTensor& t : state_dict(model)) {
+    const uint64_t bytes = static_cast<uint64_t>(t.tensor.numel()) * size_of(options.dtype);
+    if (taken + bytes > options.shard_bytes && !parts.back().empty()) {
+      parts.emplace_back();
+      taken = 0;
+    }
+    parts.back().push_back(std::move(t));
+    taken += bytes;
+    total += bytes;
+  }
+  return parts;
+}
+
+// A folder is no model while its files change: without config.json nobody reads it.
+void remove_old_model(const fs::path& folder) {
+  std::error_code error;
+  std::vector<fs::path> old = {folder / "config.json", folder / index_file};
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
+       entry.increment(error)) {
+    const std::string name = entry->path().filename().string();
+    if (name.starts_with("model") && name.ends_with(".safetensors")) old.push_back(entry->path());
+  }
+  for (const fs::path& file : old) {
+    fs::remove(file, error);
+    check<FileError>(!error, "save_decoder", "cannot remove '{}': {}", file.string(),
+                     error.message());
+  }
+}
+
+}  // namespace
+
+DecoderConfig read_decoder_config(const fs::path& path) {
+  if (is_gguf(path)) return parse_decoder_metadata(GgufFile(path));
+  const fs::path file = path / "config.json";
+  return parse_decoder_config(read_config("read_decoder_config", "decoder's", file), file);
+}
+
+SpecialTokens read_special_tokens(const fs::path& path) {
+  if (is_gguf(path)) return gguf_tokens(GgufFile(path));
+  std::vector<std::pair<fs::path, nlohmann::json>> files;
+  for (const char* name : {"generation_config.json", "config.json"}) {
+    const fs::path file = path / name;
+    if (fs::exists(file))
+      files.emplace_back(file, read_config("read_special_tokens", "decoder's", file));
+  }
+  // The first file that says something of a token counts.
+  const auto find = [&](const char* key) {
+    for (const auto& [file, json] : files)
+      if (const auto ids = token_ids(json, key, file); !ids.empty()) return ids;
+    return std::vector<int64_t>{};
+  };
+  return {first_of(find("bos_token_id")), find("eos_token_id"), first_of(find("pad_token_id"))};
+}
+
+void load_decoder(const fs::path& path, const Module& model, const DecoderConfig& config) {
+  if (is_gguf(path))
+    load_decoder_tensors(GgufFile(path), model, config);
+  else
+    load_folder(path, model, config);
+}
+
+void save_decoder(const fs::path& folder, const Module& model, const DecoderConfig& config,
+                  const SaveDecoderOptions& options) {
+  OrderedJson json = decoder_config_json(config);
+  json.update(tokens_json(options.tokens));
+  json["torch_dtype"] = options.dtype == DType::f16    ? "float16"
+                        : options.dtype == DType::bf16 ? "bfloat16"
+                                                       : "float32";
+  uint64_t total = 0;
+  const std::vector<StateDict> parts = shards(model, options, total);
+  remove_old_model(folder);
+  OrderedJson weight_map = OrderedJson::object();
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const std::string name =
+        parts.size() == 1 ? whole_file
+                          : fmt::format("model-{:05}-of-{:05}.safetensors", i + 1, parts.size());
+    write_safetensors(folder / name, parts[i], {{"format", "pt"}}, options.dtype);
+    for (const NamedTensor& t : parts[i]) weight_map[t.name] = name;
+  }
+  if (parts.size() > 1)
+    write_json(folder / index_file,
+               {{"metadata", {{"total_size", total}}}, {"weight_map", std::move(weight_map)}});
+  write_json(folder / "generation_config.json", tokens_json(options.tokens));
+  write_json(folder / "config.json", json);
+}
+
+void save_decoder_gguf(const fs::path& file, const Module& model, const DecoderConfig& config,
+                       GgufType type, const GgufMetadata& more) {
+  GgufMetadata metadata = decoder_metadata(config, type);
+  metadata.insert(more.begin(), more.end());
+  write_gguf(file, decoder_tensors(model, config, type), metadata);
+}
+
+}  // namespace rw

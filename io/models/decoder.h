@@ -1,0 +1,62 @@
+// Decoder language models in the files of others: Hugging Face's folders and llama.cpp's GGUF.
+// Tensors stream between file and device in pieces.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <vector>
+
+#include "../../models/decoder_config.h"
+#include "../../nn/module.h"
+#include "../formats/gguf.h"
+
+namespace rw {
+
+// Tokens with a meaning of their own, by their numbers.
+struct SpecialTokens {
+  std::optional<int64_t> bos;  // begins a text
+  std::vector<int64_t> eos;    // any of them ends what is generated
+  std::optional<int64_t> pad;  // fills batches
+
+  bool operator==(const SpecialTokens&) const = default;
+};
+
+// The shape of the model in a folder, by its config.json, or in a .gguf file, by its header. Absent
+// keys have the defaults of the model's class in Hugging Face's transformers. Throws FileError,
+// also for models that Decoder is not: mixtures of experts, soft caps, partial rotary embeddings.
+DecoderConfig read_decoder_config(const std::filesystem::path& path);
+// Its special tokens: those of the folder's generation_config.json, or else of its config.json.
+// None where the files say nothing. Throws FileError.
+SpecialTokens read_special_tokens(const std::filesystem::path& path);
+
+// Fills a Decoder of this shape from such a folder, with model.safetensors or its parts, or from
+// such a file, whose quantised tensors become floats. The folder of a model with a tied head may
+// have the head, if it equals the embeddings. FileError before anything is written, if names or
+// shapes do not agree.
+void load_decoder(const std::filesystem::path& path, const Module& model,
+                  const DecoderConfig& config);
+
+// How save_decoder() writes.
+struct SaveDecoderOptions {
+  DType dtype = DType::f32;              // of all tensors
+  uint64_t shard_bytes = 5'000'000'000;  // of the tensors of one file; one tensor may have more
+  SpecialTokens tokens = {};             // for config.json and generation_config.json
+};
+// Writes a folder that Hugging Face's transformers read: config.json, generation_config.json and
+// the tensors in one file or, if they have more than shard_bytes, in several with an index. The
+// folder is made if it is missing; of a model that it has, config.json goes first and comes last,
+// and other files with tensors go. ValueError for what the model's class in transformers cannot be.
+// FileError.
+void save_decoder(const std::filesystem::path& folder, const Module& model,
+                  const DecoderConfig& config, const SaveDecoderOptions& options = {});
+
+// Writes a GGUF file that llama.cpp reads, if `more` has the tokenizer ("tokenizer.ggml.model" and
+// so on, with as many tokens as the embeddings have rows): matrices as `type`, which is f32, f16,
+// bf16 or q8_0, or as f16 where rows are no whole blocks of it, and vectors as f32. What `more`
+// says about the model itself is ignored. llama.cpp does not use windows of Mistral and Qwen.
+// ValueError for what such a file cannot say, FileError.
+void save_decoder_gguf(const std::filesystem::path& file, const Module& model,
+                       const DecoderConfig& config, GgufType type, const GgufMetadata& more = {});
+
+}  // namespace rw
