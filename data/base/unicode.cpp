@@ -89,6 +89,21 @@ bool is_valid_utf8(std::string_view text) {
   return true;
 }
 
+std::string to_valid_utf8(std::string_view text) {
+  std::string result;
+  Character c;
+  for (size_t position = 0; position < text.size();)
+    append_utf8(result, next_character(text, position, c) ? c.code : U'\uFFFD');
+  return result;
+}
+
+size_t incomplete_utf8(std::string_view text) {
+  size_t whole = text.size();
+  const auto* bytes = reinterpret_cast<const uint8_t*>(text.data());
+  U8_TRUNCATE_IF_INCOMPLETE(bytes, 0, whole);
+  return text.size() - whole;
+}
+
 // Python splits at line and paragraph separators too, which BERT's cleaning does not treat as
 // spaces.
 bool is_space(char32_t code) {

@@ -22,6 +22,11 @@ bool next_character(std::string_view text, size_t& position, Character& out);
 void append_utf8(std::string& text, char32_t code);
 // Whether all of it is UTF-8.
 bool is_valid_utf8(std::string_view text);
+// The text with U+FFFD for what is not UTF-8: one for each longest part that could begin a
+// character, as Python's errors='replace' and the WHATWG do it.
+std::string to_valid_utf8(std::string_view text);
+// How many bytes at the end begin a character that more bytes could complete; at most 3.
+size_t incomplete_utf8(std::string_view text);
 
 bool is_space(char32_t code);    // separates words
 bool is_ignored(char32_t code);  // control and format characters, U+0000, U+FFFD

@@ -69,6 +69,7 @@ PROJECT_RULES = {
     "data/images/": DATA,
     "data/speech/": DATA,
     "data/text/": DATA,
+    "data/tokenizers/": DATA,
     "nn/": OPS,
     "models/": LAYERS,
     "optim/": OPTIM,
@@ -118,7 +119,7 @@ LIBRARY_RULES = {
     "doctest/": ["tests/"],
     "spirv-tools/": ["tests/"],
     "CLI/": ["trainer/", "apps/", "examples/", "tools/", "benchmarks/", "tests/fuzz/"],
-    "nlohmann/": ["backends/vulkan/", "io/", "planner/timeline/", "trainer/", "apps/", "examples/", "tools/", "benchmarks/", "tests/"],
+    "nlohmann/": ["backends/vulkan/", "data/tokenizers/", "io/", "planner/timeline/", "trainer/", "apps/", "examples/", "tools/", "benchmarks/", "tests/"],
 }
 SYSTEM = re.compile(r"[a-z_0-9]+$|(sys/)?[a-z]+\.h$")  # <vector>, <unistd.h>, <sys/stat.h>
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')

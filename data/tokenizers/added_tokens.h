@@ -1,0 +1,38 @@
+// Finds tokens that are not made of merges ("<|im_end|>") in texts.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+namespace rw {
+
+// Some texts with an id each, as a trie of their bytes.
+class AddedTokens {
+ public:
+  // An empty text is never found.
+  void add(std::string_view text, int32_t id);
+
+  // A text that was found: its id, and its bytes [begin, end) of the text that was searched.
+  struct Match {
+    int32_t id;
+    size_t begin, end;
+  };
+  // The first match from `begin` on, the longest of those that begin there; {-1, size, size} if
+  // there is none.
+  Match find(std::string_view text, size_t begin) const;
+
+ private:
+  static uint64_t edge(size_t node, char byte) {
+    return uint64_t{node} << 8 | static_cast<uint8_t>(byte);
+  }
+
+  std::vector<int32_t> ids_ = {-1};            // of each node; -1: no text ends there
+  std::unordered_map<uint64_t, size_t> next_;  // the node behind an edge
+  std::array<bool, 256> begins_{};             // bytes with which a text begins
+};
+
+}  // namespace rw

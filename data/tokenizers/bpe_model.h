@@ -1,0 +1,41 @@
+// What a BpeTokenizer looks up, made of its parts once.
+#pragma once
+
+#include <array>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "added_tokens.h"
+#include "bpe_parts.h"
+#include "merge_table.h"
+#include "text_splitter.h"
+
+namespace rw {
+
+struct BpeModel {
+  // FileError if the parts contradict each other.
+  explicit BpeModel(BpeParts from);
+  BpeModel(const BpeModel&) = delete;
+
+  const BpeToken& token(int32_t id) const { return parts.tokens[static_cast<size_t>(id)]; }
+  // The text in which normalised tokens are sought.
+  std::string normalised(std::string_view text) const;
+  // What merges see of a normalised text between added tokens. `is_first`: nothing precedes it.
+  std::string with_space(std::string_view text, bool is_first) const;
+
+  const BpeParts parts;
+  std::unordered_map<std::string_view, int32_t> ids;  // by the texts of `parts`
+  std::vector<std::string> bytes;                     // that tokens stand for
+  std::array<int32_t, 256> byte_ids;                  // tokens of single bytes; -1: there is none
+  MergeTable merges;
+  AddedTokens added, normalised_added;  // those of texts as they are, and of normalised ones
+  TextSplitter splitter;                // to be copied
+
+ private:
+  std::string bytes_of(const BpeToken& token) const;
+  void add_merges();
+};
+
+}  // namespace rw

@@ -1,0 +1,74 @@
+// The plain parts of a byte-pair encoding, as tokenizer.json and GGUF files have them.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace rw {
+
+// What a token is for. `unknown` and `control` are special: a text has them only where that is
+// allowed, and decoding may leave them out. `user_defined` ones are found in every text before it
+// is cut into words, `byte` ones ("<0x0A>") stand for bytes of characters without a token. The
+// numbers are those of GGUF's tokenizer.ggml.token_type.
+enum class TokenType : int32_t { normal = 1, unknown, control, user_defined, unused, byte };
+
+// Whether decoding may skip tokens of this type.
+inline bool is_special(TokenType type) {
+  return type == TokenType::unknown || type == TokenType::control;
+}
+
+// Whether they are found in texts as they are, before merges.
+inline bool is_added(TokenType type) {
+  return is_special(type) || type == TokenType::user_defined;
+}
+
+// A token by its `text` as files write it: in GPT-2's alphabet of bytes, where that is used, or
+// with U+2581 for spaces; tokens that are not part of words as they are.
+struct BpeToken {
+  std::string text;
+  TokenType type = TokenType::normal;
+  bool normalized = false;  // found in the normalised text only
+};
+
+// What happens to the matches of a pattern: they become pieces of their own, they vanish, or they
+// join the text before or behind them.
+enum class SplitBehavior { isolated, removed, merged_with_previous, merged_with_next };
+
+// A step that cuts pieces of a text at the matches of a pattern, or at what lies between them
+// (`invert`).
+struct TextSplit {
+  std::string pattern;  // a regular expression in ICU's syntax, unless `literal`
+  SplitBehavior behavior = SplitBehavior::isolated;
+  bool invert = false, literal = false;
+};
+
+// Where a space is put before a text, or before what lies between added tokens: nowhere, before
+// each text, before each that does not begin with one, or only before the first.
+enum class SpacePrefix { none, always, unless_space, first_unless_space };
+
+// Everything that a BpeTokenizer is made of.
+struct BpeParts {
+  std::vector<BpeToken> tokens;                     // the index is the id
+  std::vector<std::pair<int32_t, int32_t>> merges;  // ids of both halves; earlier ones come first
+  // Words are bytes in GPT-2's alphabet (Radford et al. 2019). False: they are characters with
+  // U+2581 for spaces, and the bytes of those without a token (SentencePiece, Llama 2, Gemma).
+  bool byte_level = true;
+  bool nfc = false;  // texts are normalised to Unicode's NFC
+  SpacePrefix space_prefix = SpacePrefix::none;
+  std::vector<TextSplit> splits;    // cut texts into words, one after the other
+  bool ignore_merges = false;       // a word that is a token is this token, whatever merges say
+  std::optional<int32_t> bos, pad;  // ids of the tokens that begin texts, and that fill batches
+  std::vector<int32_t> eos;         // ids that end a generated text; the first one also a document
+  bool add_bos = false;             // the model expects texts to begin with `bos`
+  std::string chat_template;        // Jinja, or empty
+};
+
+// The regular expressions that cut texts into words: GPT-2's, Llama 3's and Qwen2's.
+extern const char* const gpt2_pattern;
+extern const char* const llama3_pattern;
+extern const char* const qwen2_pattern;
+
+}  // namespace rw

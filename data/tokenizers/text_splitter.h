@@ -1,0 +1,41 @@
+// Cuts texts into words by the regular expressions of a tokenizer.
+#pragma once
+
+#include <unicode/uregex.h>
+
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "bpe_parts.h"
+
+namespace rw {
+
+// The compiled steps of a tokenizer. A copy is for one thread at a time.
+class TextSplitter {
+ public:
+  // FileError for a pattern that ICU does not compile.
+  explicit TextSplitter(const std::vector<TextSplit>& steps);
+  TextSplitter(const TextSplitter& other);
+
+  // The pieces of a text (UTF-8, less than 2 GiB) behind all steps, in order; views of it, which
+  // the next call overwrites. ValueError where a match takes more memory than ICU allows.
+  const std::vector<std::string_view>& split(std::string_view text);
+
+ private:
+  struct Closer {
+    void operator()(URegularExpression* pattern) const { uregex_close(pattern); }
+  };
+  struct Step {
+    std::unique_ptr<URegularExpression, Closer> pattern;
+    SplitBehavior behavior;
+    bool invert;
+  };
+
+  void apply(const Step& step, std::string_view text);
+
+  std::vector<Step> steps_;
+  std::vector<std::string_view> pieces_, next_;
+};
+
+}  // namespace rw

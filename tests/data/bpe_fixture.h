@@ -1,0 +1,24 @@
+// The form of goldens/bpe.inc.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "../fixtures/temporary_folder.h"
+
+namespace rw {
+
+struct BpeResult {
+  std::vector<int32_t> ids, plain;  // plain: special tokens are text
+  std::string_view text, words;     // what `ids` decode to; words: without special tokens
+};
+
+struct BpeGolden {
+  std::string_view name;
+  int base;
+  std::string_view patch;
+  std::vector<BpeResult> results;  // of each text
+};
+
+}  // namespace rw

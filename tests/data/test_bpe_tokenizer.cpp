@@ -1,0 +1,277 @@
+// Byte-pair tokenizers against goldens/bpe.inc, which Hugging Face's tokenizers wrote.
+#include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
+
+#include <thread>
+
+#include "core/base/error.h"
+#include "data/base/files.h"
+#include "data/base/unicode.h"
+#include "data/tokenizers/bpe_tokenizer.h"
+#include "tests/data/bpe_fixture.h"
+
+using namespace rw;
+using namespace std::literals;
+using nlohmann::json;
+
+namespace {
+
+#include "tests/goldens/bpe.inc"
+
+json golden_json(const BpeGolden& golden) {
+  json whole = json::parse(bases[golden.base]);
+  whole.merge_patch(json::parse(golden.patch));
+  return whole;
+}
+
+const BpeGolden& golden(std::string_view name) {
+  return *std::ranges::find(goldens, name, &BpeGolden::name);
+}
+
+// Loads it from a folder, with files beside it.
+BpeTokenizer load(const json& tokenizer, const json& config = json::object(),
+                  const json& generation = nullptr) {
+  const TemporaryFolder folder;
+  write_file(folder / "tokenizer.json", tokenizer.dump());
+  if (!config.is_null()) write_file(folder / "tokenizer_config.json", config.dump());
+  if (!generation.is_null()) write_file(folder / "generation_config.json", generation.dump());
+  return BpeTokenizer::load(folder.path);
+}
+
+BpeTokenizer named(std::string_view name) {
+  return load(golden_json(golden(name)));
+}
+
+void check_golden(const BpeTokenizer& tokenizer, const BpeGolden& golden) {
+  CAPTURE(golden.name);
+  for (size_t i = 0; i < std::size(texts); ++i) {
+    CAPTURE(texts[i]);
+    const BpeResult& wanted = golden.results[i];
+    CHECK(tokenizer.encode(texts[i]) == wanted.ids);
+    CHECK(tokenizer.encode(texts[i], false) == wanted.plain);
+    CHECK(to_valid_utf8(tokenizer.decode(wanted.ids)) == wanted.text);
+    CHECK(to_valid_utf8(tokenizer.decode(wanted.ids, true)) == wanted.words);
+  }
+}
+
+// The FileError of the base with a patch.
+std::string fault_of(int base, const json& patch) {
+  json whole = json::parse(bases[base]);
+  whole.merge_patch(patch);
+  try {
+    load(whole);
+  } catch (const FileError& error) {
+    return error.what();
+  }
+  return "no FileError";
+}
+
+bool has(const std::string& text, const std::string& part) {
+  CAPTURE(text);
+  return text.find(part) != text.npos;
+}
+
+}  // namespace
+
+TEST_SUITE_BEGIN("host");  // needs no Vulkan
+
+TEST_CASE("bpe tokenizer: ids and texts of the reference") {
+  for (const BpeGolden& golden : goldens) check_golden(load(golden_json(golden)), golden);
+}
+
+TEST_CASE("bpe tokenizer: what is saved is the same tokenizer") {
+  const TemporaryFolder folder;
+  for (const BpeGolden& golden : goldens) {
+    const auto tokenizer = load(golden_json(golden), {{"eos_token", "</s>"},
+                                                      {"pad_token", {{"content", "<|im_end|>"}}},
+                                                      {"chat_template", "{{ 'é' }}"}});
+    tokenizer.save(folder.path);
+    const auto again = BpeTokenizer::load(folder.path);
+    check_golden(again, golden);
+    CHECK(again.bos() == tokenizer.bos());
+    CHECK(again.eos() == tokenizer.eos());
+    CHECK(again.parts().pad == tokenizer.parts().pad);
+    CHECK(again.parts().add_bos == tokenizer.parts().add_bos);
+    CHECK(again.parts().chat_template == "{{ 'é' }}");
+  }
+}
+
+TEST_CASE("bpe tokenizer: special tokens come from the files beside it") {
+  const json llama = golden_json(golden("llama2"));
+  const auto plain = load(llama, nullptr);
+  CHECK(plain.bos() == 1);
+  CHECK(plain.parts().add_bos);
+  CHECK_FALSE(plain.eos().has_value());
+  CHECK_FALSE(plain.is_eos(2));
+  CHECK(plain.encode("a", true, true).front() == 1);
+  CHECK(plain.encode("a", true, false) == plain.encode("a"));
+  CHECK(plain.is_special(0));
+  CHECK_FALSE(plain.is_special(5));
+  CHECK(plain.id("</s>") == 2);
+  CHECK(plain.token(2) == "</s>");
+  CHECK_FALSE(plain.id("no such token").has_value());
+
+  const auto ended = load(llama, {{"eos_token", "</s>"}}, {{"eos_token_id", {2, 1, 7}}});
+  CHECK(ended.eos() == 2);
+  CHECK(ended.parts().eos == std::vector<int32_t>{2, 1, 7});
+  CHECK(ended.is_eos(7));
+  CHECK(load(llama, nullptr, {{"eos_token_id", 7}}).eos() == 7);
+  CHECK_THROWS_AS(load(llama, nullptr, {{"eos_token_id", 1'000'000'000}}), FileError);
+  CHECK_THROWS_AS(load(llama, json::array()), FileError);
+
+  const auto qwen = load(golden_json(golden("qwen2")), {{"bos_token", "<|im_start|>"}});
+  CHECK(qwen.bos() == 1);
+  CHECK(qwen.encode("a", true, true) == qwen.encode("a"));  // nothing says that it adds one
+  CHECK(load(golden_json(golden("qwen2")), {{"bos_token", nullptr}}).bos() == std::nullopt);
+  const json templates = {{{"name", "tool_use"}, {"template", "a"}},
+                          {{"name", "default"}, {"template", "b"}}};
+  CHECK(load(llama, {{"chat_template", templates}}).parts().chat_template == "b");
+
+  const TemporaryFolder folder;
+  write_file(folder / "tokenizer.json", llama.dump());
+  write_file(folder / "special_tokens_map.json", R"({"eos_token": {"content": "</s>"}})");
+  write_file(folder / "tokenizer_config.json", R"({"chat_template": "a"})");
+  write_file(folder / "chat_template.jinja", "c");
+  const auto mapped = BpeTokenizer::load(folder / "tokenizer.json");
+  CHECK(mapped.eos() == 2);
+  CHECK(mapped.parts().chat_template == "c");
+}
+
+TEST_CASE("bpe tokenizer: bytes that are not UTF-8 are read as Python's errors='replace'") {
+  const auto tokenizer = named("qwen2");
+  for (const auto& [bytes, text] : {std::pair{"a\xE2\x82z"sv, "a\uFFFDz"sv},
+                                    {"\xF0\x9F\x98"sv, "\uFFFD"sv},
+                                    {"\xED\xA0\x80"sv, "\uFFFD\uFFFD\uFFFD"sv},
+                                    {"\xC0\x80\xFF"sv, "\uFFFD\uFFFD\uFFFD"sv}}) {
+    CHECK(tokenizer.encode(bytes) == tokenizer.encode(text));
+    CHECK(tokenizer.decode(tokenizer.encode(bytes)) == text);
+  }
+}
+
+TEST_CASE("bpe tokenizer: tokens that come one by one give whole characters") {
+  for (const BpeGolden& golden : goldens) {
+    const auto tokenizer = load(golden_json(golden));
+    for (size_t i = 0; i < std::size(texts); ++i) {
+      CAPTURE(texts[i]);
+      StreamingDecoder all(tokenizer, false), words(tokenizer);
+      std::string text, without;
+      for (const int32_t id : golden.results[i].ids) {
+        const std::string part = all.push(id);
+        CHECK(is_valid_utf8(part));
+        text += part;
+        without += words.push(id);
+      }
+      text += all.finish();
+      without += words.finish();
+      CHECK(all.finish().empty());
+      const bool has_space =
+          !tokenizer.parts().byte_level && tokenizer.parts().space_prefix != SpacePrefix::none;
+      CHECK(text.substr(has_space && text.starts_with(' ')) == golden.results[i].text);
+      CHECK(without.substr(has_space && without.starts_with(' ')) == golden.results[i].words);
+    }
+  }
+  StreamingDecoder cut(named("qwen2"));
+  const auto smile = named("qwen2").encode("\U0001F600");
+  REQUIRE(smile.size() > 1);
+  CHECK(cut.push(smile[0]).empty());
+  CHECK(cut.finish() == "\uFFFD");
+}
+
+TEST_CASE("bpe tokenizer: ids outside of it are errors") {
+  const auto tokenizer = named("qwen2");
+  const auto size = static_cast<int32_t>(tokenizer.size());
+  CHECK(tokenizer.size() == 332);
+  for (const int32_t id : {int32_t{-1}, size, int32_t{1'000'000'000}}) {
+    CHECK_THROWS_AS(tokenizer.decode(std::vector{id}), ValueError);
+    CHECK_THROWS_AS(tokenizer.token(id), ValueError);
+    CHECK_THROWS_AS(StreamingDecoder(tokenizer).push(id), ValueError);
+  }
+}
+
+TEST_CASE("bpe tokenizer: threads share one") {
+  const auto tokenizer = named("qwen2");
+  std::vector<std::thread> threads;
+  std::array<bool, 4> equal{};
+  for (bool& result : equal)
+    threads.emplace_back([&] {
+      result = true;
+      for (size_t i = 0; i < std::size(texts); ++i)
+        result &= tokenizer.encode(texts[i]) == golden("qwen2").results[i].ids;
+    });
+  for (std::thread& thread : threads) thread.join();
+  for (const bool result : equal) CHECK(result);
+}
+
+TEST_CASE("bpe tokenizer: long words and long blanks") {
+  const auto tokenizer = named("qwen2");
+  for (const auto& [character, count] :
+       {std::pair{'a', 300'000}, {' ', 1'000'000}, {'\n', 1'000'000}, {'.', 300'000}}) {
+    const std::string text = std::string(static_cast<size_t>(count), character) + "x";
+    CHECK(tokenizer.decode(tokenizer.encode(text)) == text);
+  }
+}
+
+TEST_CASE("bpe tokenizer: malformed files") {
+  const TemporaryFolder folder;
+  CHECK_THROWS_AS(BpeTokenizer::load(folder.path), FileError);
+  for (const char* text : {"", "{", "[]", "{}", "null", R"({"model": 1})",
+                           R"({"model": {"vocab": {}, "merges": []}})"}) {
+    write_file(folder / "tokenizer.json", text);
+    CHECK_THROWS_AS(BpeTokenizer::load(folder.path), FileError);
+  }
+  write_file(folder / "tokenizer.json", R"({"model": {"vocab": {"a": 0, "a": 1}}})");
+  CHECK_THROWS_WITH_AS(BpeTokenizer::load(folder.path), doctest::Contains("\"a\" again"),
+                       FileError);
+
+  const auto vocabulary = [](const json& patch) {
+    return fault_of(0, {{"model", {{"vocab", patch}}}});
+  };
+  CHECK(has(vocabulary({{"zzz", 1'000'000'000}}), "\"zzz\" must be a whole number"));
+  CHECK(has(vocabulary({{"zzz", -1}}), "\"zzz\" must be a whole number"));
+  CHECK(has(vocabulary({{"zzz", 1.5}}), "\"zzz\" must be a whole number"));
+  CHECK(has(vocabulary({{"zzz", "1"}}), "\"zzz\" must be a whole number"));
+  CHECK(has(vocabulary({{"zzz", 40}}), "with the id 40"));
+  CHECK(has(vocabulary({{"zzz", 333}}), "ids must be those from 0"));  // 332 is missing
+  CHECK(has(vocabulary({{"!", nullptr}}), "ids must be those from 0"));
+  CHECK(has(vocabulary({{"<|im_end|>", 5}}), "with the id"));  // elsewhere in added_tokens
+
+  const auto merges = [](const json& all) { return fault_of(0, {{"model", {{"merges", all}}}}); };
+  const auto list = [](const auto&... items) { return json::array({items...}); };
+  CHECK(has(merges(list(list("e", "r"), list("e", "r"))), "merges must differ"));
+  CHECK(has(merges(list(list("z", "z"))), "must make a token"));
+  CHECK(has(merges(list(list("no such", "r"))), "must be a token"));
+  CHECK(has(merges(list("er")), "with a space between"));
+  CHECK(has(merges(list("e r r")), "with a space between"));
+  CHECK(has(merges(list(list("e", "r", "r"))), "of two tokens"));
+  CHECK(has(merges(list(7)), "of two tokens"));
+  // An empty half would merge for ever.
+  CHECK(has(fault_of(0, {{"model", {{"vocab", {{"", 332}}}, {"merges", list(list("", "e"))}}}}),
+            "must make a token"));
+
+  CHECK(has(fault_of(0, {{"normalizer", {{"type", "NFKC"}}}}), "normalizer"));
+  CHECK(has(fault_of(0, {{"pre_tokenizer", {{"type", "BertPreTokenizer"}}}}), "pre-tokenizer"));
+  CHECK(has(
+      fault_of(0, {{"pre_tokenizer",
+                    {{"type", "Split"}, {"pattern", {{"Regex", "("}}}, {"behavior", "Isolated"}}}}),
+      "neither"));
+  CHECK(has(
+      fault_of(1, {{"pre_tokenizer",
+                    {{"type", "Split"}, {"pattern", {{"Regex", "("}}}, {"behavior", "Isolated"}}}}),
+      "regular expression"));
+  CHECK(has(
+      fault_of(1,
+               {{"pre_tokenizer",
+                 {{"type", "Split"}, {"pattern", {{"Regex", "a"}}}, {"behavior", "Contiguous"}}}}),
+      "Contiguous"));
+  CHECK(has(fault_of(0, {{"post_processor", {{"type", "BertProcessing"}}}}), "post-processor"));
+  CHECK(has(fault_of(0, {{"decoder", {{"type", "WordPiece"}}}}), "decoder"));
+  CHECK(has(fault_of(0, {{"model", {{"type", "Unigram"}}}}), "BPE"));
+  CHECK(has(fault_of(0, {{"model", {{"dropout", 0.1}}}}), "dropout"));
+  CHECK(has(fault_of(0, {{"model", {{"continuing_subword_prefix", "##"}}}}), "continuing"));
+  CHECK(has(fault_of(1, {{"model", {{"byte_fallback", false}}}}), "neither"));
+  json added = json::parse(bases[0])["added_tokens"];
+  added[0]["single_word"] = true;
+  CHECK(has(fault_of(0, {{"added_tokens", added}}), "single_word"));
+}
+
+TEST_SUITE_END();

@@ -1,0 +1,130 @@
+#!/usr/bin/env python3
+"""Compares BpeTokenizer with Hugging Face's tokenizers (the package `tokenizers`, 0.22 or newer), token for token: lines of text
+of many languages that the machine has (manuals, documents, headers, scripts), emoji and characters of every block, and random
+bytes. Not part of the tests, since it needs the package and files of tokenizers.
+
+Usage: compare_tokenizers.py [--lines N] [--bytes N] [--texts FOLDER]... --program TOKENIZE TOKENIZER...
+TOKENIZE: build/tests/tokenize, or a command that runs it. TOKENIZER: a tokenizer.json, or a folder that has one."""
+
+import argparse
+import gzip
+import random
+import shlex
+import struct
+import subprocess
+import sys
+import unicodedata
+from pathlib import Path
+
+try:
+    import tokenizers
+except ImportError:
+    sys.exit("skipped: there is no Python package `tokenizers`")
+
+TEXTS = ["/usr/share/man", "/usr/share/doc", "/usr/share/common-licenses", "/usr/share/i18n/locales", "/usr/include", "/usr/lib/python3"]
+SPECIAL = ["<|im_start|>", "<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<s>", "</s>", "<unk>", "<think>", "<0x0A>", "<bos>"]
+
+
+def lines_of(folders, count):
+    """Lines of files of all folders in a fixed order, at most 80 of a file, so that every language has some."""
+    rng = random.Random(1)
+    groups = {}
+    for folder in folders:
+        for file in sorted(Path(folder).rglob("*")):
+            if file.is_file() and not file.is_symlink():
+                groups.setdefault("/".join(file.relative_to(folder).parts[:1]) if "man" in folder else folder, []).append(file)
+    for files in groups.values():
+        rng.shuffle(files)
+    found, seen = [], set()
+    while groups and len(found) < count:
+        for name in list(groups):
+            if not groups[name]:
+                del groups[name]
+                continue
+            file = groups[name].pop()
+            data = file.read_bytes()
+            try:
+                text = (gzip.decompress(data) if file.suffix == ".gz" else data).decode()
+            except (UnicodeDecodeError, OSError, EOFError):
+                continue
+            lines = [line for line in text.splitlines(keepends=True) if line not in seen]
+            begin = rng.randrange(max(1, len(lines) - 80))
+            seen.update(lines[begin:begin + 80])
+            found += lines[begin:begin + 80]
+    return found[:count]
+
+
+def made_texts():
+    """Characters of every block beside letters, digits, spaces and marks; emoji; special tokens; odd spaces; long words."""
+    rng = random.Random(2)
+    texts = ["", " ", "\n", "a" * 5000, " " * 5000 + "x", "\r\n" * 300, "0123456789" * 30, "'S'LL'ſ I'M we'VE", "👩‍👩‍👧 🇩🇪 ❤️ 👍🏽",
+             "e\u0301 \u1100\u1161\u11a8 \ufb01 \u212b", " x", "x ", "  x  ", "\tx\t", "▁x ▁▁ x▁", "<0x41>"]
+    # Both sides know these, whatever version of Unicode they have.
+    assigned = [chr(c) for c in range(0x30000) if unicodedata.ucd_3_2_0.category(chr(c)) not in ("Cn", "Cs")]
+    spaces = [" ", "  ", "\n", "\r\n", "\t", "\u00a0", "\u2028", "\u3000", "\u0085", "\x0b", "\x0c", "\x1c", "\u200b", "\ufeff"]
+    for _ in range(20000):
+        parts = []
+        for _ in range(rng.randint(1, 8)):
+            kind = rng.randrange(6)
+            parts.append(rng.choice(spaces) if kind == 0 else rng.choice(["'s", "'LL", "it's", "12345", "1", "word", ".,;", "x\u0301"])
+                         if kind == 1 else rng.choice(SPECIAL) if kind == 2 and rng.randrange(4) == 0
+                         else "".join(rng.choice(assigned) for _ in range(rng.randint(1, 4))))
+        texts.append("".join(parts))
+    return texts
+
+
+def random_bytes(count):
+    rng = random.Random(3)
+    pieces = [b"\xe2\x82", b"\xf0\x9f\x98", b"\xed\xa0\x80", b"\xc0\x80", "é".encode(), "😀".encode(), b"word ", b"\xff", b"\n"]
+    for _ in range(count):
+        yield b"".join(rng.choice(pieces) if rng.randrange(3) == 0 else rng.randbytes(rng.randint(1, 6)) for _ in range(rng.randint(1, 12)))
+
+
+def ours(program, tokenizer, texts, plain):
+    """(ids, decoded bytes) of each text."""
+    sent = b"".join(struct.pack("<I", len(text)) + text for text in texts)
+    got = subprocess.run(shlex.split(program) + [str(tokenizer)] + ["plain"] * plain, input=sent, stdout=subprocess.PIPE, check=True).stdout
+    at = 0
+    for _ in texts:
+        count, = struct.unpack_from("<I", got, at)
+        ids = list(struct.unpack_from(f"<{count}i", got, at + 4))
+        size, = struct.unpack_from("<I", got, at + 4 + 4 * count)
+        begin = at + 8 + 4 * count
+        yield ids, got[begin:begin + size]
+        at = begin + size
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--lines", type=int, default=100000)
+    parser.add_argument("--bytes", type=int, default=10000)
+    parser.add_argument("--texts", action="append")
+    parser.add_argument("--program", required=True)
+    parser.add_argument("tokenizers", nargs="+", type=Path)
+    options = parser.parse_args()
+    texts = [line.encode() for line in lines_of(options.texts or TEXTS, options.lines)]
+    print(f"{len(texts)} lines of text, {sum(map(len, texts))} bytes")
+    texts += [text.encode() for text in made_texts()] + list(random_bytes(options.bytes))
+    failed = False
+    for path in options.tokenizers:
+        path = path / "tokenizer.json" if path.is_dir() else path
+        for plain in (False, True):
+            oracle = tokenizers.Tokenizer.from_file(str(path))
+            oracle.encode_special_tokens = plain
+            wrong, tokens = [], 0
+            strings = [text.decode(errors="replace") for text in texts]
+            wanted = [e.ids for e in oracle.encode_batch_fast(strings, add_special_tokens=False)]
+            decoded = oracle.decode_batch(wanted, skip_special_tokens=False)
+            for text, ids, back, (our_ids, our_back) in zip(texts, wanted, decoded, ours(options.program, path, texts, plain)):
+                tokens += len(ids)
+                if ids != our_ids:
+                    wrong.append(f"  {text!r}: {our_ids}, not {ids}")
+                elif back != our_back.decode(errors="replace"):
+                    wrong.append(f"  {ids}: {our_back!r}, not {back!r}")
+            print(f"{path}{' (plain)' if plain else ''}: {len(texts)} texts, {tokens} tokens, {len(wrong)} differ")
+            print("\n".join(wrong[:5]), end="\n" if wrong else "")
+            failed |= bool(wrong)
+    sys.exit(failed)
+
+
+main()
