@@ -139,10 +139,10 @@ void check_tied_head(const std::list<SafetensorsFile>& files) {
                    a->path());
 }
 
-void load_folder(const fs::path& folder, const Module& model, const DecoderConfig& config) {
+void load_folder(const fs::path& folder, const Decoder& model) {
   const std::list<SafetensorsFile> files = open_folder(folder);
   std::set<std::string> ignored;
-  if (config.tie_word_embeddings) {
+  if (model.config().tie_word_embeddings) {
     check_tied_head(files);
     ignored.insert(head);
   }
@@ -212,16 +212,15 @@ SpecialTokens read_special_tokens(const fs::path& path) {
   return {first_of(find("bos_token_id")), find("eos_token_id"), first_of(find("pad_token_id"))};
 }
 
-void load_decoder(const fs::path& path, const Module& model, const DecoderConfig& config) {
+void load_decoder(const fs::path& path, Decoder& model) {
   if (is_gguf(path))
-    load_decoder_tensors(GgufFile(path), model, config);
+    load_decoder_tensors(GgufFile(path), model, model.config());
   else
-    load_folder(path, model, config);
+    load_folder(path, model);
 }
 
-void save_decoder(const fs::path& folder, const Module& model, const DecoderConfig& config,
-                  const SaveDecoderOptions& options) {
-  OrderedJson json = decoder_config_json(config);
+void save_decoder(const fs::path& folder, const Decoder& model, const SaveDecoderOptions& options) {
+  OrderedJson json = decoder_config_json(model.config());
   json.update(tokens_json(options.tokens));
   json["torch_dtype"] = options.dtype == DType::f16    ? "float16"
                         : options.dtype == DType::bf16 ? "bfloat16"
@@ -244,11 +243,11 @@ void save_decoder(const fs::path& folder, const Module& model, const DecoderConf
   write_json(folder / "config.json", json);
 }
 
-void save_decoder_gguf(const fs::path& file, const Module& model, const DecoderConfig& config,
-                       GgufType type, const GgufMetadata& more) {
-  GgufMetadata metadata = decoder_metadata(config, type);
+void save_decoder_gguf(const fs::path& file, const Decoder& model, GgufType type,
+                       const GgufMetadata& more) {
+  GgufMetadata metadata = decoder_metadata(model.config(), type);
   metadata.insert(more.begin(), more.end());
-  write_gguf(file, decoder_tensors(model, config, type), metadata);
+  write_gguf(file, decoder_tensors(model, model.config(), type), metadata);
 }
 
 }  // namespace rw

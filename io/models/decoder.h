@@ -7,8 +7,7 @@
 #include <optional>
 #include <vector>
 
-#include "../../models/decoder_config.h"
-#include "../../nn/module.h"
+#include "../../models/decoder.h"
 #include "../formats/gguf.h"
 
 namespace rw {
@@ -30,12 +29,11 @@ DecoderConfig read_decoder_config(const std::filesystem::path& path);
 // None where the files say nothing. Throws FileError.
 SpecialTokens read_special_tokens(const std::filesystem::path& path);
 
-// Fills a Decoder of this shape from such a folder, with model.safetensors or its parts, or from
+// Fills a model of this shape from such a folder, with model.safetensors or its parts, or from
 // such a file, whose quantised tensors become floats. The folder of a model with a tied head may
 // have the head, if it equals the embeddings. FileError before anything is written, if names or
 // shapes do not agree.
-void load_decoder(const std::filesystem::path& path, const Module& model,
-                  const DecoderConfig& config);
+void load_decoder(const std::filesystem::path& path, Decoder& model);
 
 // How save_decoder() writes.
 struct SaveDecoderOptions {
@@ -48,15 +46,15 @@ struct SaveDecoderOptions {
 // folder is made if it is missing; of a model that it has, config.json goes first and comes last,
 // and other files with tensors go. ValueError for what the model's class in transformers cannot be.
 // FileError.
-void save_decoder(const std::filesystem::path& folder, const Module& model,
-                  const DecoderConfig& config, const SaveDecoderOptions& options = {});
+void save_decoder(const std::filesystem::path& folder, const Decoder& model,
+                  const SaveDecoderOptions& options = {});
 
 // Writes a GGUF file that llama.cpp reads, if `more` has the tokenizer ("tokenizer.ggml.model" and
 // so on, with as many tokens as the embeddings have rows): matrices as `type`, which is f32, f16,
 // bf16 or q8_0, or as f16 where rows are no whole blocks of it, and vectors as f32. What `more`
 // says about the model itself is ignored. llama.cpp does not use windows of Mistral and Qwen.
 // ValueError for what such a file cannot say, FileError.
-void save_decoder_gguf(const std::filesystem::path& file, const Module& model,
-                       const DecoderConfig& config, GgufType type, const GgufMetadata& more = {});
+void save_decoder_gguf(const std::filesystem::path& file, const Decoder& model, GgufType type,
+                       const GgufMetadata& more = {});
 
 }  // namespace rw

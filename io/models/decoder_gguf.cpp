@@ -98,14 +98,16 @@ RopeScaling find_llama3(const std::vector<float>& stretch, const std::vector<flo
   check<FileError>(stretch.size() == frequencies.size() && !stretch.empty(), me,
                    "'{}': {} must have {} elements, got {}", path, rope_freqs, frequencies.size(),
                    stretch.size());
-  RopeScaling s{
-      .type = "llama3", .factor = stretch.back(), .original_max_position_embeddings = 8192};
+  const auto rounded = [](double x) { return std::round(1000 * x) / 1000; };
+  RopeScaling s{.type = "llama3",
+                .factor = rounded(stretch.back()),
+                .original_max_position_embeddings = 8192};
   struct Point {
     double turns, share;  // per token, and of the unchanged frequency
   };
   std::vector<Point> ramp;
   for (size_t i = 0; i < stretch.size(); ++i)
-    if (stretch[i] > 1 && stretch[i] < stretch.back())
+    if (stretch[i] > 1.0001 && stretch[i] < 0.9999 * s.factor)
       ramp.push_back({frequencies[i] / (2 * std::numbers::pi),
                       (1 / stretch[i] - 1 / s.factor) / (1 - 1 / s.factor)});
   double original = 8192;
@@ -113,7 +115,7 @@ RopeScaling find_llama3(const std::vector<float>& stretch, const std::vector<flo
     const auto& [turns, share] = ramp.front();
     const double slope = (share - ramp.back().share) / (turns - ramp.back().turns);
     const double at_zero = share - slope * turns;  // -low / (high - low)
-    s.high_freq_factor = std::round(1000 * (1 - 1 / at_zero)) / 1000;
+    s.high_freq_factor = rounded(1 - 1 / at_zero);
     original = -slope / at_zero;
   } else if (ramp.size() == 1) {
     original = (1 + 3 * ramp.front().share) / ramp.front().turns;

@@ -178,7 +178,7 @@ void parse_rotary(const json& config, DecoderConfig& c, const std::filesystem::p
   c.rope_scaling = parse_scaling(object, config, file);
 }
 
-// Which layers have a window, if the file says nothing about each.
+// Whether a layer has a window, if the file says nothing about each.
 bool has_window_by_default(const json& config, const std::string& model_type, int64_t layer,
                            const std::filesystem::path& file) {
   int64_t after = 28, period = 6;

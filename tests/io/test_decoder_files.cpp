@@ -1,0 +1,229 @@
+// Decoders in folders of safetensors: one file or several, tied heads, and folders that lie.
+#include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
+
+#include "io/models/decoder.h"
+#include "io/models/model.h"
+#include "tests/fixtures/file_faults.h"
+#include "tests/fixtures/file_fixture.h"
+#include "tests/io/decoder_fixture.h"
+
+namespace rw::test {
+
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+json json_of(const fs::path& file) {
+  return json::parse(bytes_of(file));
+}
+
+void write_text(const fs::path& file, const std::string& text) {
+  std::ofstream(file, std::ios::binary) << text;
+}
+
+// The message of the FileError of a load, or "loaded".
+std::string refusal(const fs::path& folder, Decoder& model) {
+  const std::vector<float> before = all_values(model);
+  try {
+    load_decoder(folder, model);
+  } catch (const FileError& error) {
+    CHECK(all_values(model) == before);
+    return error.what();
+  }
+  return "loaded";
+}
+
+void check_refused(const fs::path& folder, Decoder& model, const char* why) {
+  const std::string message = refusal(folder, model);
+  CAPTURE(message);
+  CAPTURE(std::string(why));
+  CHECK(message.find(why) != std::string::npos);
+}
+
+// Saves the tensors of a model with changes in model.safetensors of a folder.
+void save_changed(const fs::path& folder, const Decoder& model, auto&& change) {
+  StateDict tensors = state_dict(model);
+  change(tensors);
+  write_safetensors(folder / "model.safetensors", tensors);
+}
+
+}  // namespace
+
+TEST_SUITE_BEGIN("host");
+
+TEST_CASE("decoder files: a folder is read back, of each family") {
+  set_default_device(open_backend("reference"));
+  for (const DecoderConfig& config : small_decoders()) {
+    CAPTURE(config.model_type);
+    const TemporaryFolder folder;
+    Decoder model(config);
+    const SpecialTokens tokens{.bos = 1, .eos = {2, 3}, .pad = 0};
+    save_decoder(folder.path / "new", model, {.tokens = tokens});
+    CHECK(entries(folder.path / "new") == 3);
+    const DecoderConfig found = read_decoder_config(folder.path / "new");
+    Decoder again(found);
+    load_decoder(folder.path / "new", again);
+    CHECK(all_values(again) == all_values(model));
+    CHECK(logits_of(again) == logits_of(model));
+    CHECK(read_special_tokens(folder.path / "new") == tokens);
+  }
+}
+
+TEST_CASE("decoder files: tensors of several files, with an index that counts their bytes") {
+  set_default_device(open_backend("reference"));
+  const TemporaryFolder folder;
+  const Decoder model(small_decoder("qwen3"));
+  save_decoder(folder.path, model, {.dtype = DType::f16, .shard_bytes = 20000});
+  const json index = json_of(folder.path / "model.safetensors.index.json");
+  CHECK(index["metadata"]["total_size"] == 2 * model.parameter_count());
+  std::map<std::string, uint64_t> sizes;
+  for (const auto& [name, file] : index["weight_map"].items()) {
+    const SafetensorsFile part(folder.path / file.get<std::string>());
+    CHECK(part.metadata().at("format") == "pt");
+    sizes[file] += part.tensors().at(name).bytes;
+    CHECK(part.tensors().at(name).dtype == "F16");
+  }
+  CHECK(index["weight_map"].size() == model.parameters().size());
+  REQUIRE(sizes.size() > 2);
+  CHECK(sizes.begin()->first == fmt::format("model-00001-of-{:05}.safetensors", sizes.size()));
+  for (const auto& [file, bytes] : sizes) CHECK(bytes <= 20000);
+  Decoder again(model.config()), half(model.config());
+  load_decoder(folder.path, again);
+  half.half();
+  load_decoder(folder.path, half);
+  CHECK(all_values(again) == all_values(half));
+  CHECK(json_of(folder.path / "config.json")["torch_dtype"] == "float16");
+  // One file takes the place of several, and the other way round.
+  save_decoder(folder.path, model);
+  CHECK(entries(folder.path) == 3);
+  load_decoder(folder.path, again);
+  CHECK(all_values(again) == all_values(model));
+  save_decoder(folder.path, model, {.shard_bytes = 1});
+  CHECK(entries(folder.path) == std::ssize(model.parameters()) + 3);
+  load_decoder(folder.path, half);
+}
+
+TEST_CASE("decoder files: a tied head may be there if it is the embeddings") {
+  set_default_device(open_backend("reference"));
+  const TemporaryFolder folder;
+  Decoder model(small_decoder("gemma"));
+  const Tensor embeddings = model.head_weight().detach();
+  Tensor copy = full(embeddings.shape(), 0);
+  copy.copy_(embeddings);
+  const auto save_with = [&](const std::string& name, const Tensor& head) {
+    save_changed(folder.path, model, [&](StateDict& tensors) { tensors.push_back({name, head}); });
+  };
+  save_with("lm_head.weight", copy);
+  CHECK(refusal(folder.path, model) == "loaded");
+  save_with("model.layers.0.self_attn.rotary_emb.inv_freq", full({8}, 1));
+  CHECK(refusal(folder.path, model) == "loaded");
+  slice(copy, 0, 49, 50).copy_(full({1, 64}, 7));
+  save_with("lm_head.weight", copy);
+  check_refused(folder.path, model, "has a head that is not the embeddings");
+  save_with("lm_head.weight", slice(copy, 0, 0, 7));
+  check_refused(folder.path, model, "has a head that is not the embeddings");
+  Decoder untied(small_decoder("llama"));
+  save_changed(folder.path, untied, [&](StateDict& tensors) {
+    std::erase_if(tensors, [](const NamedTensor& t) { return t.name == "lm_head.weight"; });
+  });
+  check_refused(folder.path, untied, "missing: lm_head.weight");
+}
+
+TEST_CASE("decoder files: names and shapes that do not agree") {
+  set_default_device(open_backend("reference"));
+  const TemporaryFolder folder;
+  Decoder model(small_decoder("llama"));
+  check_refused(folder.path, model, "must have model.safetensors or");
+  save_changed(folder.path, model, [](StateDict& t) { t[0].name = "other"; });
+  check_refused(folder.path, model, "unexpected: other");
+  save_changed(folder.path, model, [](StateDict& t) { t[1].tensor = full({3, 2}, 1); });
+  check_refused(folder.path, model, "(3, 2)");
+  save_changed(folder.path, model, [](StateDict& t) { t.push_back({"more", full({3}, 1)}); });
+  check_refused(folder.path, model, "unexpected: more");
+}
+
+TEST_CASE("decoder files: an index that lies") {
+  set_default_device(open_backend("reference"));
+  const TemporaryFolder folder;
+  Decoder model(small_decoder("llama"));
+  save_decoder(folder.path, model, {.shard_bytes = 30000});
+  const fs::path file = folder.path / "model.safetensors.index.json";
+  const json good = json_of(file);
+  CHECK(refusal(folder.path, model) == "loaded");
+  const auto refused = [&](const json& index, const char* why) {
+    write_text(file, index.dump());
+    check_refused(folder.path, model, why);
+  };
+  const auto with = [&](const std::string& name, const json& part) {
+    json changed = good;
+    changed["weight_map"][name] = part;
+    return changed;
+  };
+  const std::string norm = "model.norm.weight";
+  refused(json::array(), "a list of 0");
+  refused(json::object(), "must have a weight_map");
+  refused({{"weight_map", json::object()}}, "must have a weight_map");
+  refused({{"weight_map", {1, 2}}}, "must have a weight_map");
+  for (const char* part :
+       {"../model.safetensors", "/etc/passwd", "a/b.safetensors", "config.json", "", ".."})
+    refused(with(norm, part), "names of .safetensors files in its folder");
+  refused(with(norm, 7), "got 7 for \"model.norm.weight\"");
+  refused(with(norm, "none.safetensors"), "none.safetensors");
+  const json other = good["weight_map"]["model.embed_tokens.weight"];
+  refused(with(norm, other), "must have tensor \"model.norm.weight\"");
+  refused(with("more", other), "must have tensor \"more\"");
+  json fewer = good;
+  for (const auto& [name, part] : good["weight_map"].items())
+    if (part == good["weight_map"][norm]) fewer["weight_map"].erase(name);
+  refused(fewer, "missing: ");
+  write_text(file, "{\"weight_map\": {");
+  check_refused(folder.path, model, "is not a sharded model's configuration");
+}
+
+TEST_CASE("decoder files: special tokens come from the first file that says something") {
+  const TemporaryFolder folder;
+  CHECK(read_special_tokens(folder.path) == SpecialTokens{});
+  const fs::path config = folder.path / "config.json",
+                 generation = folder.path / "generation_config.json";
+  write_text(config, R"({"bos_token_id": 5, "eos_token_id": 6, "pad_token_id": null})");
+  CHECK(read_special_tokens(folder.path) == SpecialTokens{.bos = 5, .eos = {6}});
+  write_text(generation, R"({"bos_token_id": null, "eos_token_id": [7, 8], "pad_token_id": 0})");
+  CHECK(read_special_tokens(folder.path) == SpecialTokens{.bos = 5, .eos = {7, 8}, .pad = 0});
+  for (const char* bad : {"-1", "1.5", "[1, \"2\"]", "{}", "2147483648"}) {
+    write_text(generation, fmt::format(R"({{"eos_token_id": {}}})", bad));
+    CHECK_THROWS_AS(read_special_tokens(folder.path), FileError);
+  }
+}
+
+TEST_CASE("decoder files: a disk that fails leaves a whole model or none") {
+  set_default_device(open_backend("reference"));
+  const TemporaryFolder folder;
+  const Decoder model(small_decoder("llama"));
+  const SaveDecoderOptions options{.shard_bytes = 30000};
+  int calls = 0;
+  {
+    const FileFaults counting;
+    save_decoder(folder.path / "0", model, options);
+    calls = counting.calls();
+  }
+  for (int at = 0; at < calls; ++at) {
+    CAPTURE(at);
+    const fs::path path = folder.path / std::to_string(at + 1);
+    save_decoder(path, model);
+    bool failed = false;
+    {
+      const FileFaults faults({.at = at, .error = ENOSPC, .for_good = true});
+      failed = fails([&] { save_decoder(path, model, options); });
+    }
+    if (failed && !fs::exists(path / "config.json")) continue;
+    Decoder again(read_decoder_config(path));
+    load_decoder(path, again);
+    CHECK(all_values(again) == all_values(model));
+  }
+}
+
+TEST_SUITE_END();
+
+}  // namespace rw::test
