@@ -62,6 +62,7 @@
 // Models and optimizers.
 #include "models/bert.h"
 #include "models/causal_lm.h"
+#include "models/decoder.h"
 #include "models/decoder_config.h"
 #include "models/gpt.h"
 #include "models/mobilenet.h"

@@ -32,7 +32,7 @@ class Decoder : public CausalLM {
 
  private:
   class Layer;
-  // How queries and keys turn: rotary()'s frequencies and scale.
+  // The options of rotary() for some layers.
   struct Rotation {
     Tensor frequencies;
     float scale;

@@ -21,7 +21,7 @@ struct RopeScaling {
   bool operator==(const RopeScaling&) const = default;
 };
 
-// What rotary embeddings do to queries and keys.
+// Rotary embeddings turn the pairs of queries and keys by these numbers.
 struct RotarySchedule {
   std::vector<float> frequencies;  // radians from one position to the next, for each pair of a head
   float scale = 1;                 // of the turned pairs
@@ -58,10 +58,9 @@ struct DecoderConfig {
   bool has_window(int64_t layer) const {
     return sliding_window > 0 && (slides.empty() || slides[static_cast<size_t>(layer)]);
   }
-  // Gemma's models: norms that multiply by 1 + weight, and embeddings times the root of
-  // hidden_size.
+  // Whether norms multiply by 1 + weight, and embeddings are times the root of hidden_size.
   bool is_gemma() const { return model_type.starts_with("gemma"); }
-  // How the layers turn queries and keys; `local` are those of Gemma 3 with a sliding window.
+  // The schedule of the layers without a sliding window, or of Gemma 3's with one (`local`).
   RotarySchedule rotary(bool local = false) const;
 
   // ValueError for sizes that are not positive or do not go together, and for unknown words.
