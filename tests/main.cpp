@@ -13,9 +13,9 @@
 
 namespace {
 
-// Lines of the standard input are numbers of cases, from 1, among those that the other options
-// select. After each case comes a line `done STATUS` on the file descriptor 3: what the cases print
-// stays apart from it.
+// Runs cases by number: lines of the standard input are numbers of cases, from 1, among those that
+// the other options select. After each case, a line `done STATUS` goes to the file descriptor 3, so
+// that it stays apart from what the cases print.
 int serve(int argc, char** argv) {
   for (std::string line; std::getline(std::cin, line);) {
     doctest::Context context(argc, argv);
@@ -31,8 +31,8 @@ int serve(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  // What somebody tuned on this machine is not what tests are about. Nor do devices that live for a
-  // few calls need threads of their own.
+  // Tuning on this machine must not influence tests. Nor do devices that live for a few calls need
+  // threads of their own.
   setenv("REWIND_WITHOUT",
          (rw::env_text("REWIND_WITHOUT") + ",tuning,background-pipelines").c_str(), 1);
   for (int i = 1; i < argc; ++i)

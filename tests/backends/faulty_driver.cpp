@@ -15,15 +15,16 @@ namespace {
 
 DriverFaults now;
 bool is_lost = false;
-bool is_shown = false;                         // to the host, what the commands so far have written
-std::map<VkDeviceMemory, VkDeviceSize> sizes;  // of what was allocated
+// The last command shows the host what earlier ones have written.
+bool is_shown = false;
+std::map<VkDeviceMemory, VkDeviceSize> sizes;  // of allocations
 
-// The pipelines of caches, by number, where a driver keeps them: its header, the numbers, and how
-// many these are.
+// The pipelines of caches, by number, if a driver keeps them: its header, the numbers, and their
+// count.
 std::map<VkPipelineCache, std::set<uint32_t>> pipelines;
 std::mutex pipelines_mutex;
 uint32_t last_pipeline = 0;
-uint32_t mapped_type = 0;  // of the driver's memory types, one that the host can map
+uint32_t mapped_type = 0;  // the driver's memory type that the host can map
 
 std::set<uint32_t> pipelines_of(const void* data, size_t bytes) {
   std::vector<uint32_t> words(bytes / 4);
@@ -37,14 +38,14 @@ F real(const char* name) {
   return reinterpret_cast<F>(dlsym(RTLD_NEXT, name));
 }
 
-// Whether this call is one that loses the device.
+// Tells whether this call loses the device.
 bool loses(const char* function) {
   if (now.lost_at < 0) return false;
   if (now.lost_in == function && now.calls++ == now.lost_at) is_lost = true;
   return is_lost;
 }
 
-// A lost device does not touch its memory any more; this one has to end its work for that.
+// A lost device no longer touches its memory, so this one must end its work first.
 template <class Wait, class Handle>
 VkResult lose(Wait wait, Handle handle) {
   wait(handle);
@@ -192,7 +193,7 @@ VKAPI_ATTR VkResult VKAPI_CALL vkGetQueryPoolResults(VkDevice device, VkQueryPoo
 
 VKAPI_ATTR VkResult VKAPI_CALL vkDeviceWaitIdle(VkDevice device) {
   REAL(vkDeviceWaitIdle);
-  const VkResult result = driver(device);  // in truth it has work, which must end
+  const VkResult result = driver(device);  // the real device has work, which must end
   return is_lost ? VK_ERROR_DEVICE_LOST : result;
 }
 
@@ -207,7 +208,7 @@ VKAPI_ATTR void VKAPI_CALL vkGetPhysicalDeviceMemoryProperties2(
     VkPhysicalDevice physical, VkPhysicalDeviceMemoryProperties2* memory) {
   REAL(vkGetPhysicalDeviceMemoryProperties2);
   const auto next = static_cast<VkBaseOutStructure*>(memory->pNext);
-  if (now.budget) memory->pNext = nullptr;  // the driver may not know it
+  if (now.budget) memory->pNext = nullptr;  // the driver may not know the structure
   driver(physical, memory);
   memory->pNext = next;
   show_types(memory->memoryProperties);

@@ -8,7 +8,7 @@
 
 namespace rw::test {
 
-// What the functions do; by default what the driver does.
+// The faults of the functions; by default there are none.
 struct DriverFaults {
   bool maps_nothing = false;  // mapping succeeds but returns no address
 
@@ -20,8 +20,8 @@ struct DriverFaults {
 
   bool hangs = false;  // no wait ever sees work complete
 
-  // Memory types that the device shows instead of its own: property flags and heap. All of them are
-  // really the driver's first type. Then the bytes of the heaps; full heaps have no room.
+  // Memory types that the device shows instead of its own, as property flags and heap; all of them
+  // are really the driver's first type. Then the bytes of the heaps; full heaps have no room.
   std::vector<std::pair<uint32_t, uint32_t>> types;
   std::vector<uint64_t> heaps;
   std::vector<bool> full;
@@ -32,10 +32,10 @@ struct DriverFaults {
 
   bool keeps_pipelines = false;  // each takes four bytes of a pipeline cache's data
 
-  int64_t descriptor_pools = 0;  // created and not destroyed
+  int64_t descriptor_pools = 0;  // created and not yet destroyed
 
-  // Submits, and those of them whose last command is no barrier that makes writes visible to the
-  // host.
+  // The number of submits, and of those whose last command is no barrier that makes writes visible
+  // to the host.
   uint64_t submits = 0, hidden_submits = 0;
   uint64_t frees = 0;  // calls of vkFreeMemory
 };

@@ -1,4 +1,4 @@
-// Kernels joined into chains: which calls join, and that the bits are those of one after the other.
+// Kernels joined into chains: which calls join, and that the bits are those of single calls.
 #include <cmath>
 
 #include "backends/vulkan/commands/chain.h"
@@ -26,11 +26,11 @@ struct Twice {
   std::unique_ptr<KernelRunner> joins, apart;
 };
 
-// The same device twice; null where there is none.
+// Returns the same device twice, or null if there is none.
 Twice* both() {
   static Twice devices = [] {
     Twice two;
-    if (is_brief()) return two;  // SwiftShader, where nothing is joined
+    if (is_brief()) return two;  // SwiftShader, on which nothing is joined
     try {
       two.joins = std::make_unique<KernelRunner>(open_backend("vulkan"));
       const Without apart("fusion");
@@ -117,7 +117,8 @@ uint64_t bits_of(float v) {
   return std::isnan(v) ? 1 : std::bit_cast<uint32_t>(v);
 }
 
-// `program` on both devices: the same bits, and so many dispatches where calls join.
+// Runs `program` on both devices, which must give the same bits, with so many dispatches where
+// calls join.
 template <class Program>
 void compare(uint32_t n, DType dtype, uint64_t dispatches, const Program& program) {
   Twice* two = both();
@@ -129,7 +130,7 @@ void compare(uint32_t n, DType dtype, uint64_t dispatches, const Program& progra
     const uint64_t before = runner->backend().stats().dispatches;
     program(calls);
     runner->backend().synchronize();
-    // Where dispatches are cut short there are more of them.
+    // Limits on the time of dispatches make more of them.
     if (runner == two->joins.get() && !env_limit("dispatch-us"))
       CHECK(runner->backend().stats().dispatches - before == dispatches);
     results[runner != two->joins.get()] = calls.result();
@@ -149,7 +150,7 @@ namespace {
 using vulkan::Chain;
 using vulkan::OwnedCall;
 
-// y[i] = relu(x[i]) of the first n elements.
+// Returns y[i] = relu(x[i]) of the first n elements.
 OwnedCall relu_call(const BufferRange& x, const BufferRange& y, uint32_t n, double flops = 0) {
   const UnaryParams params{.n = n};
   const Binding bindings[] = {{x, DType::f32, Access::read}, {y, DType::f32, Access::write}};
@@ -197,7 +198,7 @@ TEST_CASE("chains: what is far smaller goes by, if it needs nothing of the chain
 TEST_CASE("chains: every op, as kernel by kernel") {
   for (const DType dtype : floats)
     for (uint32_t row = 0; row < unary_rows; ++row) {
-      // Every pipeline is compiled for this alone.
+      // Only some rows are checked, since every pipeline is compiled for this test alone.
       if (row % (dtype == DType::bf16 ? 13 : dtype == DType::f16 ? 7 : 1) != 0) continue;
       CAPTURE(row);
       CAPTURE(name(dtype));
@@ -231,7 +232,7 @@ TEST_CASE("chains: after batch norm, with dropout") {
         c.dropout(c.y());
         c.binary(add, residual, c.y());
       });
-      // mul and add of two steps are not one operation.
+      // mul and add of two steps must not become one operation.
       compare(n, dtype, 1, [&](Calls& c) {
         const Binding a = c.tensor(n, 1), b = c.tensor(n, 2), d = c.tensor(n, 3);
         c.binary(mul, a, b);
@@ -252,26 +253,26 @@ TEST_CASE("chains: what lies between steps is rounded, overflows and goes subnor
 }
 
 TEST_CASE("chains: what does not join") {
-  compare(64, DType::f32, 2, [](Calls& c) {  // y + y reads what is written
+  compare(64, DType::f32, 2, [](Calls& c) {  // y + y reads the value that is written
     c.unary(relu, c.tensor(64, 1));
     c.binary(add, c.y(), c.y());
   });
-  compare(64, DType::f32, 2, [](Calls& c) {  // the value in between stays
+  compare(64, DType::f32, 2, [](Calls& c) {  // the value in between must stay
     const Binding x = c.tensor(64, 1);
     c.unary(relu, x);
     c.binary(add, x, x);
   });
-  compare(64, DType::f32, 2, [](Calls& c) {  // five steps are three and two
+  compare(64, DType::f32, 2, [](Calls& c) {  // five steps become three and two
     c.unary(relu, c.tensor(64, 1));
     for (int i = 0; i < 4; ++i) c.unary(i % 2 ? 8 : 9, c.y());
   });
-  compare(64, DType::f32, 2, [](Calls& c) {  // a third operand
+  compare(64, DType::f32, 2, [](Calls& c) {  // a third operand does not fit
     const Binding a = c.tensor(64, 1), b = c.tensor(64, 2), d = c.tensor(64, 3);
     c.binary(add, a, b);
     c.binary(mul, c.y(), d);
     c.binary(add, c.y(), a);
   });
-  compare(64, DType::f32, 2, [](Calls& c) {  // one counter
+  compare(64, DType::f32, 2, [](Calls& c) {  // there is only one counter
     const Binding x = c.tensor(64, 1);
     c.dropout(x);
     c.dropout(c.y());
@@ -285,7 +286,7 @@ TEST_CASE("chains: small calls between go by") {
     c.elsewhere(small);
     c.unary(relu, c.y());
   });
-  compare(1024, DType::f32, 3, [](Calls& c) {  // it writes what the chain still reads
+  compare(1024, DType::f32, 3, [](Calls& c) {  // it writes a value that the chain still reads
     const Binding x = c.tensor(1024, 1), operand = c.tensor(8, 2);
     c.binary(add, x, operand, 2, 8);
     c.elsewhere(operand);

@@ -1,4 +1,4 @@
-// The self-check reaches each form of the kernels that a GPU would take: by dry runs of it.
+// Dry runs of GPUs show that the self-check reaches each form of the kernels that a GPU would take.
 #include <doctest/doctest.h>
 #include <fmt/ranges.h>
 
@@ -18,7 +18,7 @@ namespace rw::test {
 
 namespace {
 
-// A dry backend that keeps "kernel dtype variant..." of what runs.
+// A dry backend that records "kernel dtype variant..." of each call.
 class Forms : public GuardBackend {
  public:
   explicit Forms(const vulkan::Caps& caps)
@@ -91,7 +91,7 @@ TEST_CASE("self-check: every tile of a GPU is reached, in each order and width o
     };
     for (const char* size : {"32", "64"})
       check_all(forms, fmt::format("gemm_tiled.TILE{}", size), variants("f32", {"1 1"}));
-    CHECK(has("matrix_reduce f32"));  // of split sums
+    CHECK(has("matrix_reduce f32"));  // for split sums
     CHECK(has("matrix_reduce bf16"));
     check_all(forms, "conv_wgrad_tiled.TILE128", {"f32 1 1", "bf16 1 1"});
     check_all(forms, "gemm_tiled.TILE128", variants("f32", {"1 1", "0 0"}));

@@ -1,5 +1,5 @@
-// The cpu device: products and convolutions with any number of threads, how work is shared, what it
-// asks of its callers.
+// The cpu device: products and convolutions with any number of threads, work sharing, and its
+// demands on callers.
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 #include <sys/wait.h>
@@ -33,15 +33,15 @@ using rw::test::ProductCheck;
 
 namespace {
 
-// So many threads while it lives.
+// Sets the number of threads while it lives.
 struct Threads {
   explicit Threads(int count) { cpu::set_threads(count); }
   ~Threads() { cpu::set_threads(before_); }
   const int before_ = cpu::threads();
 };
 
-// Runs a table of products on backends that have one, two and three threads from the start. Where
-// there is a library, it has a form of each that is not empty.
+// Runs a table of products on backends that have one, two and three threads from the start. With
+// oneDNN, each call has a plan.
 void by_threads(void (ProductCheck::*table)() const) {
   const Threads restore(1);
   std::vector<std::unique_ptr<Backend>> backends;
@@ -118,7 +118,7 @@ TEST_CASE("cpu backend: NaN and infinities of factors are those of the result") 
     a[3 * k + 7] = NAN;
     a[5 * k + 9] = INFINITY;
     a[6 * k + 9] = -INFINITY;
-    b[9 * n + 2] = 0;  // times an infinity: NaN
+    b[9 * n + 2] = 0;  // 0 times an infinity is NaN
     const Binding c = cpu.allocate(m * n, dtype);
     cpu.run("matmul", {cpu.upload(a, dtype), cpu.upload(b, dtype), c}, product(m, n, k));
     const std::vector<float> y = cpu.download(c);
@@ -140,8 +140,8 @@ TEST_CASE("cpu backend: NaN and infinities of factors are those of the result") 
 TEST_CASE("cpu backend: factors whose lines overlap") {
   KernelRunner cpu(make_cpu_backend()), reference(make_reference_backend());
   MatmulParams p = product(6, 5, 4);
-  p.a_row = 1;  // windows of a line
-  p.b_row = 0;  // one line again and again
+  p.a_row = 1;  // overlapping windows of a line
+  p.b_row = 0;  // the same line again and again
   const auto on = [&](KernelRunner& device) {
     const Binding c = device.allocate(6 * 5);
     device.run("matmul",
@@ -186,7 +186,7 @@ TEST_CASE("cpu work: each piece is done once, whoever shares it out") {
     const Threads some(threads);
     CHECK(cpu::threads() == threads);
     for (const int64_t count : {0, 1, 2, 7, 1000}) CHECK(squares(count) == expected_squares(count));
-    // From within a piece, and from several threads at a time.
+    // Shares out work within a piece, and from several threads at a time.
     std::array<std::vector<float>, 5> nested;
     cpu::parallel_for(5, [&](int64_t i) { nested[static_cast<size_t>(i)] = squares(100); });
     for (const std::vector<float>& result : nested) CHECK(result == expected_squares(100));
@@ -218,12 +218,12 @@ TEST_CASE("cpu work: the ranks of a machine share its cores") {
     CHECK(cpu::default_threads() == all);
   }
   const Env ranks("OMPI_COMM_WORLD_LOCAL_SIZE", "1000"), wanted("OMP_NUM_THREADS", "3");
-  CHECK(cpu::default_threads() == 3);  // who says it knows
+  CHECK(cpu::default_threads() == 3);  // the variable counts
 }
 
 TEST_CASE("cpu work: a rank that is tied to a core has one thread") {
   const Env none("OMP_NUM_THREADS", ""), alone("OMPI_COMM_WORLD_LOCAL_SIZE", "1");
-  std::jthread([] {  // whose affinity is its own
+  std::jthread([] {  // a thread with an affinity of its own
     cpu_set_t one;
     REQUIRE(sched_getaffinity(0, sizeof one, &one) == 0);
     int core = 0;
@@ -238,7 +238,7 @@ TEST_CASE("cpu work: a rank that is tied to a core has one thread") {
 
 TEST_CASE("cpu work: several threads take part") {
   const Threads two(2);
-  // The piece waits for the other one, which so is on another thread.
+  // The piece waits for another one, which is therefore on another thread.
   std::atomic<int> inside = 0;
   cpu::parallel_for(2, [&](int64_t) {
     ++inside;

@@ -1,5 +1,5 @@
-// Types of memory and queues, against what drivers report of real devices: those of Mesa 26.1.6 as
-// its drivers told them, the others from reports that their users published (vulkan.gpuinfo.org).
+// Choices of memory types and queues, tested with reports of real devices: those of Mesa 26.1.6
+// from its drivers, the others from reports that users published (vulkan.gpuinfo.org).
 #include <doctest/doctest.h>
 
 #include "backends/vulkan/device/choices.h"

@@ -1,4 +1,4 @@
-// Modules with their specialization constants fixed, judged by SPIR-V Tools.
+// Modules whose specialization constants are fixed, checked by SPIR-V Tools.
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 #include <spirv-tools/libspirv.hpp>
@@ -43,8 +43,8 @@ size_t count(const std::string& text, std::string_view word) {
   return found;
 }
 
-// A function with these blocks, which writes to %out, with constants %mode (SpecId 0, else 0) and
-// %is_one, whether it is 1.
+// Returns a function with these blocks, which writes to %out, with the constants %mode (SpecId 0,
+// by default 0) and %is_one, whether it is 1.
 std::vector<uint32_t> module_of(const std::string& blocks) {
   const std::string all = R"(
     OpCapability Shader
@@ -81,7 +81,7 @@ std::vector<uint32_t> module_of(const std::string& blocks) {
   return words;
 }
 
-// A few specializations, every value of every constant in one of the first three.
+// Returns a few specializations, with every value of every constant in one of the first three.
 std::vector<Values> samples(const vulkan::Shader& shader) {
   std::vector<Values> all;
   for (size_t k = 0; k < 3; ++k) {
@@ -102,13 +102,13 @@ TEST_SUITE_BEGIN("host");
 TEST_CASE("freeze: every kernel's modules stay valid, without specialization constants") {
   size_t before = 0, after = 0, modules = 0;
   for (const vulkan::Shader& shader : vulkan::all_shaders()) {
-    // SPIR-V Tools of Debian 12 do not know their matrices.
+    // SPIR-V Tools of Debian 12 do not know these matrices.
     if (shader.features & (vulkan::feature::cooperative | vulkan::feature::cooperative_bf16))
       continue;
     for (const Values& values : samples(shader)) {
       const std::vector<uint32_t> words = freeze(shader.words, values);
       INFO(shader.kernel);
-      // Three of a few hundred modules each are enough of what takes minutes under a sanitizer.
+      // Three of a few hundred modules are enough, since each takes minutes under a sanitizer.
       if (words.size() < 20000) REQUIRE(is_valid(words));
       REQUIRE(freeze(words, {}) == words);
       before += shader.words.size(), after += words.size(), ++modules;
@@ -118,8 +118,8 @@ TEST_CASE("freeze: every kernel's modules stay valid, without specialization con
   CHECK(after < before * 2 / 3);
 }
 
-// What drivers may contract, each in its own way, would give a chain other bits than its kernels
-// one by one.
+// Drivers may contract operations, each in its own way, which would give a chain other bits than
+// its kernels one by one.
 TEST_CASE("freeze: no float operation of kernels that join into chains may be contracted") {
   constexpr uint32_t decorate = 71, no_contraction = 42;
   const std::set<uint32_t> arithmetic = {129, 131, 133, 136, 142, 148};  // FAdd to Dot
@@ -176,7 +176,7 @@ TEST_CASE("freeze: a selection keeps one side, and its phi one value") {
   CHECK(is_valid(frozen));
   CHECK(text(frozen).find("OpSelectionMerge") == std::string::npos);
   CHECK(text(frozen).find("OpFAdd") == std::string::npos);
-  CHECK(text(frozen).find("NoContraction") == std::string::npos);  // decorated what is gone
+  CHECK(text(frozen).find("NoContraction") == std::string::npos);  // it decorated a removed value
   CHECK(text(frozen).find("OpIAdd") != std::string::npos);
   const std::vector<uint32_t> other = freeze(words, {});
   CHECK(is_valid(other));
@@ -240,14 +240,15 @@ TEST_CASE("freeze: loops") {
     %end = OpLabel
     %sum = OpFAdd %float %half %half
     OpReturn)";
-  // Left at once where the mode is 1: its continue target would not be reached, so all stays.
+  // The loop is left at once if the mode is 1: its continue target would not be reached, so
+  // everything stays.
   const auto once =
       module_of(fmt::format(fmt::runtime(loop), "None", "OpBranchConditional %is_one %end %again"));
   const std::vector<uint32_t> frozen = freeze(once, Values{{0, 1}});
   CHECK(is_valid(frozen));
   CHECK(count(text(frozen), "OpIAdd") == 1);
   CHECK(count(text(frozen), "OpBranchConditional") == 1);
-  // Never left where it is 0: the merge block is empty then.
+  // The loop is never left if the mode is 0: the merge block is then empty.
   const std::vector<uint32_t> endless = freeze(once, {});
   CHECK(is_valid(endless));
   CHECK(count(text(endless), "OpBranchConditional") == 0);

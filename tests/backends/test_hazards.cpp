@@ -52,7 +52,8 @@ TEST_CASE("hazards: the tracker agrees with looking at every pair" * doctest::te
       }
       const bool conflict = model.conflicts(step);
       REQUIRE(tracker.conflicts(step) == conflict);
-      // Half of the time go on without the barrier: long lists that overlap themselves.
+      // Half of the time, the test continues without the barrier, which gives long lists that
+      // overlap themselves.
       if (conflict && below(2) == 0) {
         tracker.clear();
         model.clear();
@@ -63,7 +64,7 @@ TEST_CASE("hazards: the tracker agrees with looking at every pair" * doctest::te
   }
 }
 
-// What kernels touch of a binding is watched in test_f64_gradients.cpp.
+// test_f64_gradients.cpp watches the bytes of bindings that kernels touch.
 TEST_CASE("hazards: a kernel uses all bytes of its bindings, and reads whole words of them") {
   for (uint64_t size = 0; size <= 100; ++size)
     for (const Access access : {Access::read, Access::write, Access::read_write}) {

@@ -1,4 +1,4 @@
-// Drivers that do not keep what they promise, and their compiled kernels on disk.
+// Drivers that break their promises, and their compiled kernels on disk.
 #include <doctest/doctest.h>
 
 #include <cstdlib>
@@ -25,7 +25,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// The folder's only file of compiled kernels.
+// Returns the folder's only file of compiled kernels.
 fs::path only_file(const fs::path& folder) {
   std::vector<fs::path> files;
   for (const auto& entry : fs::directory_iterator(folder))
@@ -49,7 +49,7 @@ std::span<const std::byte> as_bytes(const std::string& text) {
 }  // namespace
 
 TEST_CASE("vulkan: memory that the driver maps nowhere is an error") {
-  const Without staging("unified-memory");  // maps what it stages, on any device
+  const Without staging("unified-memory");  // staging memory is mapped on any device
   auto backend = open_backend("vulkan");
   const BufferRange range{backend->allocate_block(4096), 0, 4096};
   const std::vector<std::byte> bytes(4096, std::byte{7});
@@ -59,7 +59,7 @@ TEST_CASE("vulkan: memory that the driver maps nowhere is an error") {
     CHECK_THROWS_AS(backend->write(range, bytes.data()), OutOfMemory);
     CHECK_THROWS_AS(backend->read(range, back.data()), OutOfMemory);
   }
-  backend->write(range, bytes.data());  // it goes on where there is memory again
+  backend->write(range, bytes.data());  // it recovers when there is memory again
   backend->read(range, back.data());
   CHECK(back == bytes);
 }
@@ -150,7 +150,7 @@ TEST_CASE("vulkan: the driver's budget bounds new blocks") {
     backend->allocate_block(48 << 20);
   }
   {
-    // What a program sees: the error of its op, with the driver's reason.
+    // A program sees the error of its op, with the driver's reason.
     const DeviceScope scope(Device::create(open_backend("vulkan")));
     const Tensor x = full({8 << 20}, 1);
     const std::string error = test::message_of<Error>([&] { full({12 << 20}, 1); });
@@ -194,7 +194,7 @@ TEST_CASE("vulkan: a lost device is one clear error, and training goes on from t
             run.step();
             if (i % 2) snapshots.save(run.state(), run.position);
           }
-          // How work is divided into submits depends on time.
+          // The division of work into submits depends on time.
           for (int i = 0; i < 10000; ++i) sum(full({8}, 1)).item();
         } catch (const DeviceError& e) {
           error = e.what();
@@ -269,7 +269,7 @@ TEST_CASE("vulkan: a cache of compiled kernels that is broken is made again") {
   damaged([](std::string& text) { text[0] ^= 1; });
   damaged([](std::string& text) { text += "more"; });
   fs::remove(file);
-  fs::create_directory(file);  // no file, and nothing can take its place
+  fs::create_directory(file);  // there is no file, and nothing can take its place
   CHECK(read_cache(file.filename().string()).empty());
   use_device();
   CHECK(only_file(folder.path) == file);
@@ -318,7 +318,7 @@ TEST_CASE("cache: compiled kernels are never read from the current folder" *
     const Env none("REWIND_CACHE", ""), no_xdg("XDG_CACHE_HOME", ""), no_home("HOME", "");
     CHECK(read_cache("kernels.bin").empty());
     write_cache("other.bin", as_bytes("contents"));
-    // A folder of that name below the current one is none of the user's either.
+    // A folder of that name below the current one does not belong to the user either.
     fs::create_directories(folder.path / "here/rewind");
     fs::copy_file(folder.path / "kernels.bin", folder.path / "here/rewind/kernels.bin");
     const Env relative("XDG_CACHE_HOME", "here");

@@ -1,4 +1,4 @@
-// When kernels ran: the conversion of timestamps, and Backend::kernel_times on both backends.
+// The times of kernels: the conversion of timestamps, and Backend::kernel_times on both backends.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -27,7 +27,8 @@ void fill(KernelRunner& runner, const Binding& y, uint32_t value) {
   runner.run("fill", {y}, kernels::FillParams{{0}, n, value}, {}, {(n + 7) / 8, 1, 1});
 }
 
-// [16, k] x [k, 16] with a long k, which devices split: several modules in one call.
+// Multiplies [16, k] x [k, 16] with a long k, which devices split, so that one call has several
+// modules.
 void matmul(KernelRunner& runner, const Binding& a, const Binding& b, const Binding& c) {
   const auto k = static_cast<uint32_t>(a.range.size / 64);
   kernels::MatmulParams p{.m = 16, .n = 16, .k = k, .alpha = 1};
@@ -38,7 +39,7 @@ void matmul(KernelRunner& runner, const Binding& a, const Binding& b, const Bind
   test::run_with_workspace(runner.backend(), {"matmul", bindings, std::as_bytes(std::span(&p, 1))});
 }
 
-// Entries of `calls` calls, in order and on one clock.
+// Checks the entries of `calls` calls, in order and on one clock.
 void check_order(const std::vector<KernelTime>& times, uint64_t calls) {
   REQUIRE(times.size() >= calls);
   double now = 0;
@@ -58,7 +59,7 @@ void check_order(const std::vector<KernelTime>& times, uint64_t calls) {
 
 void check_kernel_times(const std::string& device) {
   CAPTURE(device);
-  const Env whole("REWIND_LIMITS", "dispatch-us:1000000000");  // not in parts
+  const Env whole("REWIND_LIMITS", "dispatch-us:1000000000");  // without dispatches in parts
   KernelRunner runner(open_backend(device));
   Backend& backend = runner.backend();
   const Binding y = runner.allocate(5000);
@@ -78,12 +79,12 @@ void check_kernel_times(const std::string& device) {
   CHECK(std::all_of(times.begin(), times.end(), [](auto& t) { return t.kernel == "fill"; }));
   CHECK(backend.kernel_times().empty());
 
-  // Taking goes on with the same clock and numbers.
+  // The second take continues with the same clock and numbers.
   fill(runner, y, 1);
   times.push_back(backend.kernel_times().at(0));
   check_order(times, 151);
 
-  // Off: what was measured stays, nothing is added.
+  // When measuring stops, existing measurements stay and nothing is added.
   fill(runner, y, 1);
   backend.time_kernels(false);
   fill(runner, y, 1);
@@ -93,7 +94,7 @@ void check_kernel_times(const std::string& device) {
   fill(runner, y, 1);
   CHECK(backend.kernel_times().empty());
 
-  // On again: numbers and clock begin anew; a call may be several modules.
+  // When it starts again, numbers and clock begin anew; a call may be several modules.
   backend.time_kernels(true);
   const Binding a = runner.allocate(16 * 4096), b = runner.allocate(16 * 4096);
   const Binding c = runner.allocate(16 * 16);
@@ -146,7 +147,7 @@ TEST_CASE("kernel times: timestamps of few bits wrap around, and small steps bac
   }
   CHECK(starts[1] == 0x30);
   CHECK(starts[2] == 0x7010);
-  CHECK(starts[3] == 0x7018);  // begun before the one before ended
+  CHECK(starts[3] == 0x7018);  // began before the previous one ended
   CHECK(starts[4] == 0xE010);
   CHECK(starts[5] == 0x14010);
 }

@@ -1,4 +1,4 @@
-// Every Vulkan kernel against the reference backend: dtypes, sizes, offsets, guard bytes.
+// Compares every Vulkan kernel with the reference backend: dtypes, sizes, offsets, guard bytes.
 #include <algorithm>
 #include <limits>
 #include <numeric>
@@ -35,7 +35,7 @@ std::vector<float> operands_of(DType t, uint32_t n, uint32_t seed) {
                            : values(n, -2, 2, seed);
 }
 
-// For every output of a max pool an input position inside its window.
+// Returns for every output of a max pool an input position inside its window.
 std::vector<float> taps_in_windows(const PoolParams& p) {
   std::vector<float> chosen;
   const uint32_t taps = p.kernel_h * p.kernel_w;
@@ -58,7 +58,7 @@ TEST_CASE("kernels: copy") {
   KernelComparison& devices = KernelComparison::instance();
   for (DType from : all_types)
     for (DType to : all_types) {
-      if (is_half(from) && is_half(to) && from != to) continue;  // by way of f32
+      if (is_half(from) && is_half(to) && from != to) continue;  // such casts go by way of f32
       const bool unsigned_only = to == DType::u8 || from == DType::u8;
       for (uint32_t n : sizes) {
         const auto x = unsigned_only ? integers(n, 0, 200) : values(n, -100, 100);
@@ -66,7 +66,7 @@ TEST_CASE("kernels: copy") {
                     CopyParams{.n = n, .rank = 1, .shape = {n}, .x_stride = {1}, .y_stride = {1}},
                     {}, {1});
       }
-      // [3, 5, 7] read as a transpose, written with gaps.
+      // x is [3, 5, 7] read as a transpose, y is written with gaps.
       devices.run("copy", {in(from, integers(105, 0, 90)), inout(to, integers(210, 0, 90))},
                   CopyParams{.n = 105,
                              .rank = 3,
@@ -257,7 +257,7 @@ TEST_CASE("kernels: cross_entropy and its gradient") {
         auto x = values(n, -9, 9);
         x[4 * cols] = nan_value;
         if (smoothing == 0) x[5 * cols] = -infinity;
-        // What a target beyond the classes would read is a number.
+        // A target beyond the classes would read an ordinary number.
         const auto target = in(DType::i32, {0, 2, static_cast<float>(cols), -100, 1, 1});
         const auto make = [&]<class P>(P p) {
           p.rows = rows, p.cols = cols, p.smoothing = smoothing, p.ignore_index = -100;

@@ -1,4 +1,4 @@
-// What programs launch, counted on profiles of GPUs.
+// The launches of programs, counted on profiles of GPUs.
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -39,7 +39,7 @@ TEST_CASE("launches: kernels, their workgroups, waves and bytes") {
     REQUIRE(found != all.end());
     return *found;
   };
-  const KernelLaunch unary = find("unary");  // 8 elements a thread, 64 threads a workgroup
+  const KernelLaunch unary = find("unary");  // 8 elements per thread, 64 threads per workgroup
   CHECK(unary.workgroups == 256);
   CHECK(unary.waves == doctest::Approx(256 / 96.0));
   CHECK(unary.bytes == 2 * 256 * 512 * 4);

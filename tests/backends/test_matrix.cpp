@@ -1,5 +1,4 @@
-// matmul and the convolutions on Vulkan against plain loops in double, every variant forced in
-// turn.
+// Compares matmul and the convolutions on Vulkan with plain loops in double, in every variant.
 #include <doctest/doctest.h>
 
 #include "backends/vulkan/device/matrix_choice.h"
@@ -26,14 +25,14 @@ Backend* vulkan() {
   return backend.get();
 }
 
-// How products run in one scope; empty: the planner's own choice.
+// Forces the way in which products run in one scope; empty: the planner chooses.
 struct Forced {
   explicit Forced(const char* name) { rw::vulkan::force_choice(name); }
   ~Forced() { rw::vulkan::force_choice(""); }
 };
 
-// CPU drivers take minutes to compile the tiles of GPUs, and hardly take them: those are tested
-// where REWIND_LIKE_GPU is set.
+// CPU drivers take minutes to compile the tiles of GPUs, and rarely choose them, so those are
+// tested only if REWIND_LIKE_GPU is set.
 std::vector<const char*> variants() {
   std::vector<const char*> all = {"", "naive", "subgroup", "subgroup2-packed-split4"};
   if (!vulkan()->info().is_cpu)
@@ -43,7 +42,7 @@ std::vector<const char*> variants() {
   return all;
 }
 
-// Each of them in turn.
+// Runs a table in each of them.
 void in_all_variants(void (ProductCheck::*table)() const) {
   if (!vulkan()) return;
   for (const char* variant : variants()) {

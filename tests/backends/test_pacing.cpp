@@ -1,4 +1,4 @@
-// What submits of work are expected to take, and kernels in parts that no watchdog takes for hung.
+// The expected times of submits, and kernels in parts that no watchdog takes for hung.
 #include <doctest/doctest.h>
 
 #include <array>
@@ -20,7 +20,7 @@ TimedStep step(const char* label, double guess) {
   return {label, 0, guess};
 }
 
-// Kernels with every kind of grid: flat, folded, cubes, and one workgroup for each row.
+// Runs kernels with every kind of grid: flat, folded, cubes, and one workgroup for each row.
 std::vector<std::vector<float>> results() {
   std::vector<float> values(3 * 40 * 50);
   for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i * 37 % 101) / 50 - 1;
@@ -71,9 +71,10 @@ TEST_CASE("pacing: a kernel's rate is learned from submits" * doctest::test_suit
   pacing.learn(alone, 0.001);  // a hundred times as fast
   CHECK(pacing.is_measured(gemm));
   CHECK(pacing.expect(gemm, 0.1) == doctest::Approx(0.001));
-  CHECK(pacing.expect(copy, 0.1) == doctest::Approx(0.05));  // others are believed by halves only
+  // Other measurements count only by half.
+  CHECK(pacing.expect(copy, 0.1) == doctest::Approx(0.05));
 
-  // Mixed submits in which the copies are slower than guessed: each finds its own rate.
+  // In mixed submits whose copies are slower than guessed, each finds its own rate.
   for (int i = 0; i < 60; ++i) {
     const double n = i % 2 ? 1 : 3;
     const TimedStep mixed[] = {step(gemm, 0.1 * n), step(copy, 0.1), step(copy, 0.1)};
@@ -82,7 +83,7 @@ TEST_CASE("pacing: a kernel's rate is learned from submits" * doctest::test_suit
   CHECK(pacing.expect(copy, 0.1) == doctest::Approx(0.2).epsilon(0.05));
   CHECK(pacing.expect(gemm, 0.1) < 0.005);
 
-  // Nothing is learned from nothing, nor anything impossible.
+  // Neither no work nor impossible times teach anything.
   const double before = pacing.expect(copy, 1);
   pacing.learn({}, 1);
   pacing.learn(alone, 0);
@@ -97,7 +98,7 @@ TEST_CASE("pacing: another process goes on with what was learned" * doctest::tes
   const TimedStep alone[] = {step(gemm, 0.1)};
   before.learn(alone, 0.001);
   Pacing now(20);
-  CHECK(now.expect(copy, 0.1) == doctest::Approx(0.005));  // a faster kind of device
+  CHECK(now.expect(copy, 0.1) == doctest::Approx(0.005));  // on a faster kind of device
   now.remember(before.text());
   CHECK(now.is_measured(gemm));
   CHECK(now.expect(gemm, 0.1) == doctest::Approx(0.001));
@@ -117,7 +118,7 @@ TEST_CASE("pacing: another process goes on with what was learned" * doctest::tes
 TEST_CASE("pacing: a part has whole rows of workgroups" * doctest::test_suite("host")) {
   using vulkan::groups_at_once;
   CHECK(groups_at_once(100, 100, 0.5, 1, 65535) == 100);
-  CHECK(groups_at_once(100, 100, 0, 0, 65535) == 100);  // not in parts
+  CHECK(groups_at_once(100, 100, 0, 0, 65535) == 100);  // without a limit, in one part
   CHECK(groups_at_once(100, 100, 1, 0.5, 65535) == 25);
   CHECK(groups_at_once(100, 20, 1, 0.5, 65535) == 20);
   CHECK(groups_at_once(100, 100, 1, 1e-9, 65535) == 1);

@@ -1,5 +1,5 @@
-// Pipelines ahead of their first use: threads that make what calls will ask for, and the list of
-// it.
+// Pipelines that are made ahead of their first use: threads that make those for which calls will
+// ask, and the list of them.
 #include <doctest/doctest.h>
 
 #include <numeric>
@@ -70,7 +70,7 @@ TEST_CASE("threads: who waits for what is being made helps with the rest" *
     if (key == 0) {
       is_begun = true;
       is_begun.notify_all();
-      helped.wait(false);  // not done before the caller has made the next one
+      helped.wait(false);  // it is not done before the caller has made the next one
     } else if (std::this_thread::get_id() == here) {
       helped = true;
       helped.notify_all();
@@ -94,7 +94,7 @@ TEST_CASE("threads: what cannot be made is an error where it is asked for" *
   });
   all.make_ahead({0, 1, 2}, 1);
   for (int n; (n = done) < 2;) done.wait(n);  // the second one was tried and left
-  CHECK(all.get(0) == 0);                     // get() waits for what is made just now
+  CHECK(all.get(0) == 0);                     // get() waits for the value that is being made
   CHECK(all.get(2) == 2);
   CHECK(all.made() == 2);
   CHECK_THROWS_WITH(all.get(1), "no");
@@ -169,11 +169,11 @@ TEST_CASE("vulkan: a program's pipelines are listed for its next run") {
   };
   const auto first = used([] { CHECK(sum(full({1000}, 2)).item() == 2000); });
   REQUIRE(!first.empty());
-  CHECK(used([] {}) == first);  // nothing is lost by a run that computes nothing
+  CHECK(used([] {}) == first);  // a run that computes nothing loses nothing
   const auto both = used([] { CHECK(exp(zeros({8})).to_vector()[3] == 1); });
   CHECK(both.size() > first.size());
   CHECK(std::includes(both.begin(), both.end(), first.begin(), first.end()));
-  // A damaged list is no list.
+  // A damaged list counts as no list.
   write_cache_text(list, "fill,f32,0,00 0 0\n");
   CHECK(used([] { CHECK(sum(full({1000}, 2)).item() == 2000); }) == first);
 }

@@ -44,7 +44,7 @@ TEST_CASE("reference backend: memory") {
   }
 }
 
-// Larger than the pieces in which memory is given back, at odd places.
+// Values larger than the pieces in which memory is given back lie at odd places.
 TEST_CASE("reference backend: values come into one block, one behind the other") {
   constexpr uint64_t MiB = uint64_t{1} << 20;
   auto backend = make_reference_backend();

@@ -1,5 +1,5 @@
-// Faults are planted into the reference backend: the self-check must find them, and what they come
-// from.
+// Plants faults into the reference backend; the self-check must find them, and the features from
+// which they come.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -33,7 +33,7 @@ namespace rw::test {
 
 namespace {
 
-// What goes wrong in a call: it has run, and its outputs may be changed.
+// A fault of a call, which has run, and whose outputs may be changed.
 using Fault = std::function<void(Backend&, const KernelCall&)>;
 
 class FaultyBackend : public GuardBackend {
@@ -81,7 +81,7 @@ Fault in_kernel(const char* kernel, std::function<void(std::vector<float>&)> bod
   };
 }
 
-// As AMD's v_cvt_pkrtz_f16_f32: 65504 instead of infinity.
+// Like AMD's v_cvt_pkrtz_f16_f32: 65504 instead of infinity.
 const Fault saturates = in_halves([](std::vector<uint16_t>& halves) {
   for (uint16_t& h : halves)
     if ((h & 0x7fff) == 0x7c00) h -= 1;
@@ -100,7 +100,7 @@ const Fault truncates = [](Backend& backend, const KernelCall& call) {
   });
 };
 
-// As lavapipe of Mesa 26.1.6 with LLVM 21: one element of every eight, in some kernels.
+// Like lavapipe of Mesa 26.1.6 with LLVM 21: one element of every eight is lost in some kernels.
 const Fault loses_a_lane = [](Backend& backend, const KernelCall& call) {
   if (call.kernel != "layer_norm") return;
   change<uint16_t>(backend, call, DType::f16, [](std::vector<uint16_t>& halves) {
@@ -117,13 +117,13 @@ const Fault throws = [](Backend&, const KernelCall& call) {
   if (call.kernel == "attention") fail<DeviceError>("test", "the pipeline cannot be made");
 };
 
-// As lavapipe of Mesa 26.1.6 on some CPUs: a kernel that does not end.
+// Like lavapipe of Mesa 26.1.6 on some CPUs: a kernel does not end.
 const Fault never_ends = [](Backend&, const KernelCall& call) {
   for (volatile bool ended = call.kernel != "batch_norm"; !ended;) {
   }
 };
 
-// As drivers with threads of their own, which a copy of the process does not have.
+// Like drivers with threads of their own, which a copy of the process does not have.
 const Fault sleeps_in_child = [](Backend&, const KernelCall& call) {
   static const pid_t parent = ::getpid();
   while (::getpid() != parent && call.kernel == "matmul") ::pause();
@@ -149,10 +149,10 @@ const Fault overflows = in_kernel("unary", [](std::vector<float>& values) {
     if (v == 1) v = NAN;
 });
 
-// A device with these features, and faults that come with one of them.
+// A device with these features, and faults that each come with one of them.
 struct Faulty {
   std::vector<std::string> features = {"halves", "shuffle", "addresses"};
-  std::vector<std::pair<std::string, Fault>> faults;  // of no feature: an empty name
+  std::vector<std::pair<std::string, Fault>> faults;  // an empty name: of no feature
   std::atomic<int> opened = 0;
 
   OpenWithout opener() {
@@ -208,7 +208,8 @@ TEST_CASE("self-check: planted faults are found and named") {
 }
 
 TEST_CASE("self-check: faults of the large tiles of GPUs are found") {
-  // Changes an element in the middle of results that have at least so many bytes.
+  // Returns a fault that changes an element in the middle of results that have at least so many
+  // bytes.
   const auto spoils = [](const char* kernel, DType dtype, uint64_t least) -> Fault {
     return [=](Backend& backend, const KernelCall& call) {
       if (call.kernel != kernel || call.bindings[0].dtype != dtype) return;
@@ -238,23 +239,23 @@ TEST_CASE("self-check: what a fault comes from is refused, and nothing else") {
   CHECK(Faulty{}.refused() == Names{});
   CHECK(Faulty{.faults = {{"halves", loses_a_lane}}}.refused() == Names{"halves"});
   CHECK(Faulty{.faults = {{"addresses", forgets_the_last_row}}}.refused() == Names{"addresses"});
-  // Conversions that nothing else mends cost the device its 16-bit floats, not f32.
+  // Wrong conversions that no other refusal mends cost the device its 16-bit floats, but not f32.
   CHECK(Faulty{.features = {"halves", "shuffle", "16-bit floats"},
                .faults = {{"16-bit floats", truncates}}}
             .refused() == Names{"16-bit floats"});
-  // Two at once: all up to the last of them.
+  // Two faults at once cost all features up to the last of them.
   CHECK(Faulty{.faults = {{"halves", saturates}, {"shuffle", throws}}}.refused() ==
         Names{"halves", "shuffle"});
 }
 
 TEST_CASE("self-check: in a child, a crash and a kernel that does not end are faults like others") {
-  constexpr double seconds = 2;  // of a core: no check takes a tenth of it
+  constexpr double seconds = 2;  // seconds of a core: no check takes a tenth of it
   CHECK(Faulty{}.refused(seconds) == Names{});
   CHECK(Faulty{.faults = {{"shuffle", loses_a_lane}}}.refused(seconds) == Names{"shuffle"});
   CHECK(Faulty{.faults = {{"shuffle", crashes}}}.refused(seconds) == Names{"shuffle"});
   CHECK(Faulty{.faults = {{"halves", never_ends}}}.refused(seconds) == Names{"halves"});
   for (int i = 0; i < rounds(0, 1); ++i) {           // it waits for half a minute
-    sleeps_in_child(*make_reference_backend(), {});  // says who the parent is
+    sleeps_in_child(*make_reference_backend(), {});  // tells it who the parent is
     CHECK(Faulty{.faults = {{"", sleeps_in_child}}}.refused(seconds) == Names{});
   }
   const auto error = [&](const Fault& fault) {
@@ -288,7 +289,8 @@ TEST_CASE("self-check: the verdict is kept, and made again where it is broken") 
     CHECK(refused[0].fault.starts_with("layer_norm in f16"));
     return device.opened.load();
   };
-  CHECK(verdict() == 5);  // f32 and f16 with the fault, what failed without it, all without it
+  // F32 and f16 with the fault, the failed check without it, all checks without it.
+  CHECK(verdict() == 5);
   CHECK(verdict() == 0);
   std::ofstream(folder / "self-check-test", std::ios::binary | std::ios::app) << "more";
   CHECK(verdict() == 5);
@@ -318,14 +320,14 @@ TEST_CASE("self-check: a process that is killed has done its part, the next one 
   CHECK(end.failure == "it ended with Killed");
   const Fault none = [](Backend&, const KernelCall&) {};
   CHECK(check(none).empty());
-  CHECK(seen["conv2d"] == 0);  // was proved by the one that was killed
+  CHECK(seen["conv2d"] == 0);  // the killed process has proved it
   CHECK(seen["attention"] > 0);
   CHECK(check(none).empty());
-  CHECK(seen.empty());  // the verdict is there, and nothing else
+  CHECK(seen.empty());  // only the verdict is read
   CHECK(std::distance(std::filesystem::directory_iterator(folder.path), {}) == 1);
 }
 
-// Until this process has used so much of a core.
+// Works until this process has used so many seconds of a core.
 void work(double seconds) {
   const std::clock_t end = std::clock() + static_cast<std::clock_t>(seconds * CLOCKS_PER_SEC);
   while (std::clock() < end) {
@@ -348,7 +350,7 @@ TEST_CASE("child process: the time that it may take grows with what its lines to
 }
 
 TEST_CASE("child process: one that waits for a processor is not asleep") {
-  // Stopped is as near to that as a test can bring it.
+  // A stopped process is as near to that as a test can come.
   const auto run = [](const std::function<void(const Send&)>& body) {
     std::thread waker;
     const ChildEnd end = run_in_child(

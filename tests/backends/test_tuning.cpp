@@ -1,5 +1,5 @@
 // Tuned choices: their names, the classes of calls, the ways that a device has, the file that keeps
-// them, and what a run does with one.
+// them, and runs with a choice.
 #include <doctest/doctest.h>
 
 #include <cstring>
@@ -133,7 +133,7 @@ TEST_CASE("tuning: calls of nearly one size and layout are one class" *
   CHECK(key(gemm(1024, 1024, 512)) != key(gemm(1023, 1024, 511)));
   CHECK(key(gemm(64, 64, 64)) != key(gemm(64, 64, 64, DType::f16)));
   CHECK(key(gemm(64, 64, 64)) != key(gemm(64, 64, 64, DType::f32, true)));
-  // 1x1: a product of 200 pixels.
+  // A 1x1 convolution is a product of 200 pixels.
   CHECK(key(conv("conv2d", 10, 16, 8, 1)) == key(gemm(200, 8, 16, DType::f32, true)));
   CHECK(key(conv("conv2d", 12, 8, 24, 3)) == "conv2d f32-f32 k3x3 s1x1 x8 y8 pixels256 in8 out32");
   CHECK(key(conv("conv2d_wgrad", 8, 8, 8, 3, 8)).find("depthwise") != std::string::npos);
@@ -155,7 +155,7 @@ TEST_CASE("tuning: every device has a way, and no way twice" * doctest::test_sui
       std::set<std::string> names;
       for (const Choice& c : ways) names.insert(name(c));
       CHECK(names.size() == ways.size());
-      // Passes that the device can run, by the cost model and by any choice.
+      // The device can run all passes, by the cost model and by any choice.
       for (const Choice& c : ways) {
         const auto passes = vulkan::compose(p.call(), caps, c);
         for (const vulkan::Pass& pass : passes->list())
@@ -167,7 +167,7 @@ TEST_CASE("tuning: every device has a way, and no way twice" * doctest::test_sui
   CHECK(vulkan::admitted(calls, cpu_driver()).size() > 5);
   CHECK(vulkan::admitted(calls, gpu()).size() > 5);
   CHECK(vulkan::admitted(calls, bare).size() == 1);
-  // What the cost model does has the name of what it is.
+  // The cost model's choice has the name of its way.
   CHECK(name(vulkan::Ways(calls, cpu_driver()).standard()) == "subgroup8");
   CHECK(name(vulkan::Ways(calls, gpu()).standard()).starts_with("tiled"));
   CHECK(name(vulkan::Ways(calls, bare).standard()) == "naive");
@@ -220,7 +220,7 @@ TEST_CASE("tuning: a device's file, whole or not at all" * doctest::test_suite("
     const Without off("tuning");
     CHECK(vulkan::load_tuning(caps) == vulkan::Tuning{});
   }
-  // Another driver, or other features: another file, and this one is not taken for it.
+  // Another driver, or other features, have another file, and do not accept this one.
   Caps newer = caps;
   newer.driver_version = "Mesa 99";
   CHECK(vulkan::load_tuning(newer) == vulkan::Tuning{});
@@ -262,7 +262,7 @@ TEST_CASE("tuning: profiles hold it" * doctest::test_suite("host")) {
 
 // ---- on a device --------------------------------------------------------------------------------
 
-// Products and convolutions with gradients, of sizes that all ways have something to do with.
+// Runs products and convolutions with gradients, of sizes for which all ways have work to do.
 std::vector<float> outputs() {
   const auto leaf = [](const Shape& shape, uint32_t seed) {
     return tensor(values(static_cast<size_t>(shape.numel()), -1, 1, seed), shape)
@@ -292,7 +292,7 @@ Run run_on(const std::string& device) {
   return run;
 }
 
-// The last of its ways for each of the products, so that none runs as the cost model has it.
+// Chooses the last way for each of the products, so that none runs as in the cost model.
 vulkan::Tuning odd_tuning(const Caps& caps, std::span<const std::string> lines) {
   vulkan::Tuning tuning{"a test", {}};
   for (const std::string& line : lines) {
@@ -325,7 +325,7 @@ TEST_CASE("tuning: odd choices are right, repeat their bits, and are predicted t
   const Env cache("REWIND_CACHE", folder.path.c_str());
   const With on("tuning");
   const vulkan::Tuning tuning = odd_tuning(caps, *lines);
-  if (tuning.choices.empty()) return;  // a driver that has one way only (SwiftShader)
+  if (tuning.choices.empty()) return;  // the driver has only one way (SwiftShader)
   vulkan::save_tuning(caps, tuning);
   CHECK(open_backend("vulkan")->info().tuning.find("a test") != std::string::npos);
   const Run tuned = run_on("vulkan");
@@ -346,7 +346,7 @@ TEST_CASE("tuning: odd choices are right, repeat their bits, and are predicted t
     CHECK(forecast.memory.peak_by_purpose == tuned.memory.peak_by_purpose);
     CHECK(forecast.memory.reserved == tuned.memory.reserved);
   }
-  // Other workspaces: with GPUs' tiles they do not show in the peak.
+  // The workspaces differ; with GPUs' tiles this does not show in the peak.
   if (caps.is_cpu) CHECK(plain.memory.peak_by_purpose != tuned.memory.peak_by_purpose);
 }
 

@@ -1,5 +1,5 @@
-// What only the Vulkan backend can get wrong: transfers, addressing, grids, ordering. The kernels
-// themselves are compared with the CPU backend elsewhere.
+// Faults that only the Vulkan backend can have: transfers, addressing, grids, ordering. Other tests
+// compare the kernels themselves with the CPU backend.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -35,7 +35,7 @@ uint32_t bits_of(DType dtype, float value) {
   return is_float(dtype) ? std::bit_cast<uint32_t>(value) : static_cast<uint32_t>(value);
 }
 
-// y[first, first + n) = value, elements counted from `offset` bytes of the block.
+// Sets y[first, first + n) = value; elements are counted from `offset` bytes of the block.
 void fill(Backend& backend, BufferRange range, DType dtype, uint32_t first, uint32_t n,
           float value) {
   const kernels::FillParams p{{first}, n, bits_of(dtype, value)};
@@ -56,7 +56,7 @@ std::vector<std::byte> element(DType dtype, float value) {
   return out;
 }
 
-// Fills [first, first + n) and checks it and every byte around it.
+// Fills [first, first + n), and checks it and every byte around it.
 void check_fill(Backend& backend, DType dtype, uint32_t first, uint32_t n) {
   CAPTURE(name(dtype));
   CAPTURE(first);
@@ -87,7 +87,7 @@ void check_transfers(Backend& backend) {
   const uint32_t block = backend.allocate_block(bytes);
   std::vector<std::byte> want = pattern(bytes, 1), got(bytes);
   backend.write({block, 0, bytes}, want.data());
-  // Odd offsets and sizes, on top of work that is still queued.
+  // Uses odd offsets and sizes while work is still queued.
   for (size_t offset : {1, 255, 4099, (9 << 20) + 7})
     for (size_t size : {1, 3, 64, 5001}) {
       const std::vector<std::byte> part = pattern(size, static_cast<unsigned>(offset + size));
@@ -114,7 +114,8 @@ bool has_halves_by_address() {
   return has_addresses() && open()->info().has("16-bit storage");
 }
 
-// A softmax of zeros in the middle of a block; what it must not touch is no zero.
+// Computes a softmax of zeros in the middle of a block; the bytes around, which it must not touch,
+// are not zero.
 void check_softmax_inside(Backend& backend) {
   constexpr uint32_t n = 256;
   const uint32_t block = backend.allocate_block(3 * 4 * n);
@@ -155,7 +156,7 @@ TEST_CASE("vulkan: transfers through staging memory") {
 TEST_CASE("vulkan: staging memory waits for what lies in it") {
   Without env("unified-memory");
   auto backend = open();
-  constexpr uint64_t bytes = (4 << 20) + 16;  // one in each chunk, of which there are four
+  constexpr uint64_t bytes = (4 << 20) + 16;  // one in each of four chunks
   const uint32_t block = backend->allocate_block(6 * bytes);
   std::vector<std::byte> values(bytes);
   for (unsigned i = 0; i < 6; ++i) {
@@ -171,7 +172,7 @@ TEST_CASE("vulkan: staging memory waits for what lies in it") {
 
 TEST_CASE("vulkan: kernels find what begins inside a block") {
   const Without trusts("self-check");
-  check_softmax_inside(*open());  // by texels, where the device has them
+  check_softmax_inside(*open());  // by texels, if the device has them
   const Without texels("texels");
   check_softmax_inside(*open());
   if (!has_addresses()) return;
@@ -235,7 +236,7 @@ TEST_CASE("vulkan: one-dimensional grids fold when they are too long") {
 }
 
 TEST_CASE("vulkan: queued work behaves as if done in order") {
-  const Env whole("REWIND_LIMITS", "dispatch-us:1000000000");  // not in parts
+  const Env whole("REWIND_LIMITS", "dispatch-us:1000000000");  // without dispatches in parts
   Env env("REWIND_CHECK_HAZARDS", "1");
   for (const bool staged : {false, true}) {
     Without staging("unified-memory", staged);
@@ -299,7 +300,8 @@ TEST_CASE("vulkan: wrong calls are refused") {
   CHECK_THROWS_AS(backend->run({"fill", {&read, 1}, bytes}), ValueError);
   CHECK_THROWS_AS(backend->allocate_block(backend->info().max_block_bytes + 1), Error);
   CHECK_THROWS_AS(backend->free_block(99), ValueError);
-  // A specialization that the shader does not declare is not compiled ahead of time either.
+  // A specialization that the shader does not declare is an error, as it is not compiled ahead of
+  // time either.
   const Binding reduced[] = {{range, DType::f32, Access::read}, {range, DType::i32, Access::write}};
   const kernels::ArgReduceParams none{};
   const uint32_t least = 3;

@@ -1,4 +1,4 @@
-// The offset planner against a plain model: one flag per unit.
+// Compares the offset planner with a plain model that has one flag per unit.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -18,7 +18,8 @@ class Model {
  public:
   void add_block(uint32_t block, uint64_t units) { used_[block].assign(units, false); }
 
-  // Best fit: the smallest hole that holds `units`; the lowest block, then offset among equals.
+  // Takes the best fit: the smallest hole that holds `units`; among equals the lowest block, then
+  // offset.
   std::optional<Arena::Range> allocate(uint64_t units) {
     std::optional<Arena::Range> best;
     for (const Arena::Range& hole : holes())
@@ -35,7 +36,7 @@ class Model {
     for (const Arena::Range& hole : holes()) largest = std::max(largest, hole.size);
     return largest;
   }
-  // Numbers of the blocks in which nothing is used; they are dropped.
+  // Drops blocks in which nothing is used, and returns their numbers.
   std::vector<uint32_t> remove_free_blocks() {
     std::vector<uint32_t> removed;
     for (const auto& [block, used] : used_)

@@ -1,5 +1,5 @@
-// What backward holds at most: saved inputs go before gradients of their size come, weight
-// gradients are added to what there is.
+// The most memory that backward holds: saved inputs go before gradients of their size come, and
+// weight gradients are added to existing ones.
 #include "nn/layers.h"
 #include "nn/sequential.h"
 #include "ops/numeric.h"
@@ -12,7 +12,7 @@ namespace {
 constexpr int64_t width = 256;
 constexpr uint64_t large = width * width * 4, small = 16 * width * 4;
 
-// Bytes that backward needs beyond what is alive when it begins.
+// Returns the bytes that backward needs beyond those that are alive when it begins.
 uint64_t needed(const Tensor& loss, bool retain) {
   Device& device = *default_device();
   const uint64_t before = device.live();
@@ -45,7 +45,7 @@ TEST_CASE_FIXTURE(CpuDevice,
     const auto loss = [&] {
       const Tensor x = weight({width, width});
       x.impl().grad = zeros({width, width});  // dx is added to it
-      return sum(product(x + 1.0f));          // sums save nothing: the product alone holds x + 1
+      return sum(product(x + 1.0f));          // sums save nothing: only the product holds x + 1
     };
     CHECK(needed(loss(), false) <= small);
     CHECK(needed(loss(), true) >= large);
@@ -101,7 +101,7 @@ TEST_CASE_FIXTURE(CpuDevice, "ops let go of what they are given, not at the end 
     return device.take_high_water() - before;
   };
   const NoGrad guard;
-  // At most what one op reads and writes.
+  // The most that one op reads and writes.
   CHECK(held([&] { return matmul(matmul(matmul(matmul(a, a), a), a), a); }) <= 2 * large);
   CHECK(held([&] {
           return sum(matmul(a, transpose(reshape(matmul(matmul(a, a), a), {width, width}), 0, 1)));

@@ -1,5 +1,5 @@
-// Boundaries of checkpoint segments in host memory: the same bits, in less device memory, as dry
-// runs say.
+// Boundaries of checkpoint segments in host memory: the same bits in less device memory, as dry
+// runs predict.
 #include "core/autograd/boundaries.h"
 #include "nn/layers.h"
 #include "planner/dry_run.h"
@@ -14,7 +14,7 @@ namespace {
 constexpr int64_t width = 64, rows = 512;
 constexpr uint64_t boundary = width * rows * sizeof(float);
 
-// Blocks that each add to what came in, of which the first blocks' result is read by all others.
+// Blocks that each add to their input; all others read the first block's result.
 struct Chain {
   std::vector<Tensor> weights;
   int nested = 0;
@@ -72,9 +72,10 @@ TEST_CASE(
         CHECK(gradients == plain);
         CHECK(few.host_peak == 0);
         CHECK(few_on_host.host_peak >= 4 * boundary);
-        CHECK(few_on_host.host_peak <= 5 * boundary);  // a shared one is there once
+        CHECK(few_on_host.host_peak <= 5 * boundary);  // the shared boundary exists once
         CHECK(few_on_host.host_live == 0);
-        // Six blocks more are six boundaries more, where they lie; weights and gradients grow, too.
+        // Six blocks more are six boundaries more, wherever these lie; weights and gradients grow,
+        // too.
         const MemoryReport many = run(12, false).second, many_on_host = run(12, true).second;
         constexpr uint64_t weights = 6 * width * width * sizeof(float);
         CHECK(many.peak - few.peak >= 6 * boundary);
@@ -131,7 +132,7 @@ TEST_CASE(
       mean(square(x)).backward();
       return chain.gradients();
     };
-    for (Tensor& other : chain.weights)  // the others get none
+    for (Tensor& other : chain.weights)  // the others receive no gradient
       if (!other.grad()) other.set_grad(zeros(other.shape()));
     for (const bool kept : {false, true}) {
       const auto plain = odd(false, kept);

@@ -9,7 +9,7 @@ namespace rw::test {
 
 namespace {
 
-// Gives blocks up to `total` bytes, each up to `largest`; computes nothing.
+// Gives blocks up to `total` bytes in all, each up to `largest`; computes nothing.
 class Shelf : public Backend {
  public:
   Shelf(uint64_t total, uint64_t largest) : left_(total) {
@@ -29,7 +29,7 @@ class Shelf : public Backend {
   void run(const KernelCall&) override {}
   void synchronize() override {}
 
-  std::vector<uint64_t> sizes;  // of all blocks ever given
+  std::vector<uint64_t> sizes;  // of all blocks that it ever gave
 
  private:
   DeviceInfo info_;
@@ -41,7 +41,8 @@ std::shared_ptr<Storage> take(const std::shared_ptr<Device>& device, uint64_t by
   return device->allocate({static_cast<int64_t>(bytes)}, DType::u8);
 }
 
-// A small training step with a segment, an f16 part and in-place ops; gives the gradients.
+// Takes a small training step with a segment, an f16 part and in-place ops, and returns the
+// gradients.
 std::vector<std::vector<float>> step() {
   Tensor w = leaf(256), v = leaf(256);
   Tensor x = reshape(w, {16, 16});
@@ -200,7 +201,7 @@ TEST_CASE_FIXTURE(CpuDevice,
     r = device->memory_report();
     CHECK(r.naive == 4096 + 2048 + 10 * 4096);
     CHECK(r.peak == 2 * 4096 + 2048);
-    for (int i = 0; i < 20; ++i) exp(w);  // a longer step that has not ended yet
+    for (int i = 0; i < 20; ++i) exp(w);  // begins a longer step that has not ended yet
     CHECK(device->memory_report().naive == 4096 + 2048 + 20 * 4096);
     device->reset_peak();
     CHECK(device->memory_report().peak == 4096 + 2048);
@@ -227,25 +228,25 @@ TEST_CASE("device: what a storage holds waits in host memory, and kernels bring 
     Storage& storage = *x.impl().storage;
     const uint32_t version = storage.version();
     REQUIRE(device.to_host(storage));
-    CHECK(device.to_host(storage));  // it is there
+    CHECK(device.to_host(storage));  // it is there already
     CHECK(storage.is_away());
     CHECK(device.live() <= live - x.bytes());
     CHECK(device.memory_report().host_live >= host + x.bytes());
-    // Reads and writes find it; a kernel brings it back, by any view.
+    // Reads and writes find the value on the host; a kernel brings it back, by any view.
     CHECK(x.to_vector()[5] == 2 * values[5]);
     CHECK(storage.is_on_host());
     CHECK((slice(x, 0, 8, 12) + 0.0f).to_vector()[0] == 2 * values[8]);
     CHECK(!storage.is_away());
     CHECK(device.memory_report().host_live == host);
     CHECK(storage.version() == version);
-    // So does backward, and saved values are what they were.
+    // Backward does, too, and saved values are unchanged.
     device.to_host(storage);
     loss.backward();
     CHECK(w.grad().to_vector()[7] == 8 * values[7]);
     device.to_host(storage);
     x.copy_(zeros({4096}));
     CHECK(x.to_vector() == std::vector<float>(4096));
-    // What dies there gives its memory back; what is young and large goes by itself.
+    // A value that dies there gives its memory back; a young and large one goes by itself.
     device.to_host(storage);
     loss = {};
     x = {};

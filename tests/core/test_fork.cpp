@@ -1,5 +1,5 @@
-// A copy of the process has none of the driver's threads: what it may not use says so, at every
-// door.
+// A copy of the process has none of the driver's threads, so everything that it may not use is an
+// error in every function.
 #include <doctest/doctest.h>
 #include <sys/wait.h>
 
@@ -17,8 +17,8 @@ using test::message_of;
 
 namespace {
 
-// What `body` gives in a copy of this process. The copy ends by _exit(): at exit() Mesa joins
-// threads that a copy does not have. A copy that waits for what is not there is killed.
+// Returns the result of `body` in a copy of this process. The copy ends by _exit(): at exit(), Mesa
+// joins threads that a copy does not have. A copy that waits for such a thread is killed.
 std::string in_copy(const std::function<std::string()>& body) {
   int ends[2];
   REQUIRE(pipe(ends) == 0);

@@ -1,4 +1,4 @@
-// A leaf's gradient has memory of its own, whatever it was made of, so that adding to it changes
+// A leaf's gradient has memory of its own, whatever it was made from, so that adding to it changes
 // nothing else.
 #include <functional>
 #include <set>
@@ -13,8 +13,8 @@ namespace {
 
 using Values = std::vector<float>;
 
-// Gradients of the leaves after one backward, and after a second one of the same function, which
-// adds to them. `held`: what else may hold on to a gradient.
+// Checks the leaves' gradients after one backward, and after a second one of the same function,
+// which adds to them. `held` returns other tensors that may share a gradient's memory.
 void check_own_memory(const std::string& what, const std::vector<Tensor>& leaves,
                       const std::function<void(std::vector<Tensor>&)>& backward) {
   CAPTURE(what);

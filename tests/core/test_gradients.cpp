@@ -89,14 +89,14 @@ TEST_CASE("grad: a result that no gradient reached can become a leaf") {
   const CpuDevice device;
   Tensor y;
   {
-    const auto segment = checkpoint();  // records all the same
+    const auto segment = checkpoint();  // is recorded, even so
     y = full({4}, 1) * 2.0f;
     y.set_requires_grad();
     CHECK(y.is_leaf());
   }
   sum(square(y)).backward();
   CHECK(y.grad().to_vector() == Values(4, 4));
-  // What is read of a view lies where its strides say.
+  // Reading a view follows its strides.
   const std::vector<std::byte> bytes =
       read_bytes(transpose(tensor({1, 2, 3, 4, 5, 6}, {2, 3}), 0, 1));
   Values values(6);
@@ -133,7 +133,7 @@ TEST_CASE("hooks: see a gradient once, and may replace it") {
 
   doubled.remove();
   first.remove();
-  sum(a * a * b).backward();  // added to what is there
+  sum(a * a * b).backward();  // added to the existing gradient
   CHECK(seen.size() == 3);
   CHECK(seen[2] == plain);
   CHECK(a.grad().to_vector() == times(plain, 7));
@@ -183,7 +183,8 @@ TEST_CASE("gradients: of a weight whose casts are read, added up in f32 without 
   CHECK(run(2, true) == Values{4});  // a hook has this pass's alone
   CHECK(weight.grad().to_vector() == Values(16, 20));
   weight.set_grad({});
-  Tensor low = full({4, 4}, 0.5f, DType::f16);  // its gradient is rounded to its type on the way
+  // The gradient is rounded to the value's type on the way.
+  Tensor low = full({4, 4}, 0.5f, DType::f16);
   low.set_requires_grad();
   sum(linear(full({1, 4}, 2049), cast(low, DType::f32))).backward();
   CHECK(low.grad().to_vector() == Values(16, 2048));
@@ -246,7 +247,7 @@ TEST_CASE("post accumulate hooks: called once with the whole gradient, while bac
   const CpuDevice device;
   const Tensor x = leaf(4).detach();
   const Tensor first = leaf(4), second = leaf(4), unused = leaf(4);
-  const Tensor aside = unused * 2.0f;  // reads it, and no gradient comes this way
+  const Tensor aside = unused * 2.0f;  // reads it, but no gradient passes here
   const auto run = [&] {
     const Tensor h = x * first;
     sum(h * second * second + (h * first) * 0.5f).backward();
@@ -260,8 +261,9 @@ TEST_CASE("post accumulate hooks: called once with the whole gradient, while bac
   HookHandle keeps = second.register_post_accumulate_grad_hook([&](const Tensor& leaf) {
     order.push_back("second");
     CHECK(leaf.grad().to_vector() == of_second);
-    CHECK(!first.grad().defined());  // not complete yet
-    Tensor(leaf).set_grad({});       // dropped, and the leaf changed: nothing reads it any more
+    CHECK(!first.grad().defined());  // it is not complete yet
+    // It may be dropped, and the leaf changed: nothing reads it any more.
+    Tensor(leaf).set_grad({});
     Tensor(leaf).copy_(leaf.detach() * 2.0f);
   });
   first.register_hook([&](const Tensor& g) {
@@ -296,7 +298,7 @@ TEST_CASE("post accumulate hooks: a leaf that dropped records read changes after
     Tensor h = x;
     for (int i = 0; i < 3; ++i) {
       const CheckpointScope scope(segments);
-      const Tensor aside = tanh(h * w).detach();  // no gradient passes here, its value is read
+      const Tensor aside = tanh(h * w).detach();  // no gradient passes here, but its value is read
       h = tanh(h * w) * aside;
     }
     sum(h).backward();
@@ -322,7 +324,7 @@ TEST_CASE("retain_grad: a result keeps its gradient") {
   const Tensor a = leaf(4);
   const Tensor h = a * 2.0f;
   h.retain_grad();
-  a.retain_grad();  // a leaf does anyway
+  a.retain_grad();  // a leaf retains it anyway
   sum(h * h).backward();
   CHECK(h.grad().to_vector() == times(h.to_vector(), 2));
   CHECK(a.grad().to_vector() == times(h.to_vector(), 4));
@@ -392,7 +394,7 @@ TEST_CASE("gradients of gradients: a loss that depends on a gradient is refused"
     const Tensor ux = grad({sum(u)}, {x}, {.retain = true})[0];
     CHECK(!ux.requires_grad());
     refused(mean(square(ux - 1.0f)) + mean(square(u)));
-    refused(mean(square(ux - 1.0f)));  // nothing else is in it
+    refused(mean(square(ux - 1.0f)));  // nothing else is in the message
     refused(sum(ux * x));
     refused(sum(concat({reshape(ux[{Slice{0, 2}}] * 1.0f, {2}), x}, 0)));
     refused(sum(cast(ux, DType::f16) * cast(x, DType::f16)));
@@ -403,7 +405,7 @@ TEST_CASE("gradients of gradients: a loss that depends on a gradient is refused"
     }
     refused(sum(y));
   }
-  {  // of a result, by a hook, by retain_grad() and in grad()
+  {  // from a result, by a hook, by retain_grad() and by grad()
     const Tensor h = x * 2.0f, y = sum(square(h));
     refused(sum(grad({y}, {h}, {.retain = true})[0] * x));
     Tensor seen;
@@ -435,7 +437,7 @@ TEST_CASE("gradients of gradients: where a gradient is a constant, it is one") {
   const Values constant = g.to_vector();
   const Tensor same = tensor(constant, {4});
   CHECK(gradient(loss(g.detach(), w)) == gradient(loss(same, w)));
-  // Inputs that a gradient has moved: functions that are flat hand nothing on.
+  // For inputs that depend on a gradient, flat functions pass nothing on.
   CHECK(gradient(loss(x.detach() + 0.1f * sign(g), w)) ==
         gradient(loss(x.detach() + 0.1f * sign(same), w)));
   CHECK(gradient(loss(where(g > 0, x.detach(), w.detach()), w)) ==
@@ -450,15 +452,15 @@ TEST_CASE("gradients of gradients: where a gradient is a constant, it is one") {
   Tensor written = zeros({4});
   written.copy_(g * 2.0f);
   CHECK(gradient(loss(written, w)).size() == 4);
-  const Tensor start = (x.detach() + 0.1f * g).set_requires_grad();  // a leaf of its own
+  const Tensor start = (x.detach() + 0.1f * g).set_requires_grad();  // this is a leaf of its own
   CHECK(grad({loss(start, w)}, {start, w})[1].to_vector().size() == 4);
-  // A gradient as what another backward begins with.
+  // A gradient starts another backward.
   const Tensor h = x * w;
   const Tensor dh = grad({sum(square(h))}, {h}, {.retain = true})[0];
   h.backward(dh);
   const Tensor again = x * w;
   CHECK(grad({again}, {w}, {.seeds = {dh}})[0].to_vector() == w.grad().to_vector());
-  // Norms and updates as programs write them.
+  // Norms and updates as programs compute them.
   const float norm = sqrt(sum(square(w.grad()))).item();
   CHECK(norm > 0);
   Tensor v = w;

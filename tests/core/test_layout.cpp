@@ -1,5 +1,5 @@
-// The offline offset solver: validity against looking at every pair, heights against the lower
-// bound and, for few items, against every packing there is.
+// The offline offset solver: validity by looking at every pair, heights against the lower bound
+// and, for few items, against every possible packing.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -22,7 +22,7 @@ uint64_t draw(Random& random, uint64_t lowest, uint64_t highest) {
   return lowest + random() % (highest - lowest + 1);
 }
 
-// Alive between two moments of [0, moments).
+// Draws a lifetime between two moments of [0, moments).
 Lifetime draw_lifetime(Random& random, uint64_t size, uint32_t moments) {
   const auto [begin, last] =
       std::minmax({uint32_t(draw(random, 0, moments - 1)), uint32_t(draw(random, 0, moments - 1))});
@@ -33,7 +33,7 @@ bool meet(const Lifetime& a, const Lifetime& b) {
   return a.begin < b.end && b.begin < a.end;
 }
 
-// Whether everything lies inside its space and no two lifetimes share bytes at one time.
+// Tells whether everything lies inside its space and no two lifetimes share bytes at one time.
 bool valid(const Lifetimes& lifetimes, const Layout& plan, std::span<const uint64_t> holes = {},
            uint64_t max_region = UINT64_MAX) {
   if (plan.places.size() != lifetimes.size()) return false;
@@ -54,8 +54,8 @@ bool valid(const Lifetimes& lifetimes, const Layout& plan, std::span<const uint6
   return true;
 }
 
-// The least height over all orders of placing each item as low as it can lie: an optimal plan's own
-// order, by offsets, is among them.
+// Returns the least height over all orders of placing each item as low as it can lie: an optimal
+// plan's own order, by offsets, is among them.
 uint64_t brute_force(const Lifetimes& lifetimes) {
   std::vector<size_t> order(lifetimes.size());
   std::iota(order.begin(), order.end(), 0);
@@ -87,8 +87,8 @@ enum Family { uniform, power_law, brief, equal, tiny_and_huge, powers_of_two, ne
 const char* const family_names[] = {"uniform",       "power law",     "brief", "equal",
                                     "tiny and huge", "powers of two", "nested"};
 
-// Layer i of n / 6: an activation from its forward to its backward, buffers of the forward,
-// gradients.
+// Returns the lifetimes of layer i of n / 6: an activation from its forward to its backward,
+// buffers of the forward, gradients.
 Lifetime training_lifetime(Random& random, uint32_t i, uint32_t n) {
   const uint32_t layers = n / 6 + 1, layer = i / 6, forward = 3 * layer;
   const uint32_t backward = 6 * layers - 3 * layer;
@@ -140,7 +140,8 @@ TEST_CASE("offset plan: within 3 % of the lower bound") {
         const double ratio = double(plan.height()) / double(lower_bound(lifetimes));
         INFO(family_names[f], " n = ", n, " seed ", seed, " ratio ", ratio);
         REQUIRE(valid(lifetimes, plan));
-        // With few random items even the best plan may be higher than the bound: see the next test.
+        // With few random items, even the best plan may be higher than the bound: see the next
+        // test.
         if (n > 10) CHECK(ratio <= 1.03);
         if (f == nested && n > 10) CHECK(ratio <= 1.002);
       }
@@ -180,7 +181,7 @@ TEST_CASE("offset plan: holes first, then regions of bounded size") {
     CHECK(valid(lifetimes, plan, holes, max_region));
     if (seed % 2) CHECK(plan.regions.size() <= 1);
   }
-  // A hole of the whole height takes everything; one of half of it, its share.
+  // A hole of the whole height takes everything; one of half of it takes its share.
   const Lifetimes lifetimes = make(nested, 300, 1);
   const uint64_t height = lay_out(lifetimes).height();
   CHECK(lay_out(lifetimes, std::array{height}).height() == 0);
@@ -207,7 +208,7 @@ TEST_CASE("offset plan: a chain of equal sizes, replayed in segments, takes its 
   begins(1);  // the loss
   for (uint32_t s = records; s > 0; s -= segment) {
     const auto replay = static_cast<uint32_t>(lifetimes.size());
-    if (s > segment) lifetimes[s - segment].end = replay + 2 * segment;  // what crosses
+    if (s > segment) lifetimes[s - segment].end = replay + 2 * segment;  // values that cross
     for (uint32_t i = 0; i < segment; ++i) begins(64);
     for (uint32_t i = 0; i < segment; ++i) {
       begins(64);  // a gradient

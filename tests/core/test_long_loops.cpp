@@ -1,5 +1,5 @@
-// Loops that go on for long: whatever the shapes of their steps are, and however they recompute,
-// nothing grows.
+// Loops that run for long: whatever the shapes of their steps, and however they recompute, nothing
+// grows.
 #include <malloc.h>
 
 #include "core/memory/process_memory.h"
@@ -29,7 +29,8 @@ struct Net : Sequential {
   }
 };
 
-// What is held between two steps; allocations are the driver's that were not freed.
+// The memory that is held between two steps; `allocations` are those of the driver that were not
+// freed.
 struct Held {
   uint64_t live = 0, reserved = 0, layouts = 0, records = 0, host = 0, heap = 0, allocations = 0;
   int64_t descriptor_pools = 0;
@@ -51,7 +52,7 @@ Held held_now() {
           .pipelines = device.backend().stats().pipelines};
 }
 
-// Uploads behind queued kernels, until the ring that they wait in has all that it ever takes.
+// Uploads behind queued kernels, until the ring in which they wait has its largest size.
 void fill_staging() {
   const std::vector<float> values(int64_t{2} << 20);  // 8 MiB
   Tensor x = zeros({int64_t{2} << 20});
@@ -65,13 +66,13 @@ void fill_staging() {
   default_device()->reset_peak();
 }
 
-// Steps of changing sizes: plain ones, some that are evicted and some that follow plans, in turn.
+// Steps of changing sizes: plain, evicting and planned ones in turn.
 class Loop {
  public:
   Loop() : seeded_((manual_seed(3), true)), optimizer_(net_.parameters()) {}
 
-  // Each size several times, under the same recomputation. The budget is three quarters of what
-  // activations need at most.
+  // Runs each size several times, under the same recomputation. The budget is three quarters of the
+  // most that activations need.
   void round(Mode mode, uint64_t budget) {
     std::optional<AutoRecompute> recompute;
     if (budget) recompute.emplace(AutoRecomputeOptions{.mode = mode, .budget = budget});
@@ -120,7 +121,7 @@ TEST_CASE("long loops: changing shapes, eviction and plans on vulkan, and nothin
       loop.round(Mode::budget, budget);
     }
   };
-  const int rounds_each = rounds(12, 28);  // 864 steps, or 2016; in the first half drivers compile
+  const int rounds_each = rounds(12, 28);  // 864 steps, or 2016; in the first half, drivers compile
   rounds_of_all(rounds_each / 2);
   Held warm, last = held_now();
   // On a busy machine, kernels may start to run in parts, which drivers compile anew.
@@ -145,8 +146,8 @@ TEST_CASE("long loops: changing shapes, eviction and plans on vulkan, and nothin
   const int64_t steps = int64_t{rounds_each / 2} * 3 * Loop::steps_per_round;
   MESSAGE("in " << steps << " steps the heap grew by " << grown(&Held::heap)
                 << " bytes and the process by " << grown(&Held::host));
-#ifndef __SANITIZE_ADDRESS__  // which keeps freed memory for a while
-  // GPUs' drivers keep some of what they record there.
+#ifndef __SANITIZE_ADDRESS__  // it keeps freed memory for a while
+  // GPUs' drivers keep part of what they record in the heap.
   if (default_device()->info().is_cpu) CHECK(grown(&Held::heap) < 32 * steps + (int64_t{64} << 10));
   CHECK(grown(&Held::host) < (int64_t{8} << 20));
 #endif

@@ -1,5 +1,5 @@
-// What users do wrong is refused by name, and what looks wrong but is not works: temporaries,
-// scopes in any order, values of another device, indices out of range.
+// Mistakes of users are refused by name, and uses that only look wrong work: temporaries, scopes in
+// any order, values of another device, indices out of range.
 #include <cmath>
 
 #include "nn/layers.h"
@@ -70,7 +70,7 @@ TEST_CASE_FIXTURE(CpuDevice, "misuse: values of another device are refused by na
   refused([&] { loss.backward(); });
   CHECK(model.weight.to_vector() == before);
   CHECK_FALSE(model.weight.grad().defined());
-  // What is made inside is fine, and afterwards everything is as before.
+  // Values made inside are allowed, and afterwards everything is as before.
   const Forecast forecast = plan([] {
     Linear own(4, 3);
     mean(own(rand({2, 4}))).backward();
@@ -128,11 +128,11 @@ TEST_CASE_FIXTURE(CpuDevice, "misuse: scopes may end in any order" * doctest::te
   Tensor x = tanh(w * 1.5f);
   auto inner = std::make_unique<CheckpointScope>();
   for (int i = 0; i < 5; ++i) x = tanh(std::move(x) * 1.5f);
-  outer.reset();  // takes the inner one along
+  outer.reset();  // ends the inner one, too
   CHECK_FALSE(tape().in_segment());
   auto later = std::make_unique<CheckpointScope>();
   for (int i = 0; i < 6; ++i) x = tanh(std::move(x) * 1.5f);
-  inner.reset();  // closed already: not the later one
+  inner.reset();  // that segment has ended, so the later one stays open
   CHECK(tape().in_segment());
   later.reset();
   CHECK_FALSE(tape().in_segment());
@@ -141,7 +141,7 @@ TEST_CASE_FIXTURE(CpuDevice, "misuse: scopes may end in any order" * doctest::te
   CHECK(w.grad().to_vector() == gradient);
   loss = {};
 
-  // A tape that is cleared gives its segments' numbers out again.
+  // A tape that is cleared assigns its segments' numbers again.
   auto stale = std::make_unique<CheckpointScope>();
   tape().clear();
   auto fresh = std::make_unique<CheckpointScope>();
@@ -234,8 +234,9 @@ TEST_CASE("misuse: indices out of range are named where that is asked for") {
                                  attention(rand({2, 1, 3, 8}), rand({2, 1, 3, 8}),
                                            rand({2, 1, 3, 8}), {}, {}, ints({3, 4}, {2}));
                                })};
-    for (const std::string& message : bad) CHECK(message == "nothing was thrown");  // not asked for
-    // What it gives then is documented.
+    // The check was not asked for.
+    for (const std::string& message : bad) CHECK(message == "nothing was thrown");
+    // The result without the check is documented.
     const std::vector<float> y = embedding(table, ints({0, 5, -1}, {3})).to_vector();
     CHECK(!std::isnan(y[0]));
     CHECK(std::isnan(y[4]));

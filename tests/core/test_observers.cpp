@@ -1,4 +1,4 @@
-// Several observers watch a tape at a time, also beside what sets segments.
+// Several observers watch a tape at a time, also together with a follower that sets segments.
 #include "nn/layers.h"
 #include "nn/sequential.h"
 #include "nn/summary.h"

@@ -1,5 +1,5 @@
-// Views that share elements: a copy between them is one by way of a third place, and what is
-// written twice at one place is refused.
+// Views that share elements: a copy between them goes by way of a third place, and writing twice to
+// one place is refused.
 #include <numeric>
 
 #include "core/tensor/overlap.h"
@@ -12,7 +12,7 @@ namespace rw::test {
 
 namespace {
 
-// 0, 1, 2, ... in this shape.
+// Returns 0, 1, 2, ... in this shape.
 Tensor counting(const Shape& shape, DType dtype = DType::f32) {
   std::vector<float> values(static_cast<size_t>(shape.numel()));
   std::iota(values.begin(), values.end(), 0.0f);
@@ -23,7 +23,7 @@ Tensor counting(const Shape& shape, DType dtype = DType::f32) {
 
 using View = std::function<Tensor(const Tensor&)>;
 
-// Copies one view of a tensor onto another, and the same by way of the host.
+// Copies one view of a tensor onto another, and does the same by way of the host.
 void check_copy(const Shape& shape, DType dtype, const View& from, const View& to) {
   const Tensor x = counting(shape, dtype), expected = counting(shape, dtype);
   const Tensor source = from(expected);
@@ -80,7 +80,7 @@ TEST_CASE("overlap: elements that are one in memory are not written") {
     CHECK(x.to_vector() == counting({9}).to_vector());
     unfold(x, 0, 3, 3).copy_(ones({3, 3}));  // windows that do not overlap
     CHECK(x.to_vector() == std::vector<float>(9, 1));
-    // What writes dense tensors only says so.
+    // Functions that write only dense tensors say so.
     CHECK_THROWS_AS(fill_(expand(one, {4}), 1), ShapeError);
     CHECK_THROWS_AS(accumulate(ones({4}), expand(one, {4})), DTypeError);
     CHECK_THROWS_AS(expand(one, {4}).copy_from(std::vector<float>(4)), ShapeError);

@@ -10,7 +10,7 @@ namespace {
 
 constexpr int64_t width = 16;
 
-// Counts how often the forward of each op ran in `body`.
+// Counts how often the forward of each op runs in `body`.
 template <class F>
 std::map<std::string, int> runs_of(Device& device, F&& body) {
   device.start_trace();
@@ -47,7 +47,7 @@ Tensor in_segment(const Layers& layers, SavePolicy policy) {
   return sum(square(y));
 }
 
-// Doubles its input, and adds what it counts: not a pure function.
+// Doubles its input and adds a counter, so it is not a pure function.
 int impure_calls = 0;
 const Op impure = {"impure_double",
                    [](const std::any&, std::span<Tensor> in) {
@@ -70,7 +70,7 @@ TEST_CASE_FIXTURE(CpuDevice, "policies: kept outputs are made once, the rest twi
   auto nothing = count(save_nothing());
   CHECK(nothing["matmul"] == 6);
   CHECK(nothing["layer_norm"] == 6);
-  CHECK(nothing["gelu"] == 5);  // nobody reads the last one's output but the loss
+  CHECK(nothing["gelu"] == 5);  // only the loss reads the last one's output
   auto matmuls = count(save_matmuls());
   CHECK(matmuls["matmul"] == 3);
   CHECK(matmuls["layer_norm"] == 6);
@@ -141,7 +141,7 @@ TEST_CASE_FIXTURE(CpuDevice, "policies: what nobody reads goes when backward lea
   const uint64_t before = live();
   CHECK(before >= 7 * x.bytes());
   device->take_high_water();
-  loss.backward();  // the outer segment is replayed where the inner one's values were
+  loss.backward();  // the outer segment is replayed into the place of the inner one's values
   CHECK(device->take_high_water() <= before + 3 * x.bytes());
 }
 
@@ -207,7 +207,7 @@ TEST_CASE_FIXTURE(CpuDevice,
                    return x + w;
                  }).problem,
                  "there is nothing to drop"));
-  // What it would drop is saved by the op behind it.
+  // The op behind it saves the value that it would drop.
   const SegmentReport kept = problem([&] {
     Tensor y;
     {

@@ -1,4 +1,4 @@
-// Memory beside the arena: the host's, the driver's, and the bounded staging of uploads.
+// Memory outside of the arena: the host's, the driver's, and the bounded staging of uploads.
 #include <doctest/doctest.h>
 #include <sys/mman.h>
 
@@ -22,7 +22,7 @@ using test::KernelRunner;
 
 constexpr uint64_t kMiB = 1 << 20;
 
-// A device with one heap, which tells what it is told to.
+// A device with one heap, which reports what a test tells it.
 class HeapBackend final : public Backend {
  public:
   HeapBackend(HeapUsage heap, bool is_cpu) : heap_(heap) {
@@ -43,7 +43,7 @@ class HeapBackend final : public Backend {
   HeapUsage heap_;
 };
 
-// sum += x, both dense f32.
+// Computes sum += x, both dense f32.
 void accumulate(KernelRunner& runner, const Binding& x, const Binding& sum) {
   kernels::AccumulateParams p{};
   p.n = static_cast<uint32_t>(x.range.size / 4);
@@ -69,13 +69,13 @@ void check_marks(const Storage& storage) {
   }
 }
 
-// Less than the values that move would take again. They are large, as huge pages of the program
-// itself come and go: 24 MiB of them were seen.
+// The growth must be less than the size of the values that move. They are large, since huge pages
+// of the program itself come and go, up to 24 MiB of them.
 constexpr uint64_t unit = 4 * kMiB;
 void check_peak(uint64_t before) {
   const uint64_t peak = host_memory().peak;
   INFO(peak << " where it was " << before);
-#ifndef __SANITIZE_ADDRESS__  // which has memory of its own beside what is written
+#ifndef __SANITIZE_ADDRESS__  // it has memory of its own beside written bytes
   CHECK(peak < before + 24 * unit);
 #endif
 }
@@ -87,7 +87,7 @@ TEST_CASE("process memory: 64 MiB that are touched show up, and the peak stays u
   const HostMemory before = host_memory();
   CHECK(before.current > kMiB);
   CHECK(before.peak >= before.current);
-  // From the system: a heap may have as much that was touched before.
+  // Memory from the system, since a heap may have as much that was touched before.
   const uint64_t bytes = before.peak - before.current + 64 * kMiB;
   void* large = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   REQUIRE(large != MAP_FAILED);
@@ -131,7 +131,7 @@ TEST_CASE("process memory: values of the cpu come into one block without a secon
           doctest::test_suite("host")) {
   const auto device = Device::create(open_backend("cpu"), 120 * unit);
   { const auto first = marked(*device, 60 * unit), second = marked(*device, 60 * unit); }
-  // In two blocks, with two holes that are too small.
+  // Values lie in two blocks, with two holes that are too small.
   const auto a = marked(*device, 36 * unit);
   auto b = marked(*device, 24 * unit);
   const auto c = marked(*device, 36 * unit);
@@ -162,7 +162,7 @@ TEST_CASE("process memory: a value that goes down by less than its size does so 
   check_marks(*value);
 }
 
-// The device's blocks are host memory on CPU drivers; they are touched before the first look.
+// On CPU drivers, the device's blocks are host memory; they are touched before the first look.
 TEST_CASE("process memory: uploads of 1 GiB behind queued kernels need the staging ring only") {
   const test::Without staged("unified-memory");
   KernelRunner runner(open_backend("vulkan"));
@@ -188,7 +188,7 @@ TEST_CASE("process memory: uploads of 1 GiB behind queued kernels need the stagi
     expected += static_cast<float>(i);
     most = std::max(most, host_memory().current);
   }
-#ifndef __SANITIZE_ADDRESS__  // which keeps freed memory for a while
+#ifndef __SANITIZE_ADDRESS__  // it keeps freed memory for a while
   CHECK(most - before < kRing + 16 * kMiB);
 #endif
   const std::vector<float> total = runner.download(sum);

@@ -1,5 +1,5 @@
-// Random graphs in random nests of segments, and under recomputation that they know nothing of:
-// always the bits of the plain run, nothing left over.
+// Random graphs in random nests of segments, and under recomputation of which they know nothing:
+// always the bits of the plain run, and nothing left over.
 #include <cmath>
 #include <thread>
 
@@ -13,7 +13,7 @@ namespace rw::test {
 
 namespace {
 
-// What a run of a program gives: the losses, then the gradients.
+// Runs a program, and returns the losses, then the gradients.
 std::vector<std::vector<float>> run(uint32_t seed, bool segments, std::vector<Tensor>& leaves) {
   manual_seed(seed);
   std::vector<std::vector<float>> results;
@@ -33,7 +33,7 @@ std::vector<std::vector<float>> run(uint32_t seed, bool segments, std::vector<Te
   return results;
 }
 
-// One backward, one of each of two losses, or two of one, in turn.
+// Runs one backward, one of each of two losses, or two of one, in turn.
 void check_graphs(uint32_t count) {
   std::vector<Tensor> leaves = program_leaves();
   const uint64_t at_rest = default_device()->memory_report().live;
@@ -60,8 +60,8 @@ struct Trained {
   uint64_t peak = 0, replayed = 0;
 };
 
-// Steps of two programs in turn, on a device of their own, under what `options` or the environment
-// say.
+// Takes steps of two programs in turn, on a device of their own, under recomputation as `options`
+// or the environment say.
 Trained train(uint32_t seed, const std::optional<AutoRecomputeOptions>& options = {}) {
   const DeviceScope scope(Device::create(open_backend("reference")));
   const uint64_t replayed = Tape::current()->replayed_records();
@@ -87,7 +87,7 @@ Trained train(uint32_t seed, const std::optional<AutoRecomputeOptions>& options 
   return trained;
 }
 
-// The same in a thread of its own, which reads the environment anew.
+// Trains in a thread of its own, which reads the environment anew.
 Trained train_in_thread(uint32_t seed) {
   Trained trained;
   std::exception_ptr error;
@@ -137,7 +137,7 @@ TEST_CASE("random graphs: recomputation of programs that say nothing of it" *
     for (const auto& run : bounded) try {
         check(run);
         ++fitted;
-      } catch (const OutOfMemory&) {  // some cannot do with so little
+      } catch (const OutOfMemory&) {  // some programs need more
         REQUIRE(Tape::current()->is_empty());
       }
   }

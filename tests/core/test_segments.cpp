@@ -1,4 +1,4 @@
-// Checkpoint segments: the same bits as the plain run, less memory, nothing left behind.
+// Checkpoint segments: the same bits as the plain run, less memory, and nothing left behind.
 #include <cmath>
 #include <functional>
 #include <tuple>
@@ -13,7 +13,7 @@ namespace {
 using Values = std::vector<float>;
 using Block = std::function<Tensor(const Tensor&)>;
 
-// The loss and the gradients of `parameters` after one backward of sum(program(segments)).
+// Returns the loss and the gradients of `parameters` after one backward of sum(program(segments)).
 std::vector<Values> train(const std::vector<Tensor>& parameters, bool segments,
                           const std::function<Tensor(bool)>& program) {
   manual_seed(11);
@@ -86,7 +86,8 @@ TEST_CASE_FIXTURE(CpuDevice, "segments: replay runs what the vjps read, once, an
           const Tensor unused = exp(square(t));
           return square(sin(t));
         }) == 1);
-  CHECK(replays([](const Tensor& t) {  // held as the detached handle's, and the same value
+  // Held as the value of the detached handle, which is the same.
+  CHECK(replays([](const Tensor& t) {
           const Tensor y = exp(t);
           return y * y.detach();
         }) == 0);

@@ -1,5 +1,4 @@
-// Sizes that overflow: every way to make a shape refuses them by name, before anything is
-// allocated.
+// Sizes that overflow: every way to make a shape refuses them by name before anything is allocated.
 #include <limits>
 
 #include "core/base/checked.h"
@@ -169,20 +168,20 @@ TEST_CASE_FIXTURE(CpuDevice, "sizes: what 63 bits do not hold is refused by name
 }
 
 TEST_CASE_FIXTURE(CpuDevice, "sizes: large but possible" * doctest::test_suite("host")) {
-  // A view over nothing much may be as large as it likes, and be used where that costs nothing.
+  // A view of a small storage may be as large as it likes, and be used if that costs nothing.
   const Tensor wide = expand(full({1}, 3), {huge});
   CHECK(wide.numel() == huge);
   CHECK(slice(wide, 0, huge - 2, huge).to_vector() == std::vector<float>{3, 3});
   CHECK(slice(wide, 0, 0, huge, largest).to_vector() == std::vector<float>{3});
   CHECK(slice(arange(5), 0, 1, 5, largest).to_ints() == std::vector<int32_t>{1});
   CHECK(split(arange(5), largest, 0).size() == 1);
-  // Empty ones: the sizes that are not 0 stay within the limit.
+  // In empty tensors, the sizes that are not 0 stay within the limit.
   CHECK(zeros({0, huge}).numel() == 0);
   CHECK(reshape(zeros({0, huge}), {huge, 0}).numel() == 0);
   CHECK(transpose(zeros({0, huge}), 0, 1).to_vector().empty());
   CHECK(arange(0).numel() == 0);
   CHECK(arange((1 << 20) + 3).to_ints().back() == (1 << 20) + 2);
-  // More than the kernels can count is an error too, not a part of the result.
+  // More elements than kernels can count are an error, too, not a part of the result.
   CHECK_THROWS_AS(contiguous(wide), Error);
   CHECK_THROWS_AS(sum(wide), Error);
   CHECK_THROWS_AS(zeros({huge}), Error);

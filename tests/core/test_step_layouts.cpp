@@ -1,4 +1,5 @@
-// Steady state: steps are learnt, laid out offline and followed; other steps are handled correctly.
+// The steady state: steps are learnt, laid out offline and followed; other steps are handled
+// correctly.
 #include <random>
 
 #include "backends/dry/dry_backend.h"
@@ -14,8 +15,8 @@ namespace {
 
 constexpr uint64_t MiB = uint64_t{1} << 20;
 
-// One step of allocations: sizes in units of 256 bytes; a stack of them as in forward and backward,
-// with short-lived ones between.
+// Makes one step of allocations with sizes in units of 256 bytes: a stack of them as in forward and
+// backward, with short-lived ones between.
 void step(const std::shared_ptr<Device>& device, const std::vector<int64_t>& sizes) {
   std::vector<std::shared_ptr<Storage>> saved;
   for (const int64_t size : sizes) {
@@ -33,7 +34,7 @@ std::shared_ptr<Device> dry_device(uint64_t limit = 0) {
   return Device::create(open_backend("dry:reference"), limit);
 }
 
-// Once they are learnt, all steps of the program lie where they were planned.
+// Checks that once they are learnt, all steps of the program lie where they were planned.
 void check_followed(const std::function<void()>& program, uint64_t steps) {
   const Forecast dynamic = dry_run(open_backend("dry:reference"), program);
   const Forecast packed =
@@ -75,7 +76,7 @@ TEST_CASE("steady state: steps of several lengths are each followed, nothing gro
   const MemoryReport report = device->memory_report();
   CHECK(report.reserved == reserved);
   CHECK(report.followed_steps >=
-        300);  // the first two begin alike: only one can be followed from there
+        300);  // the first two begin alike, so only one can be followed from there
 }
 
 TEST_CASE("steady state: a small value that outlives its step is in no other step's way" *
@@ -85,7 +86,7 @@ TEST_CASE("steady state: a small value that outlives its step is in no other ste
     std::shared_ptr<Storage> metric;
     for (int i = 0; i < 12; ++i) {
       step(default_device(), i % 3 ? longer : shorter);
-      metric = default_device()->allocate({4}, DType::u8);  // while the last one is there
+      metric = default_device()->allocate({4}, DType::u8);  // while the last one still exists
       step(default_device(), {700, 100});
       default_device()->end_step();
     }
@@ -108,7 +109,7 @@ TEST_CASE("steady state: steps that begin with other bytes in places of one size
 
 TEST_CASE("steady state: a loop that only calls its optimizer has steps, and stays small" *
           doctest::test_suite("host")) {
-  for (const bool outside : {false, true}) {  // where its tensors live
+  for (const bool outside : {false, true}) {  // the place where its tensors live
     set_default_device(open_backend("reference"));
     Tensor weight = rand({64, 64}).set_requires_grad();
     SGD optimizer({weight});
@@ -158,7 +159,7 @@ TEST_CASE("steady state: 10 000 different steps do not grow the memory" *
     std::vector<int64_t> sizes(4 + random() % 12);
     for (int64_t& size : sizes) size = static_cast<int64_t>(1 + random() % 3000);
     step(device, sizes);
-    // Something outlives steps, as a metric or the next batch does.
+    // Some tensors outlive steps, as a metric or the next batch does.
     persistent[random() % persistent.size()] = small();
     device->end_step();
     peak = std::max(peak, device->memory_report().peak);
@@ -183,7 +184,7 @@ TEST_CASE("steady state: under a limit, with what persists in the way" *
         dry_device(static_cast<uint64_t>(static_cast<double>(need) * slack) + 4 * MiB);
     const auto weights = device->allocate({static_cast<int64_t>(MiB)}, DType::u8);
     for (int i = 0; i < 5; ++i) {
-      step(device, sizes);  // in the first ones values move
+      step(device, sizes);  // in the first steps, values move
       device->end_step();
       REQUIRE(device->memory_report().live == MiB);
     }
@@ -213,7 +214,7 @@ TEST_CASE("steady state: steps learnt in a dry run are packed from the first one
                                           << " learnt");
   CHECK(ratio(packed) <= 1.03);
   CHECK(ratio(dynamic) > ratio(packed));
-  // So much is enough.
+  // So many bytes are enough.
   const uint64_t limit = packed.memory.peak_reserved;
   CHECK(dry_run(open_backend("dry:reference"), program,
                 {.memory_limit = limit, .learnt = dynamic.steps})
@@ -227,7 +228,7 @@ TEST_CASE("steady state: steps learnt in a dry run are packed from the first one
   CHECK_THROWS_AS(dry_run(open_backend("dry:reference"), program,
                           {.memory_limit = packed.memory.peak - 1, .learnt = dynamic.steps}),
                   OutOfMemory);
-  // On a device whose blocks are too small for what was learnt.
+  // On a device whose blocks are too small for the layout that was learnt.
   const auto small =
       Device::create(make_dry_backend({.memory_bytes = 1 << 30, .max_block_bytes = 20 * MiB}));
   small->learn(dynamic.steps);

@@ -1,4 +1,4 @@
-// The tape: what records hold, when storage goes, gradients of odd graphs, errors.
+// The tape: the contents of records, the end of storage, gradients of odd graphs, errors.
 #include <cmath>
 #include <thread>
 
@@ -11,7 +11,7 @@ namespace {
 constexpr int64_t n = 256;
 constexpr uint64_t bytes = n * 4;
 
-// dy -> -dy, handing out its input: the shortest op a user may write.
+// Computes dy -> -dy and hands out its input: the shortest op that a user may write.
 const Op reversal = {
     .name = "reversal",
     .forward = [](const std::any&, std::span<Tensor> in) { return std::vector<Tensor>{in[0]}; },
@@ -43,7 +43,7 @@ TEST_CASE_FIXTURE(CpuDevice, "tape: records hold what their vjp reads, once, and
   CHECK(saved(exp(x)) == bytes);        // its output
   CHECK(saved(square(x)) == bytes);     // its input, the leaf itself
   CHECK(saved(x * constant) == bytes);  // the other factor
-  CHECK(saved(x * x) == bytes);         // both inputs are one storage
+  CHECK(saved(x * x) == bytes);         // both inputs have one storage
   CHECK(saved(relu(exp(x))) == 2 * bytes);
   CHECK(saved(square(exp(x))) == bytes);  // exp's output is square's input
   CHECK(saved(matmul(reshape(x, {16, 16}), reshape(constant, {16, 16}))) == bytes);
@@ -74,7 +74,7 @@ TEST_CASE_FIXTURE(CpuDevice, "tape: a record's saved values go before the next v
   const Tensor loss = sum(std::move(y));
   const uint64_t before = live();
   device->reset_peak();
-  loss.backward();  // leaves' gradients come where saved values were
+  loss.backward();  // leaves' gradients take the place of saved values
   CHECK(device->memory_report().peak <= before + 4 * bytes);
 }
 
@@ -158,7 +158,7 @@ TEST_CASE_FIXTURE(CpuDevice, "tape: gradients accumulate; retain allows a second
   CHECK(contains(message_of<AutogradError>([&] { loss.backward(); }), "retain = true"));
   CHECK(std::isfinite(loss.item()));  // the value stays
 
-  // A product may take its inputs out of its record, but not where they are read again.
+  // A product may take its inputs out of its record, but not if they are read again.
   Tensor left = full({4, 4}, 0.5f), right = full({4, 4}, 0.25f);
   left.set_requires_grad();
   right.set_requires_grad();
@@ -360,7 +360,7 @@ TEST_CASE_FIXTURE(CpuDevice,
       CHECK_THROWS_AS(loss.backward(), Stop);
     }
     CHECK(live() == bytes);
-    sum(x * 1.0f).backward();  // and all goes on
+    sum(x * 1.0f).backward();  // and everything works again
     CHECK(x.grad().to_vector()[0] == 1);
     Tensor(x).set_grad({});
   }

@@ -1,4 +1,4 @@
-// Several threads on one device: each has its own tape, and all of them the device's one lock.
+// Several threads on one device: each has its own tape, and they share the device's lock.
 #include <atomic>
 #include <thread>
 
@@ -17,7 +17,7 @@ namespace {
 
 constexpr int steps = 12;
 
-// Trains a small model of its own and gives its weights; the same for the same seed.
+// Trains a small model of its own and returns its weights, which are the same for the same seed.
 std::vector<float> train(uint64_t seed) {
   const GeneratorScope generator(seed);
   Sequential model;

@@ -1,4 +1,4 @@
-// 16-bit copies of f32 parameters: the bits of trainings with and without them, and what they cost.
+// 16-bit copies of f32 parameters: the bits of trainings with and without them, and their cost.
 #include <cstring>
 
 #include "core/autograd/checkpoint.h"
@@ -62,7 +62,7 @@ struct How {
   bool segments = false, overflows = false, ema = false, loads = false;
 };
 
-// The bits that some updates leave, with all that may happen between them.
+// Returns the bits after some updates, with everything that may happen between them.
 std::vector<uint32_t> train(const How& how) {
   Net net;
   Accumulate adam(Adam(net.model.parameters(), {.lr = 0.01f}), how.accumulate);
@@ -82,7 +82,7 @@ std::vector<uint32_t> train(const How& how) {
       Tensor w = net.model.parameters()[0];
       w.copy_(w.detach() * 0.5f);
     }
-    const NoGrad guard;  // an evaluation reads the newest weights, and the averages where they are
+    const NoGrad guard;  // an evaluation reads the newest weights, or the averages in their place
     net.model.eval();
     const float loss = net.loss(99).item();
     net.model.train();
@@ -127,12 +127,12 @@ TEST_CASE("weight copies: trainings have the bits of those that cast") {
 
 TEST_CASE_FIXTURE(CpuDevice, "weight copies: a dispatch per slab and update, none per micro-batch" *
                                  doctest::test_suite("host")) {
-  // Kernels of micro-batches in the forward, and of an update.
+  // Returns the kernels of micro-batches in the forward, and of an update.
   const auto calls = [](WeightCopyUse use, bool segments) {
     Net net;
     SGD sgd(net.model.parameters(), {.lr = 0.01f});
     sgd.set_weight_copies(use);
-    for (int step = 0; step < 2; ++step) {  // the second one is like all that follow
+    for (int step = 0; step < 2; ++step) {  // the second step is like all that follow
       default_device()->reset_peak();
       sgd.backward(net.loss(step, segments));
       sgd.backward(net.loss(step + 1, segments));
@@ -174,11 +174,11 @@ TEST_CASE_FIXTURE(CpuDevice,
   const auto extra = [&] { return bytes_of(Purpose::parameter) - before; };
   step(DType::f16);
   const auto elements = static_cast<uint64_t>(net.model.parameter_count());
-  CHECK(extra() >= 2 * (elements - 16));  // not the norm's
+  CHECK(extra() >= 2 * (elements - 16));  // the norm's weights have none
   CHECK(extra() <= 2 * elements + 512);   // gaps, and the place of a storage
   step(DType::f16);
   CHECK(extra() <= 2 * elements + 512);
-  step(DType::f32);  // casts nothing: what was not used goes
+  step(DType::f32);  // it casts nothing, so unused copies go
   CHECK(extra() == 0);
   step(DType::f16);
   CHECK(extra() > 0);
@@ -250,7 +250,7 @@ TEST_CASE_FIXTURE(CpuDevice, "weight copies: views of parameters and other types
   CHECK(same(w));
   CHECK(same(transpose(w, 0, 1)));
   CHECK(same(slice(w, 0, 1, 3)));
-  CHECK(same(slice(w, 1, 1, 3)));  // with gaps: cast
+  CHECK(same(slice(w, 1, 1, 3)));  // it has gaps, so it is cast
   CHECK(same(expand(slice(w, 0, 1, 2), {5, 6})));
   CHECK(same(full({3}, 0.1f)));
   fill_(w, 0.3f);

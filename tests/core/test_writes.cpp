@@ -1,5 +1,5 @@
-// Every public function that writes into a tensor counts as a write: a gradient that would read
-// what was overwritten is an error that names the tensor.
+// Every public function that writes into a tensor counts as a write: a gradient that would read an
+// overwritten value is an error that names the tensor.
 #include <fstream>
 
 #include "core/tensor/launch.h"
@@ -31,7 +31,7 @@ struct OneWeight : Module {
   }
 };
 
-// What a writer may use; `model.w` is what it writes.
+// The objects that a writer may use; it writes `model.w`.
 struct Bench {
   OneWeight model;
   TemporaryFolder folder;
@@ -49,7 +49,8 @@ struct Bench {
 using Action = std::function<void()>;
 struct Writer {
   const char* name;
-  std::function<Action(Bench&)> prepare;  // before the forward; what it returns writes
+  // Runs before the forward; the action that it returns writes.
+  std::function<Action(Bench&)> prepare;
 };
 
 // A file of 128 bytes, all of them 0.
@@ -62,7 +63,7 @@ const InputFile& zero_file() {
   return file;
 }
 
-// A writer that needs no preparation.
+// Makes a writer that needs no preparation.
 template <class F>
 Writer direct(const char* name, F&& write) {
   return {name, [write](Bench& b) -> Action { return [&b, write] { write(b.w()); }; }};
@@ -155,7 +156,7 @@ std::vector<Writer> writers() {
   return all;
 }
 
-// The message of the backward of a loss whose gradient reads w after `write`.
+// Returns the message of the backward of a loss whose gradient reads w after `write`.
 std::string after_write(const Tensor& w, bool in_segment, const Action& write) {
   Tensor x = full(shape, 2).set_requires_grad();
   Tensor loss;

@@ -1,5 +1,5 @@
-// What loaders make of images, in the plain arithmetic of the definition; every crop and every
-// order is as likely as every other.
+// Augmentation by loaders, compared with the plain arithmetic of the definition; every crop and
+// every order is as likely as every other.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -18,7 +18,7 @@ namespace {
 
 using Values = std::vector<float>;
 
-// Images whose values are all different.
+// Returns images whose values are all different.
 ImageDataset images(int count, int height, int width, int channels) {
   ImageDataset data{height, width, channels, 10, {}, {}, {}};
   for (int i = 0; i < count; ++i) data.labels.push_back(i);
@@ -27,7 +27,8 @@ ImageDataset images(int count, int height, int width, int channels) {
   return data;
 }
 
-// The image padded with black, cut at (top, left) of the padded one, mirrored, normalised.
+// Returns the image padded with black, cut at (top, left) of the padded one, mirrored and
+// normalised.
 Values crop(const ImageDataset& data, int padding, int top, int left, bool mirrored,
             const Values& mean, const Values& std) {
   Values out;
@@ -50,7 +51,7 @@ bool is_near(const Values& a, const Values& b) {
                     [](float x, float y) { return std::abs(x - y) < 1e-5f; });
 }
 
-// All of `counts` are what equal chances give, within five deviations.
+// Checks that all `counts` agree with equal chances within five deviations.
 void check_even(const std::vector<int>& counts, int draws) {
   const double expected = double(draws) / static_cast<double>(counts.size());
   for (const int n : counts) {

@@ -26,7 +26,7 @@ bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
-// 4x4 images whose pixels name their image and place.
+// Returns 4x4 images whose pixels name their image and place.
 ImageDataset numbered_images(int count) {
   ImageDataset data{4, 4, 1, 10, {}, {}, {}};
   for (int i = 0; i < count; ++i) {
@@ -189,7 +189,7 @@ TEST_CASE("data: equal contents have equal hashes, and no others") {
   const std::vector<TextExample> texts = {{{1, 2, 3}, 2, 0}, {{4, 5}, 2, 1}};
   hashes.push_back(content_hash(texts));
   for (const std::vector<TextExample>& changed : std::vector<std::vector<TextExample>>{
-           {{{1, 2, 3}, 2, 0}, {{4, 6}, 2, 1}},  // the same lengths
+           {{{1, 2, 3}, 2, 0}, {{4, 6}, 2, 1}},  // both have the same lengths
            {{{1, 2, 3}, 2, 0}, {{4, 5}, 1, 1}},
            {{{1, 2, 3}, 2, 0}, {{4, 5}, 2, 0}},
            {{{1, 2}, 2, 0}, {{3, 4, 5}, 2, 1}},
@@ -238,7 +238,7 @@ TEST_CASE("loader: every image once per epoch, in an order of the seed and epoch
   const auto first = epoch_labels(loader, 0), second = epoch_labels(loader, 1);
   CHECK(first != second);
   Loader again(data, {.batch_size = 4, .shuffle = true, .seed = 9});
-  CHECK(epoch_labels(again, 1) == second);  // no need to have drawn epoch 0
+  CHECK(epoch_labels(again, 1) == second);  // epoch 0 need not be drawn first
 
   auto sorted = first;
   std::sort(sorted.begin(), sorted.end());
@@ -280,7 +280,7 @@ TEST_CASE("loader: augmentation moves and mirrors whole images") {
   for (int64_t epoch = 0; epoch < 20; ++epoch) {
     const auto pixels = loader.batch(epoch, 0).pixels;
     CHECK(pixels == loader.batch(epoch, 0).pixels);
-    // A shift by at most 2 leaves the middle 2 x 2 pixels with at least one of the image's.
+    // A shift by at most 2 leaves at least one of the image's pixels in the middle 2 x 2.
     for (int y = 0; y < 4; ++y) {
       for (int x = 0; x < 3; ++x) {
         const int left = at(pixels, y, x), right = at(pixels, y, x + 1);

@@ -1,4 +1,4 @@
-// Photographs: decoding of every kind, files that are none, and parts at another size.
+// Photographs: decoding of every kind, files that are not photographs, and parts at another size.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -54,7 +54,7 @@ void put_u32(PhotoBytes& bytes, size_t at, uint32_t value) {
   for (size_t i = 0; i < 4; ++i) bytes[at + i] = static_cast<uint8_t>(value >> (24 - 8 * i));
 }
 
-// A PNG that says it is of this size, with right checksums and next to no pixels.
+// Returns a PNG that claims this size, with right checksums and next to no pixels.
 PhotoBytes png_bomb(uint32_t height, uint32_t width) {
   PhotoBytes bytes = png_bytes(gradient(4, 4));
   put_u32(bytes, 16, width);
@@ -72,7 +72,8 @@ PhotoBytes jpeg_bomb(int height, int width) {
   return bytes;
 }
 
-// The definition: every pixel of the image, weighted by a triangle around the output's middle.
+// Computes a value by the definition: every pixel of the image, weighted by a triangle around the
+// output's middle.
 double slow_value(const Image& image, const CropBox& box, int size, int i, int j, size_t channel) {
   const auto weight = [&](double begin, double length, int k, int output) {
     const double scale = length / size, reach = std::max(1.0, scale);
@@ -156,7 +157,7 @@ TEST_CASE("photos: a JPEG is decoded at a part of its size where that is enough"
 }
 
 TEST_CASE("photos: EXIF says how a photograph is held") {
-  // Where the corner that is stored first comes to lie: rows and columns from the start or the end.
+  // The place of the corner that is stored first: rows and columns from the start or the end.
   struct Turn {
     int orientation;
     bool swapped, at_bottom, at_right;
@@ -174,7 +175,7 @@ TEST_CASE("photos: EXIF says how a photograph is held") {
       REQUIRE(out.width == (swapped ? 16 : 32));
       const int y = at_bottom ? out.height - 1 : 0, x = at_right ? out.width - 1 : 0;
       CHECK(near(at(out, y, x), at(stored, 0, 0), 6));
-      // Along the stored row the second channel grows.
+      // The second channel grows along the stored row.
       const int far_y = swapped ? out.height - 1 - y : y, far_x = swapped ? x : out.width - 1 - x;
       CHECK(near(at(out, far_y, far_x), at(stored, 0, 31), 6));
     }
@@ -246,7 +247,7 @@ TEST_CASE("photos: resampling is what its definition says") {
       CHECK(worst < 1e-3);
     }
   }
-  // A pattern of single pixels becomes grey: none is taken for all.
+  // A pattern of single pixels becomes grey, and no single pixel stands for all.
   Image stripes{64, 64, {}};
   for (int i = 0; i < 64 * 64; ++i) stripes.pixels.insert(stripes.pixels.end(), 3, i % 2 ? 255 : 0);
   std::vector<float> grey(3 * 8 * 8);

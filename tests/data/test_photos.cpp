@@ -23,7 +23,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// `count` pictures whose first channel tells them apart.
+// Adds `count` pictures whose first channel tells them apart.
 void add_class(const fs::path& folder, int count, int height = 12, int width = 16) {
   for (int i = 0; i < count; ++i) {
     Image image = gradient(height, width);
@@ -79,7 +79,7 @@ TEST_CASE(
     "photo folders: a share of every class is split off, and stays when photographs are added") {
   const TemporaryFolder folder;
   add_class(folder / "cat", 10);
-  add_class(folder / "train", 5);  // a class: there is no val
+  add_class(folder / "train", 5);  // "train" is a class, since there is no "val"
   add_class(folder / "single", 1);
   const auto split = [&](Split which, const PhotoOptions& options = {}) {
     return names_of(list_photos(folder.path, which, options), folder.path);

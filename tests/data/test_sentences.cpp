@@ -1,4 +1,4 @@
-// Sentences and pairs in GLUE's format: columns, labels, and rows that are wrong.
+// Sentences and pairs in GLUE's format: columns, labels, and faulty rows.
 #include <doctest/doctest.h>
 
 #include <tuple>
@@ -64,14 +64,15 @@ TEST_CASE("sentences: pairs with labels that are words, as MNLI has them") {
   CHECK(train.class_names == std::vector<std::string>{"contradiction", "entailment", "neutral"});
   CHECK(train.labels == std::vector<int32_t>{1, 0, 2});
 
-  // The classes are those of the training, though not all are there.
+  // The classes are those of the training set, even if not all occur.
   write_file(folder / "dev.tsv", "premise\thypothesis\tlabel\na\tb\tneutral\n"sv);
   CHECK(load_sentences(folder / "dev.tsv", train.class_names).labels == std::vector<int32_t>{2});
   write_file(folder / "dev.tsv", "premise\thypothesis\tlabel\na\tb\tneutral\na\tb\tmaybe\n"sv);
   CHECK(fault_of([&] { load_sentences(folder / "dev.tsv", train.class_names); }).c_str() ==
         doctest::Contains("dev.tsv:3 must have a label of the training data, got `maybe`"));
 
-  // QQP, QNLI and MRPC; `sentence` alone does not make QNLI's a single one.
+  // Headers of QQP, QNLI and MRPC; `sentence` alone does not make a task of single sentences of
+  // QNLI.
   for (const auto& [header, first, second] :
        {std::tuple{"id\tquestion1\tquestion2\tis_duplicate", "b", "c"},
         {"index\tquestion\tsentence\tlabel", "b", "c"},

@@ -34,7 +34,7 @@ std::vector<float> sine(double hz, int rate, int64_t samples) {
   return wave;
 }
 
-// By libsndfile itself; `samples` [frames, channels].
+// Writes a sound with libsndfile itself; `samples` is [frames, channels].
 void write_sound(const fs::path& file, std::vector<float> samples, int rate, int channels,
                  int format) {
   SF_INFO info{};
@@ -49,7 +49,7 @@ void write_sound(const fs::path& file, std::vector<float> samples, int rate, int
 constexpr int wav16 = SF_FORMAT_WAV | SF_FORMAT_PCM_16, flac = SF_FORMAT_FLAC | SF_FORMAT_PCM_16;
 constexpr int wav_float = SF_FORMAT_WAV | SF_FORMAT_FLOAT;
 
-// SPEAKER/CHAPTER with a transcript and silence of so many samples for each line.
+// Writes SPEAKER/CHAPTER with a transcript and silence of so many samples for each line.
 void write_chapter(const fs::path& root, const std::string& speaker,
                    const std::vector<std::pair<std::string, int64_t>>& lines,
                    const char* ending = ".wav") {

@@ -1,4 +1,4 @@
-// Ranks against one process that accumulates their micro-batches: the same bits.
+// Ranks have the same bits as one process that accumulates their micro-batches.
 #include <atomic>
 #include <chrono>
 #include <thread>
@@ -28,7 +28,7 @@ TEST_CASE("data parallel: a ResNet on ranks has the bits of one process") {
       check_ranks(maker<SmallResNet>(),
                   {.ranks = ranks, .micro_batches = 2 * ranks, .is_exact = true});
     }
-    // Windows, one of them not full, and a rank without a last micro-batch.
+    // One of the windows is not full, and a rank has no last micro-batch.
     check_ranks(maker<SmallResNet>(), {.ranks = 3, .each = 2, .micro_batches = 11});
     for (const CheckpointMode mode : {CheckpointMode::block, CheckpointMode::stage})
       for (const bool exact : {false, true})
@@ -37,8 +37,8 @@ TEST_CASE("data parallel: a ResNet on ranks has the bits of one process") {
   });
 }
 
-// Words are read twice: gradients of a micro-batch are whole before they are added, as where each
-// is judged.
+// Words are read twice: gradients of a micro-batch are whole before they are added, as if each were
+// judged.
 TEST_CASE("data parallel: a BERT with dropout on ranks has the bits of one process") {
   on_each_device([] {
     for (const int ranks : {1, 2, 3, 4})
@@ -108,7 +108,7 @@ TEST_CASE("data parallel: every optimizer, on random models and windows" *
       }
 }
 
-// Moments and sums of gradients in parts; clipping, overflows and windows as ever.
+// Moments and sums of gradients are in parts; clipping, overflows and windows work as usual.
 TEST_CASE("data parallel: states that ranks keep in parts" * doctest::test_suite("host")) {
   set_default_device(open_backend("cpu"));
   for (const int ranks : {1, 2, 3, 4}) {
@@ -120,7 +120,7 @@ TEST_CASE("data parallel: states that ranks keep in parts" * doctest::test_suite
                                   .max_norm = 0.1f}),
                 {.ranks = ranks, .each = 2, .micro_batches = 4 * ranks + 1, .shards = true});
   }
-  // More ranks than parameters that they could have.
+  // There are more ranks than parameters.
   struct One : Trainee {
     explicit One(uint32_t n) : made(Adam(in_own_shard(one_group({w}))), n) {}
     Accumulate& optimizer() override { return made; }
@@ -133,7 +133,7 @@ TEST_CASE("data parallel: states that ranks keep in parts" * doctest::test_suite
               {.ranks = 3, .micro_batches = 6, .shards = true});
 }
 
-// On a device of its own each, predicted by itself.
+// Each rank runs on a device of its own, and a dry run predicts each of them.
 TEST_CASE_FIXTURE(CpuDevice, "data parallel: dry runs know what each rank needs" *
                                  doctest::test_suite("host")) {
   const auto train = [](Communicator& ranks, bool shards) {
@@ -202,7 +202,7 @@ TEST_CASE_FIXTURE(CpuDevice,
     return message_of<Error>([&] { run_ranks(2, body); });
   };
   const auto adam = [](uint32_t n) { return Accumulate(Adam({parameter({1, 2}, "w")}), n); };
-  // Other values, other shapes, other parameters.
+  // Ranks with other values, other shapes, or other parameters.
   CHECK(contains(
       message([](Communicator& ranks) {
         Accumulate own(Adam({parameter({1}, "v"), parameter({1, float(ranks.rank())}, "w")}), 1);
@@ -237,7 +237,7 @@ TEST_CASE_FIXTURE(CpuDevice,
                    own.run_together([](uint32_t) { return MicroBatch{}; });
                  }),
                  "must be run by backward() and step()"));
-  // States in parts: those of the rank, with ranks that have the others.
+  // Ranks load states in parts: those of the rank, with ranks that have the others.
   const auto sharded = [](const Shard& shard) {
     return Accumulate(Adam(shard_states({parameter({1, 2}, "w"), parameter({3}, "v")}, shard)), 1);
   };
@@ -256,7 +256,7 @@ TEST_CASE_FIXTURE(CpuDevice,
   CHECK_THROWS_AS(Adam(offload_states(shard_states({parameter({1}, "w")}, {0, 2}))), ValueError);
   CHECK_THROWS_AS(FusedBackward(Adam(shard_states({parameter({1}, "w")}, {0, 2}))), AutogradError);
   CHECK_THROWS_AS(DryRanks(2, 2), ValueError);
-  // A rank that fails takes the others along.
+  // A rank that fails makes the others fail.
   CHECK(contains(message([&](Communicator& ranks) {
                    if (ranks.rank() == 1)
                      fail<FileError>("test", "the second rank fails, got {}", 1);
@@ -268,7 +268,7 @@ TEST_CASE_FIXTURE(CpuDevice,
 
 TEST_CASE_FIXTURE(CpuDevice, "data parallel: ranks that would drift apart are refused at once" *
                                  doctest::test_suite("host")) {
-  // The cpu's kernels by the name of another driver.
+  // The cpu's kernels under the name of another driver.
   class OtherDriver : public GuardBackend {
    public:
     OtherDriver() : GuardBackend(open_backend("reference"), false), info_(GuardBackend::info()) {
@@ -341,7 +341,7 @@ TEST_CASE_FIXTURE(CpuDevice, "data parallel: the messages of ranks" * doctest::t
     std::vector<int> from(3);
     ranks.all_to_all(std::as_bytes(std::span(to)), std::as_writable_bytes(std::span(from)));
     CHECK(from == std::vector<int>{10 * rank, 10 * rank + 1, 10 * rank + 2});
-    // Rank r gets r bytes from each, and gives as many to all.
+    // Rank r gets r bytes from each rank, and gives as many to all.
     const auto bytes = [](const std::string& text) { return std::as_bytes(std::span(text)); };
     const std::vector<size_t> sizes = {0, 1, 2};
     std::string parts(3 * static_cast<size_t>(rank), ' '), gathered(3, ' ');

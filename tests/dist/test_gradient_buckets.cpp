@@ -19,7 +19,7 @@ std::vector<Tensor> parameters_of(Accumulate& optimizer) {
   return optimizer.groups()[0].parameters;
 }
 
-// What the ranks' first gradients are, and what is added up of them.
+// The ranks' first gradients, and their sums.
 struct Summed {
   std::vector<Values> gradients;  // by rank, of all parameters
   Values sums;
@@ -113,7 +113,7 @@ TEST_CASE_FIXTURE(CpuDevice, "gradient buckets: every element once, and parts of
       }
 }
 
-// A model of which each micro-batch uses another part, one part in no window at all.
+// Each micro-batch uses another part of the model, and no window uses one of the parts.
 TEST_CASE("gradient buckets: ranks whose passes reach other parameters") {
   on_each_device([] {
     struct Experts : Trainee {
@@ -141,7 +141,7 @@ TEST_CASE_FIXTURE(CpuDevice, "gradient buckets: gradients leave while backward r
     Accumulate& optimizer = net.optimizer();
     DataParallel parallel(optimizer, ranks, {.bucket_bytes = 4096});
     const std::vector<Tensor> parameters = parameters_of(optimizer);
-    // In the second window buckets have the order of backward: all but one have left before the
+    // In the second window, buckets have the order of backward: all but one have left before the
     // first convolution's gradient comes.
     size_t left = 0;
     const HookHandle hook =
@@ -164,7 +164,7 @@ TEST_CASE_FIXTURE(CpuDevice, "gradient buckets: gradients leave while backward r
       optimizer.zero_grad();
     }
     CHECK(left <= 1);
-    // Gradients that come otherwise would be lost.
+    // Gradients that come in another way would be lost.
     const MicroBatch one = net.micro_batch(ranks.rank());
     optimizer.backward(one.loss, one.weight);
     net.micro_batch(ranks.rank()).loss.backward();
@@ -174,7 +174,7 @@ TEST_CASE_FIXTURE(CpuDevice, "gradient buckets: gradients leave while backward r
   });
 }
 
-// At the end of backward the gradients would be all there.
+// At the end of backward, all gradients would be there.
 TEST_CASE_FIXTURE(CpuDevice,
                   "gradient buckets: memory, as dry runs know it" * doctest::test_suite("host")) {
   struct Wide : Trainee {
@@ -220,8 +220,8 @@ TEST_CASE_FIXTURE(CpuDevice,
         CHECK(real.peak == predicted.peak);
         CHECK(real.peak_by_purpose == predicted.peak_by_purpose);
         CHECK(real.host_peak == predicted.host_peak);
-        // Eight of 64 KiB each in one bucket; of small ones one is made while another leaves, and
-        // the own sums are of three parameters at most.
+        // A bucket has eight gradients of 64 KiB each; of the small buckets, one is made while
+        // another leaves, and the own sums are those of at most three parameters.
         const uint64_t gradients =
             real.peak_by_purpose[static_cast<size_t>(Purpose::gradient)] >> 16;
         if (bucket_bytes == 1 << 16)
@@ -254,14 +254,14 @@ TEST_CASE_FIXTURE(CpuDevice, "gradient buckets: messages of 16 bits, sums of f32
     CHECK(rounds == (transport != DType::f32));
     CHECK(is_near);
   }
-  // Ranks have one model, whatever messages are.
+  // Ranks have one model, whatever the dtype of messages.
   const std::vector<RankResult> results =
       in_ranks(maker<SmallBert>(), {.ranks = 3, .micro_batches = 9, .transport = DType::f16});
   CHECK(results[0] == results[1]);
   CHECK(results[0] == results[2]);
 }
 
-// 1e5 is a gradient in f32 and bf16, but none in f16.
+// 1e5 is a gradient in f32 and bf16, but not in f16.
 TEST_CASE("gradient buckets: what f16 messages cannot hold is an overflow") {
   on_each_device([] {
     struct Large : Trainee {
@@ -346,7 +346,7 @@ TEST_CASE("message thread: jobs in order, and none after one that throws" *
   CHECK(done == expected);
 }
 
-// The copies that gradients leave by.
+// The copies by which gradients leave.
 TEST_CASE("device: a thread reads host memory behind a point of the queue") {
   on_each_device([] {
     const std::shared_ptr<Device> device = default_device();

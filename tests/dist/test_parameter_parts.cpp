@@ -1,4 +1,4 @@
-// Parameters that ranks keep in parts: the bits of one process, memory, and who may read what.
+// Parameters that ranks keep in parts: the bits of one process, memory, and access rules.
 #include <numeric>
 #include <set>
 
@@ -52,7 +52,7 @@ TEST_CASE("parameters in parts: ranks have the bits of one process") {
   });
 }
 
-// Most of BERT is its table of words then, and every rank has a part of it.
+// Most of this BERT is its table of words, and every rank has a part of it.
 TEST_CASE("parameters in parts: a table that ranks divide" * doctest::test_suite("host")) {
   set_default_device(open_backend("cpu"));
   for (const bool parts : {false, true}) {
@@ -97,7 +97,7 @@ TEST_CASE("parameters in parts: a table that ranks divide, by every optimizer" *
   }
 }
 
-// What each rank keeps of 5 rows: about as much as the others, whatever the parameters' sizes are.
+// Each rank keeps about as many of 5 rows as the others, whatever the parameters' sizes are.
 TEST_CASE_FIXTURE(CpuDevice, "parameters in parts: ranks have equal parts of one table" *
                                  doctest::test_suite("host")) {
   for (const OptimizerMaker& optimizer : optimizer_makers()) {
@@ -134,7 +134,7 @@ TEST_CASE("parameters in parts: every optimizer" * doctest::test_suite("host")) 
   }
 }
 
-// A chain of wide layers on a device of its own each, predicted by itself.
+// Each rank has a chain of wide layers on a device of its own, and a dry run predicts each.
 TEST_CASE_FIXTURE(CpuDevice, "parameters in parts: memory, as dry runs know it" *
                                  doctest::test_suite("host")) {
   constexpr int64_t width = 64, layers = 12, layer_bytes = width * width * 4;
@@ -159,7 +159,7 @@ TEST_CASE_FIXTURE(CpuDevice, "parameters in parts: memory, as dry runs know it" 
       optimizer.step();
       optimizer.zero_grad();
     }
-    return default_device()->memory_report();  // before all parameters come
+    return default_device()->memory_report();  // called before all parameters have come
   };
   for (const int count : {2, 3, 4})
     for (const DType dtype : {DType::f32, DType::f16})
@@ -179,22 +179,22 @@ TEST_CASE_FIXTURE(CpuDevice, "parameters in parts: memory, as dry runs know it" 
         CHECK(real.peak == predicted.peak);
         CHECK(real.peak_by_purpose == predicted.peak_by_purpose);
         CHECK(real.host_peak == predicted.host_peak);
-        // The own part, and two layers that were gathered.
+        // The own part, and two gathered layers.
         const int64_t size = layer_bytes * static_cast<int64_t>(size_of(dtype)) / 4;
         CHECK(bytes_of(whole, Purpose::parameter) == layers * size);
         CHECK(bytes_of(real, Purpose::parameter) <=
               static_cast<uint64_t>(layers / count * size + 2 * layer_bytes));
         CHECK(bytes_of(real, Purpose::parameter) >= static_cast<uint64_t>(layers / count * size));
         CHECK(real.peak < whole.peak);
-        // Masters of 16-bit parameters and moments are the owner's.
+        // Masters of 16-bit parameters and moments belong to the owner.
         CHECK(bytes_of(real, Purpose::optimizer) <=
               static_cast<uint64_t>(layers / count * layer_bytes * (dtype == DType::f32 ? 1 : 2)) +
                   (8 << 10));
       });
 }
 
-// Micro-batches of windows of any length are steps that repeat: what was gathered for one is gone
-// before the next.
+// Micro-batches of windows of any length are steps that repeat: slabs that were gathered for one
+// are gone before the next.
 TEST_CASE_FIXTURE(CpuDevice,
                   "parameters in parts: steps are laid out" * doctest::test_suite("host")) {
   for (const uint32_t each : {1u, 2u, 3u})
@@ -256,7 +256,7 @@ TEST_CASE_FIXTURE(CpuDevice,
           CHECK(away() == 0);
           for (size_t i = 0; i < parameters.size(); ++i)
             CHECK(parameters[i].to_vector() == first[i]);
-          // Written to on all ranks, as a file that is loaded: these are the values then.
+          // All ranks write to the parameters, as loading a file does; these are then the values.
           for (const Tensor& p : parameters) Tensor(p).copy_(affine(p.detach(), 2, 0));
           CHECK(contains(message_of<RankError>(
                              [&] { optimizer.backward(bert.micro_batch(ranks.rank()).loss); }),
@@ -278,7 +278,7 @@ TEST_CASE_FIXTURE(CpuDevice,
           optimizer.step();
           optimizer.zero_grad();
         }
-        // A forward pass under NoGrad that all ranks run; behind it nothing is under way.
+        // All ranks run a forward pass under NoGrad; after it nothing is under way.
         const NoGrad guard;
         CHECK(std::isfinite(bert.micro_batch(0).loss.item()));
         CHECK(gather(ranks, ranks.rank()) == std::vector<int>{0, 1});
@@ -309,7 +309,7 @@ TEST_CASE_FIXTURE(CpuDevice,
   CHECK(
       contains(message_of<RankError>([&] { follow(0, [](Accumulate& o) { GradientRanges{o}; }); }),
                "all gradients must be here"));
-  // An update that reads them all the same.
+  // An update reads them all the same.
   CHECK(contains(message_of<RankError>([] {
                    run_ranks(2, [](Communicator& ranks) {
                      own_shard = Shard{ranks.rank(), ranks.size(), 2048};
@@ -352,7 +352,7 @@ TEST_CASE("device: storages whose memory is away") {
       CHECK_THROWS_AS(w.to_vector(), DeviceError);
       Tensor loss = sum(w * w);
       device.send_away(*w.impl().storage);
-      // Saved values are what they were.
+      // Saved values are unchanged.
       loss.backward();
       CHECK(keeper.times == 2);
       CHECK(w.grad().to_vector() == std::vector<float>{2, 4, 6, 8});

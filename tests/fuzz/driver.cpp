@@ -1,7 +1,7 @@
 // Runs the targets on mutated seeds, with any compiler: a fixed number of inputs from a fixed seed
-// for tests, or for some time. What the readers must never do ends the run: another exception than
-// theirs, a crash, no end, or far more memory than the input has bytes. The input is kept in a
-// file, which --replay runs again.
+// for tests, or for some time. A run ends when a reader does what it must never do: throw another
+// exception than its own, crash, not end, or take far more memory than the input has bytes. The
+// input is kept in a file, which --replay runs again.
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 #include <sys/time.h>
@@ -27,7 +27,7 @@
 #endif
 #endif
 
-// What the sanitizers find ends in SIGABRT, whose handler keeps the input. Leaks are not looked
+// Errors that sanitizers find end in SIGABRT, whose handler keeps the input. Leaks are not looked
 // for: that needs ptrace, which containers forbid.
 extern "C" const char* __asan_default_options() {
   return "abort_on_error=1:detect_leaks=0";
@@ -42,7 +42,7 @@ namespace {
 
 constexpr size_t most_bytes = 200'000;
 
-// The input being read, for what runs when the process cannot go on.
+// The input being read, for handlers that run when the process cannot go on.
 struct {
   const char* target = "none";
   const uint8_t* data = nullptr;
@@ -50,7 +50,7 @@ struct {
   char file[4096] = {};
 } current;
 
-// Only what signal handlers may call.
+// Calls only functions that signal handlers may call.
 void say(const char* text) {
   [[maybe_unused]] const auto n = write(STDERR_FILENO, text, std::strlen(text));
 }
@@ -82,14 +82,15 @@ void watch_signals() {
   action.sa_handler = on_signal;
   action.sa_flags = SA_ONSTACK;
   std::vector<int> signals = {SIGABRT, SIGPROF};
-#ifndef REWIND_FUZZ_ASAN  // which has handlers of its own, and ends in SIGABRT
+#ifndef REWIND_FUZZ_ASAN  // it has handlers of its own, and ends in SIGABRT
   signals.insert(signals.end(), {SIGSEGV, SIGBUS, SIGFPE, SIGILL});
 #endif
   for (const int signal : signals) sigaction(signal, &action, nullptr);
 }
 
-// Messages tell which check refused an input: digits, the folder and what was found aside. With
-// words of the input in them each input would be of a new kind, and soon nothing else be mutated.
+// Messages tell which check refused an input, without digits, the folder and the offending text.
+// With words of the input in them, each input would be of a new kind, and soon only these would be
+// mutated.
 std::string kind_of(std::string message) {
   const std::string folder = scratch_file("").string();
   if (const size_t at = message.find(folder); at != message.npos) message.erase(at, folder.size());
@@ -132,7 +133,8 @@ class Session {
     while (goes_on()) {
       const Bytes bytes = mutate(pool_, target_, most_bytes, random);
       const bool accepted = read(bytes);
-      // What is refused in a new way, and some of what is not, is changed further.
+      // Inputs that are refused in a new way, and some of those that are accepted, are changed
+      // further.
       if ((accepted ? random.below(20) == 0 : kinds_.insert(kind_of(error_)).second) &&
           pool_.size() < 300)
         pool_.push_back(bytes);
@@ -180,7 +182,7 @@ class Session {
   uint64_t inputs_ = 0, accepted_ = 0, most_memory_ = 0;
 };
 
-// Where --corpus wants the seeds, for libFuzzer.
+// Writes the seeds to the folder of --corpus, for libFuzzer.
 void write_seeds(const Target& target, const std::filesystem::path& folder) {
   const std::filesystem::path own = folder / target.name;
   std::filesystem::create_directories(own);

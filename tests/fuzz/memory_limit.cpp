@@ -64,7 +64,7 @@ void operator delete(void* data, size_t, std::align_val_t) noexcept {
 
 namespace rw::fuzz {
 
-// Blocks of the device have 16 MiB at least, and lines of text become strings of 32 bytes.
+// Blocks of the device have at least 16 MiB, and lines of text become strings of 32 bytes.
 MemoryLimit::MemoryLimit(size_t input_bytes) {
   ::most = live.load();
   limit = live + (int64_t{64} << 20) + 300 * static_cast<int64_t>(input_bytes);

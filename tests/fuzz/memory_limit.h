@@ -1,4 +1,4 @@
-// Limits what a scope may allocate with operator new, on all threads.
+// A limit on the bytes that a scope may allocate with operator new, on all threads.
 #pragma once
 
 #include <cstddef>

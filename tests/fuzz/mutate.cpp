@@ -30,7 +30,7 @@ constexpr uint64_t interesting[] = {0,
                                     uint64_t{1} << 63,
                                     UINT64_MAX};
 
-// The most bytes of a table that is changed as one: taking it apart takes its time.
+// The most bytes of a table that is changed as a table, since taking it apart takes time.
 constexpr size_t most_table_bytes = 4096;
 
 class Mutation {
@@ -38,8 +38,8 @@ class Mutation {
   Mutation(Bytes& bytes, const std::vector<Bytes>& pool, const Target& target, DataRandom& random)
       : bytes_(bytes), pool_(pool), target_(target), random_(random) {}
 
-  // Every second change of a table is one of lines and cells: the first check of a line refuses
-  // random bytes.
+  // Every second change of a table is one of lines and cells, since the first check of a line
+  // refuses random bytes.
   void apply() {
     if (target_.cells && bytes_.size() <= most_table_bytes && below(2)) return change_table();
     switch (random_.below(11)) {
@@ -93,7 +93,7 @@ class Mutation {
     bytes_.erase(at(begin), at(begin + below(std::min<size_t>(64, bytes_.size() - begin) + 1)));
   }
 
-  // An integer of 1 to 8 bytes, in one of both orders.
+  // Writes an integer of 1 to 8 bytes, in either order.
   void write_integer() {
     const size_t size = size_t{1} << below(4), begin = place();
     uint64_t value = integer() + below(3) - 1;
@@ -102,7 +102,7 @@ class Mutation {
       bytes_[begin + i] = static_cast<uint8_t>(value >> (8 * i));
   }
 
-  // A number in text.
+  // Replaces a number in the text.
   void replace_number() {
     size_t begin = place();
     while (begin < bytes_.size() && !std::isdigit(bytes_[begin])) ++begin;
@@ -113,7 +113,7 @@ class Mutation {
     bytes_.insert(at(begin), text.begin(), text.end());
   }
 
-  // A short part many times: deep nesting, long runs.
+  // Repeats a short part many times, which gives deep nesting and long runs.
   void repeat() {
     const size_t begin = below(bytes_.size()),
                  length = std::min<size_t>(1 + below(4), bytes_.size() - begin);
@@ -128,7 +128,7 @@ class Mutation {
     if (target_.words.empty()) return flip_bit();
     const std::string_view word = target_.words[below(target_.words.size())];
     if (below(2)) return insert(to_bytes(word));
-    const size_t begin = place();  // over what is there
+    const size_t begin = place();  // writes over existing bytes
     for (size_t i = 0; i < word.size() && begin + i < bytes_.size(); ++i)
       bytes_[begin + i] = static_cast<uint8_t>(word[i]);
   }
@@ -157,14 +157,14 @@ class Mutation {
 
   const Bytes& any_of(const Lines& parts) { return parts[below(parts.size())]; }
 
-  // The line around some byte of a table.
+  // Returns the line around some byte of a table.
   Bytes line_of(const Bytes& table) {
     const auto at = table.begin() + static_cast<ptrdiff_t>(below(table.size()));
     const auto before = std::find(std::make_reverse_iterator(at), table.rend(), '\n');
     return {before.base(), std::find(at, table.end(), '\n')};
   }
 
-  // A cell of this table or of another one, or a word.
+  // Returns a cell of this table or of another one, or a word.
   Bytes cell() {
     if (below(3) == 0 && !target_.words.empty())
       return to_bytes(target_.words[below(target_.words.size())]);
@@ -189,7 +189,7 @@ class Mutation {
       case 3:  // a line of another input
         lines.insert(line, line_of(any_of(pool_)));
         break;
-      case 4: {  // a column of all lines goes, or comes again at the end
+      case 4: {  // removes a column of all lines, or repeats it at the end
         const bool comes = below(2);
         const size_t column = below(split(lines[0], target_.cells).size());
         for (Bytes& each : lines) {
@@ -202,7 +202,7 @@ class Mutation {
         }
         break;
       }
-      default: {  // another cell
+      default: {  // replaces a cell
         Lines cells = split(*line, target_.cells);
         cells[below(cells.size())] = cell();
         *line = join(cells, target_.cells);

@@ -1,4 +1,4 @@
-// Readers with a fault each, which the fuzzer must find: what shows that it can.
+// Readers with one fault each, which the fuzzer must find to show that it can.
 #include <cstdlib>
 #include <cstring>
 
@@ -20,7 +20,7 @@ void throws_another_type(Input input) {
   if (input.size() > 8) throw std::out_of_range("planted");
 }
 
-// Believes the size in the input.
+// Trusts the size in the input.
 void allocates_what_is_promised(Input input) {
   check<FileError>(input.size() >= 8, "planted", "the input must have 8 bytes");
   uint32_t size = 0;

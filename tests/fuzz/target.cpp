@@ -18,7 +18,7 @@ namespace {
 struct Folder {
   fs::path path;
   Folder() {
-    const fs::path memory = "/dev/shm";  // much faster, where there is one
+    const fs::path memory = "/dev/shm";  // much faster, if it exists
     const bool writable = access(memory.c_str(), W_OK) == 0;
     std::string name =
         ((writable ? memory : fs::temp_directory_path()) / "rewind-fuzz-XXXXXX").string();

@@ -1,4 +1,4 @@
-// What is fuzzed: one target per reader of files. libfuzzer.cpp and driver.cpp feed the targets.
+// The targets of fuzzing, one per reader of files. libfuzzer.cpp and driver.cpp feed the targets.
 #pragma once
 
 #include <cstdint>
@@ -16,13 +16,13 @@ using Bytes = std::vector<uint8_t>;
 struct Target {
   const char* name;
   // Reads the input and checks the result. A faulty input must throw an rw::Error. Any other
-  // exception is a bug of the reader, OutOfMemory too: a reader must not believe the sizes in its
-  // input.
+  // exception is a bug of the reader, including OutOfMemory: a reader must not trust the sizes in
+  // its input.
   void (*read)(std::span<const uint8_t> input);
   std::vector<Bytes> (*seeds)();             // inputs without faults
-  std::vector<std::string_view> words = {};  // what inputs are made of, for mutations
+  std::vector<std::string_view> words = {};  // parts of inputs, for mutations
   bool refuses = true;                       // some inputs are faulty
-  char cells = 0;  // what separates the cells of a line, where inputs are tables; 0: they are not
+  char cells = 0;  // the separator of a line's cells, if inputs are tables, else 0
 };
 
 std::vector<Target> data_targets();  // data/
@@ -36,11 +36,11 @@ inline std::vector<Target> all_targets() {
   return all;
 }
 
-// True if the input is accepted, else `error` says what is wrong with it. Throws what is a bug of
-// the reader.
+// Returns true if the input is accepted; else `error` says what is wrong with it. Throws if the
+// reader has a bug.
 bool accepts(const Target& target, std::span<const uint8_t> input, std::string& error);
 
-// Checks, for targets, what must be true of everything that a reader accepts.
+// Checks, for targets, properties that everything that a reader accepts must have.
 struct BrokenPromise : std::logic_error {
   using std::logic_error::logic_error;
 };

@@ -53,7 +53,7 @@ std::vector<Bytes> idx_seeds() {
           idx_bytes({{1, 0, 4, 4}, {}})};
 }
 
-// A batch of what was read: all its pixels are there.
+// Loads a batch of the data, with all its pixels.
 void load_batch(const ImageDataset& data) {
   expect(data.size() > 0 && data.pixels.size() == data.size() * data.image_bytes(),
          "every image has its pixels");
@@ -97,7 +97,7 @@ std::vector<Bytes> cifar_seeds() {
                file_bytes(scratch_file("test_batch.bin")))};
 }
 
-// What is accepted is whole, and can be made smaller.
+// An accepted image is whole, and can be made smaller.
 void use_image(const Image& image) {
   expect(image.height > 0 && image.width > 0 &&
              image.pixels.size() ==
@@ -111,7 +111,7 @@ void use_image(const Image& image) {
   for (const float v : out) expect(v >= 0 && v <= 255.1f, "means lie between pixels");
 }
 
-// With right checksums, so that mutations get further.
+// The checksums are made right, so that mutations get further.
 void read_png(Input input) {
   Bytes file(input.begin(), input.end());
   const auto number = [&](size_t at) {
@@ -268,7 +268,7 @@ std::vector<Bytes> token_seeds() {
   return seeds;
 }
 
-// At its own rate and at another one.
+// Reads a sound at its own rate and at another one.
 void read_sound(Input input) {
   const std::filesystem::path file = write_scratch("sound", input);
   const Audio audio = read_audio(file, input.size() % 2 ? speech_rate : 11025);
@@ -278,7 +278,7 @@ void read_sound(Input input) {
          "the length is what the header said");
 }
 
-// WAV, as our own writer makes it and with samples that are floats, and FLAC.
+// Returns WAV, from our own writer and with float samples, and FLAC.
 std::vector<Bytes> sound_seeds() {
   std::vector<float> wave(700);
   for (size_t i = 0; i < wave.size(); ++i) wave[i] = 0.5f * std::sin(0.1f * static_cast<float>(i));
@@ -295,7 +295,7 @@ std::vector<Bytes> sound_seeds() {
   return seeds;
 }
 
-// The transcripts of one chapter, beside sounds that are there.
+// Reads the transcripts of one chapter, beside sounds that exist.
 void read_speech(Input input) {
   static const std::filesystem::path chapter = [] {
     const std::filesystem::path folder = scratch_file("speech");

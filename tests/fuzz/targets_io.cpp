@@ -59,7 +59,7 @@ std::vector<Bytes> safetensors_seeds() {
   return {floats, file_bytes(file)};
 }
 
-// A header whose length is always right, and data: mutations get further into it.
+// The header's length is always right, and there are data, so that mutations get further.
 void read_safetensors_header(Input input) {
   const auto [header, data] = split(input);
   Bytes file(8);
@@ -78,7 +78,7 @@ std::vector<Bytes> safetensors_header_seeds() {
   return seeds;
 }
 
-// What a classifier's file says of it: the metadata, on top of a file that is right.
+// Reads a classifier's metadata in a file that is otherwise right.
 void read_classifier(Input input) {
   const std::string_view text(reinterpret_cast<const char*>(input.data()), input.size());
   Metadata metadata;
@@ -105,14 +105,14 @@ std::vector<Bytes> classifier_seeds() {
           to_bytes("format:pt")};
 }
 
-// What a recogniser's file says of it.
+// Reads a recogniser's metadata.
 void read_recognizer_entry(Input input) {
   use_cpu();
   const auto file = scratch_file("recognizer.safetensors");
   const std::string text(input.begin(), input.end());
   try {
     write_safetensors(file, {{"one", full({}, 2)}}, {{"speech_recognizer", text}});
-  } catch (const ValueError&) {  // no UTF-8: no such file can be
+  } catch (const ValueError&) {  // not UTF-8, so no such file can exist
     fail<FileError>("fuzz", "no UTF-8");
   }
   const Metadata again = to_metadata(read_recognizer(SafetensorsFile(file)));
@@ -154,7 +154,7 @@ std::vector<Bytes> npy_seeds() {
   return seeds;
 }
 
-// A model with its optimizer, as a training run has them.
+// A model with its optimizer, as in a training run.
 struct Run {
   Sequential model;
   std::optional<Adam> optimizer;

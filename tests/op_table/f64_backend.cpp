@@ -24,7 +24,7 @@ F64Backend* running = nullptr;  // whose kernel runs
 
 constexpr double unknown = std::numeric_limits<double>::quiet_NaN();
 
-// What the element's own bits say.
+// Returns the value of the element's own bits.
 float stored(const std::byte* at, DType dtype) {
   if (dtype == DType::f32) {
     float value;
@@ -95,7 +95,7 @@ void F64Backend::copy(BufferRange source, BufferRange target) {
       blocks_.at(target.block).wide.begin() + static_cast<std::ptrdiff_t>(target.offset / 2));
 }
 
-// What was written as bits, or as integers, has no double that fits it.
+// Values that were written as bits, or as integers, have no double that belongs to them.
 double F64Backend::get(const std::byte* at, DType dtype) const {
   const Block& block = block_of(at);
   const double wide = block.wide[static_cast<size_t>(at - block.bytes) / 2];

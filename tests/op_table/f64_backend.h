@@ -1,6 +1,6 @@
-// The reference backend's kernels in double: behind every floating-point element, in a tensor of
-// whatever bits, is a double, and kernels read these doubles. Gradients and differences agree there
-// to many digits. The backend also watches which bytes a kernel touches.
+// The reference backend's kernels in double: behind every floating-point element of a tensor,
+// whatever its dtype, is a double, and kernels read these doubles. Gradients and differences agree
+// there to many digits. The backend also watches which bytes a kernel touches.
 #pragma once
 
 #include <functional>
@@ -22,7 +22,7 @@ struct Bytes {
   bool writes;  // else only reads
 };
 
-// What a call may touch, as declared for the barriers.
+// Returns the bytes that a call may touch, as declared for the barriers.
 using DeclaredBytes = std::function<std::vector<Bytes>(const KernelCall&)>;
 
 class F64Backend final : public Backend {
@@ -30,14 +30,14 @@ class F64Backend final : public Backend {
   F64Backend();
   ~F64Backend() override;
 
-  // From now on the backend compares every access of a kernel with what `declared` says of the
-  // call.
+  // From now on, the backend compares every access of a kernel with the bytes that `declared`
+  // returns for the call.
   void watch(DeclaredBytes declared) { declared_ = std::move(declared); }
-  // What kernels touched without declaring it, since the last call.
+  // Returns the bytes that kernels touched without declaring them, since the last call.
   std::vector<std::string> take_culprits() { return std::exchange(culprits_, {}); }
   uint64_t accesses() const { return accesses_; }  // the number that was watched
 
-  // The doubles behind the elements of a dense tensor on this device.
+  // Returns the doubles behind the elements of a dense tensor on this device.
   std::vector<double> values(const Tensor& t) const;
   void set_values(const Tensor& t, const std::vector<double>& values);
 
@@ -66,7 +66,7 @@ class F64Backend final : public Backend {
 
   std::unique_ptr<Backend> inner_;
   std::vector<Block> blocks_;
-  mutable size_t latest_ = 0;  // the block that was asked for last
+  mutable size_t latest_ = 0;  // the block of the last access
   DeclaredBytes declared_;
   std::vector<Bytes> may_touch_;  // by the call that runs
   std::string_view kernel_;

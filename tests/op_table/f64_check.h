@@ -1,4 +1,4 @@
-// Gradients of an op against differences of its outputs, both in double (f64_backend.h).
+// Compares the gradients of an op with differences of its outputs, both in double (f64_backend.h).
 #pragma once
 
 #include <doctest/doctest.h>
@@ -35,7 +35,7 @@ class F64Check {
   }
 
  private:
-  // The gradients of `evaluate`, in double.
+  // Returns the gradients of `evaluate`, in double.
   std::vector<std::vector<double>> analytic() {
     const Tensors inputs = make_inputs(row_);
     evaluate(inputs, row_.run);
@@ -46,7 +46,7 @@ class F64Check {
     return all;
   }
 
-  // The terms of the loss at the current inputs.
+  // Returns the terms of the loss at the current inputs.
   std::vector<double> terms() const {
     const NoGrad guard;
     manual_seed(7);
@@ -66,8 +66,8 @@ class F64Check {
     double value = 0, rounding = 0;
   };
 
-  // The loss's slope where `move` moves input k. Differences are taken term by term, so that terms
-  // that do not change add no rounding.
+  // Returns the loss's slope if `move` moves input k. Differences are taken term by term, so that
+  // terms that do not change add no rounding.
   template <class Move>
   Slope difference(size_t k, const Move& move) {
     const auto at = [&](double step) {
@@ -86,7 +86,7 @@ class F64Check {
     return slope;
   }
 
-  // Elements one by one: all elements of small inputs.
+  // Checks elements one by one: all elements of small inputs.
   void elements(size_t k, const std::vector<double>& gradient) {
     double largest = 0;
     for (const double g : gradient) largest = std::max(largest, std::abs(g));
@@ -102,8 +102,8 @@ class F64Check {
     }
   }
 
-  // All elements at once, each by a step of its own random sign: one wrong element among thousands
-  // shows.
+  // Checks all elements at once, each by a step of its own random sign: one wrong element among
+  // thousands shows.
   void directions(size_t k, const std::vector<double>& gradient) {
     std::mt19937 random(static_cast<uint32_t>(k));
     std::vector<double> signs(gradient.size());

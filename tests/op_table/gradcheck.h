@@ -13,7 +13,7 @@ namespace rw::test {
 
 using HostValues = std::vector<std::vector<float>>;
 
-// The outputs and, per input, the gradient of the loss below (empty where there is none).
+// The outputs and, per input, the gradient of the loss below (empty if there is none).
 struct Evaluation {
   HostValues outputs, gradients;
 };
@@ -63,9 +63,9 @@ Evaluation evaluate(const Tensors& inputs, F&& run) {
   return result;
 }
 
-// The worst element of `a` and its counterpart in `b`: |a - b| relative to |b| plus the root mean
-// square of all of `b`. The latter stands for the terms of a sum that are larger than their result.
-// Infinite if sizes differ or a value is not finite.
+// Compares the worst element of `a` with its counterpart in `b`: |a - b| relative to |b| plus the
+// root mean square of all of `b`. The latter stands for the terms of a sum that are larger than
+// their result. Infinite if sizes differ or a value is not finite.
 template <class T>
 double largest_error(const std::vector<float>& a, const std::vector<T>& b) {
   if (a.size() != b.size()) return INFINITY;
@@ -79,7 +79,7 @@ double largest_error(const std::vector<float>& a, const std::vector<T>& b) {
   return worst;
 }
 
-// `of_gradients` chooses the gradients' own tolerance, where they have one.
+// `of_gradients` chooses the gradients' own tolerance, if they have one.
 inline void check_close(const Evaluation& actual, const Evaluation& expected, double tolerance,
                         const std::string& what, double of_gradients = 0) {
   const auto compare = [&](const HostValues& a, const HostValues& e, const std::string& kind,

@@ -238,7 +238,7 @@ void add_reductions(Table& t) {
   for (const bool reverse : {false, true})
     t.row(fmt::format("cumsum in parts{}", reverse ? " from the end" : ""), {x({2, 2100, 2})},
           [=](const Tensors& in) { return cumsum(in[0], 1, reverse); })
-        .f32_tolerance = 4e-5;  // sums of 2100 values of both signs
+        .f32_tolerance = 4e-5;  // sums 2100 values of both signs
   t.row("cumsum of i32 in parts", {index({1, 1030}, 9)},
         [](const Tensors& in) { return cumsum(in[0], 1, true); });
   t.row("cumsum of nothing", {x({0, 3})}, [](const Tensors& in) { return cumsum(in[0], 1); });
@@ -338,7 +338,7 @@ const std::vector<OpCase>& op_cases() {
 
 std::vector<float> input_values(const Input& input, size_t which) {
   const auto n = static_cast<size_t>(input.shape.numel());
-  // Evenly spread, visited with a stride that has no factor in common with n.
+  // Values are evenly spread, and visited with a stride that has no factor in common with n.
   size_t stride = n * 5 / 8 + which + 1;
   const auto coprime = [&] { return std::gcd(stride, n) == 1; };
   while (n > 1 && !coprime()) ++stride;

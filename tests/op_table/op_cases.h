@@ -34,13 +34,13 @@ struct OpCase {
   double roundings = 6;  // of 16 bits
   // For NaN, infinities and extremes (test_op_extremes.cpp):
   bool elementwise = false;  // each element is a function of one of each input
-  float most = 3e38f;    // of its inputs: beyond it f32 overflows on the way where double does not
+  float most = 3e38f;    // of its inputs: beyond it, f32 overflows on the way and double does not
   bool spreads = false;  // zeros that are multiplied (padding, keys not seen) may make NaN
 };
 
 const std::vector<OpCase>& op_cases();
 
-// The values of input `which` of a row.
+// Returns the values of input `which` of a row.
 std::vector<float> input_values(const Input& input, size_t which);
 
 }  // namespace rw::test

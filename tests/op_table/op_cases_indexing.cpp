@@ -1,4 +1,4 @@
-// Indexing, sorting, and what shapes axes in other ways.
+// Indexing, sorting, and other ways of shaping axes.
 #include "ops/layout/indexing.h"
 #include "ops/operators.h"
 #include "tests/op_table/op_table.h"
@@ -46,7 +46,7 @@ void add_gathers(Table& t) {
         [](const Tensors& in) { return index_select(in[0], 0, in[1]); });
   t.row("gather of nothing", {x({3, 4}), index({3, 0}, 4)},
         [](const Tensors& in) { return gather(in[0], 1, in[1]); });
-  // More indices than are compared with each other.
+  // There are more indices than are compared with each other.
   t.row("index_add of many", {constant({37}), index({20000}, 40), constant({20000})},
         [](const Tensors& in) {
           return index_add(cast(in[0], DType::f32), 0, in[1], cast(in[2], DType::f32));

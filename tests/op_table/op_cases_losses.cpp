@@ -11,8 +11,8 @@ namespace {
 
 constexpr Reduction reductions[] = {Reduction::none, Reduction::mean, Reduction::sum};
 
-// Elementwise losses: in words and a rest, one element, nothing, of constants that a gradient
-// passes by.
+// Elementwise losses: in words and a rest, one element, none, and of constants, which no gradient
+// reaches.
 void add_pairs(Table& t) {
   using Loss = Tensor (*)(Tensor, Tensor, Reduction);
   const std::pair<const char*, Loss> losses[] = {
@@ -68,7 +68,7 @@ void add_probabilities(Table& t) {
   });
   for (const Shape& shape : {Shape{3, 7}, Shape{2, 16}}) {
     const auto name = [&](const char* what) { return fmt::format("{} {}", what, shape.str()); };
-    // The driver scales inputs by 1.25: still shares.
+    // The driver scales inputs by 1.25; these are then still shares.
     const Input share = x(shape, 0.1f, 0.75f), other = x(shape, 0.12f, 0.73f);
     t.row(name("binary_cross_entropy"), {share, other},
           [](const Tensors& in) { return binary_cross_entropy(in[0], in[1]); });
@@ -161,7 +161,7 @@ void add_classes(Table& t) {
         [](const Tensors& in) { return cross_entropy(in[0], in[1], in[2]); });
 }
 
-// Lengths stay what they are: losses of impossible ones have no differences.
+// Lengths stay as they are, since losses of impossible ones have no differences.
 void add_ctc(Table& t) {
   const auto ints = [](const std::vector<int32_t>& values) {
     return tensor(values, {static_cast<int64_t>(values.size())});

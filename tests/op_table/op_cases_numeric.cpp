@@ -18,7 +18,7 @@ void add_scans(Table& t) {
       t.row("logcumsumexp " + how, {x({3, 4, 6})},
             [=](const Tensors& in) { return logcumsumexp(in[0], axis, reverse); });
     }
-  // Zeros: one in a line, and several.
+  // Rows with one zero in a line, and with several.
   t.row("cumprod with zeros", {x({4, 5})}, [](const Tensors& in) {
     return cumprod(in[0] * cast(abs(in[0]) > 0.5f, in[0].dtype()), 1);
   });

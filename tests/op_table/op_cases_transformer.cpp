@@ -1,4 +1,4 @@
-// What transformers add to attention: shared heads, windows, slopes, gradients of masks; positions.
+// Forms of attention in transformers: shared heads, windows, slopes, gradients of masks; positions.
 #include "nn/weight_norm.h"
 #include "ops/layout/unbind.h"
 #include "ops/network/positions.h"

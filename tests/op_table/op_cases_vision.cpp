@@ -1,4 +1,4 @@
-// Convolutions besides conv2d, other sizes and borders, pooling to sizes.
+// Convolutions besides conv2d, resampling and padding, pooling to sizes.
 #include "ops/network/conv.h"
 #include "ops/network/vision.h"
 #include "tests/op_table/op_table.h"

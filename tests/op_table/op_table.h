@@ -1,4 +1,4 @@
-// What the files of rows share. A family's rows are a function add_FAMILY(Table&) in a file
+// The common part of the files of rows. A family's rows are a function add_FAMILY(Table&) in a file
 // op_cases_FAMILY.cpp; it is declared here and called by op_cases().
 #pragma once
 
@@ -34,7 +34,7 @@ inline Input mask(const Shape& shape) {
 
 class Table {
  public:
-  // `run` takes the inputs and gives a tensor or several.
+  // `run` takes the inputs and returns a tensor or several.
   template <class F>
   OpCase& row(std::string name, std::vector<Input> inputs, F run) {
     OpCase c{.name = std::move(name), .inputs = std::move(inputs)};

@@ -1,4 +1,4 @@
-// Fused attention and the chunked cross entropy against the same from plain ops.
+// Fused attention and the chunked cross entropy, compared with the same from plain ops.
 #include <cmath>
 
 #include "core/autograd/checkpoint.h"
@@ -23,7 +23,7 @@ Tensor composed(const Tensor& q, const Tensor& k, const Tensor& v, float scale, 
   return cast(matmul(weights, wide(v)), q.dtype());
 }
 
-// 0 where query i sees key j, else -infinity.
+// Returns 0 where query i sees key j, else -infinity.
 Tensor visible(const Sizes& s, bool causal, const std::vector<int32_t>& lengths) {
   std::vector<float> values;
   for (int64_t b = 0; b < s.batch; ++b)
@@ -35,7 +35,7 @@ Tensor visible(const Sizes& s, bool causal, const std::vector<int32_t>& lengths)
   return tensor(values, {s.batch, 1, s.queries, s.keys});
 }
 
-// q, k, v with values that sharpen the softmax a little.
+// Returns q, k, v with values that sharpen the softmax a little.
 Tensors make_qkv(const Sizes& s, DType dtype) {
   OpCase row;
   row.inputs = {{{s.batch, s.heads, s.queries, s.dim}},
@@ -67,7 +67,7 @@ void compare(const Tensors& inputs, F&& fused, G&& plain, double tolerance,
 }
 
 double tolerance(DType dtype) {
-  return dtype == DType::f16 ? 4e-3 : 2e-5;  // large scores: both sides round them
+  return dtype == DType::f16 ? 4e-3 : 2e-5;  // both sides round large scores
 }
 
 const Sizes kSizes[] = {{2, 2, 7, 7, 16},   {1, 3, 65, 65, 32}, {2, 1, 1, 65, 64},
@@ -161,7 +161,7 @@ TEST_CASE("attention: dropout has its probability and the same mask in the gradi
       return AttentionOptions{.dropout = 0.3f, .generator = &g};
     };
     Tensors in = make_qkv(s, DType::f32);
-    // Values that are the unit vectors give the weights themselves.
+    // Values that are unit vectors give the weights themselves.
     std::vector<float> unit(static_cast<size_t>(s.keys * s.dim));
     for (int64_t i = 0; i < s.dim; ++i) unit[static_cast<size_t>(i * s.dim + i)] = 1;
     const Tensor identity = expand(tensor(unit, {1, 1, s.keys, s.dim}), in[2].shape());

@@ -1,4 +1,5 @@
-// Shared heads, windows, slopes, learned masks and positions against the same from plain ops.
+// Shared heads, windows, slopes, learned masks and positions, compared with the same from plain
+// ops.
 #include <cmath>
 
 #include "ops/network/positions.h"
@@ -15,7 +16,7 @@ struct Form {
   bool has_mask = false;
 };
 
-// What is added to the scores: -infinity where the query does not see the key, and the slopes.
+// Returns the bias of the scores: -infinity where the query does not see the key, and the slopes.
 Tensor bias_of(const Form& f, const std::vector<float>& slopes) {
   std::vector<float> values;
   const int64_t shift = f.options.lower_right ? f.keys - f.queries : 0;
@@ -68,7 +69,7 @@ void compare(const Form& f, DType dtype, const std::string& what) {
     const Tensor bias = bias_of(f, slopes);
     return Tensors{composed(in[0], in[1], in[2], f.has_mask ? bias + in[3] : bias)};
   });
-  // Both round weights and their gradients to halves, in different places.
+  // Both round weights and their gradients to f16, in different places.
   const double tolerance = dtype == DType::f16 ? 3e-2 : 2e-4;
   CHECK_MESSAGE(largest_error(fused.outputs[0], plain.outputs[0]) < tolerance, what);
   for (size_t i = 0; i < fused.gradients.size(); ++i)
@@ -100,7 +101,7 @@ TEST_CASE("attention forms: equal their compositions, also over several tiles") 
 
 TEST_CASE("attention forms: a window's work does not read what lies outside") {
   on_each_device([] {
-    // Not-a-number outside of the window would reach the sums if it were looked at.
+    // NaN outside of the window would reach the sums if it were read.
     const int64_t length = 600;
     std::vector<float> values(static_cast<size_t>(length) * 8, NAN);
     std::fill(values.end() - 300 * 8, values.end(), 1.0f);
@@ -112,8 +113,8 @@ TEST_CASE("attention forms: a window's work does not read what lies outside") {
 
 TEST_CASE("attention forms: more batch elements and heads than a thread has time for") {
   on_each_device([] {
-    // The mask's gradient is a sum of 2400 terms, too many for one thread of some drivers.
-    // REWIND_LIKE_GPU gives a CPU driver kernels that are not cut for it.
+    // The mask's gradient is a sum of 2400 terms, too many for one thread of some drivers. With
+    // REWIND_LIKE_GPU, a CPU driver gets kernels whose sums are not split for it.
     const DeviceInfo& info = default_device()->info();
     const int64_t batch = info.is_cpu || info.backend == "reference" ? 600 : 200, heads = 4;
     const Tensor q = zeros({batch, heads, 1, 64}), k = zeros({batch, heads, 2, 64});
@@ -148,7 +149,8 @@ TEST_CASE("attention forms: slopes as published") {
   on_each_device([] {
     CHECK(alibi_slopes(8).to_vector() == std::vector<float>{0.5f, 0.25f, 0.125f, 0.0625f, 0.03125f,
                                                             0.015625f, 0.0078125f, 0.00390625f});
-    const std::vector<float> three = alibi_slopes(3).to_vector();  // of 2, then the first of 4
+    // Those of 2 heads, then the first of 4.
+    const std::vector<float> three = alibi_slopes(3).to_vector();
     CHECK(three == std::vector<float>{0.0625f, 0.00390625f, 0.25f});
     CHECK_THROWS_AS(alibi_slopes(0), ValueError);
   });

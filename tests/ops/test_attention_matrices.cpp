@@ -1,5 +1,5 @@
-// Attention by cooperative matrices against the reference backend, where a driver has them: also on
-// a CPU driver, which is asked for the kernels of GPUs.
+// Compares attention by cooperative matrices with the reference backend, if a driver has them. A
+// CPU driver is asked for the kernels of GPUs.
 #include <set>
 #include <string>
 
@@ -41,7 +41,7 @@ Evaluation attend(const Form& f, DType dtype) {
   });
 }
 
-// The kernels of attention that the device has run.
+// Returns the kernels of attention that the device has run.
 std::set<std::string> kernels_of(Backend& backend, const std::function<void()>& body) {
   backend.time_kernels(true);
   body();
@@ -70,7 +70,8 @@ std::vector<Form> forms() {
 
 TEST_CASE(
     "attention by cooperative matrices: equals the reference backend's, the same bits each time") {
-  // What a device proves elsewhere takes longer than this; halves are packed wrongly by some.
+  // The self-check would take longer than this test, and other tests cover it; some drivers pack
+  // 16-bit values wrongly.
   const Env gpu("REWIND_LIKE_GPU", "1");
   const Without trusts("self-check");
   const Without packing("half-packing");
@@ -94,7 +95,8 @@ TEST_CASE(
       CHECK(kernels_of(backend, [&] { actual = attend(form, dtype); }) ==
             std::set<std::string>{"attention_cooperative", "attention_delta",
                                   "attention_dkv_cooperative", "attention_dq_cooperative"});
-      // Sums of gradients cancel, so what the reference backend's halves lose of the truth counts.
+      // Sums of gradients cancel, so the tolerance includes the error of the reference backend's
+      // own 16-bit values.
       const double least = dtype == DType::f16 ? 2e-3 : 1.6e-2;
       const auto near = [&](const std::vector<float>& a, const std::vector<float>& b,
                             const std::vector<float>& exact) {

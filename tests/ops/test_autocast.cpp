@@ -1,4 +1,5 @@
-// Autocast: the dtype of every listed op, against PyTorch's too; scopes; replays outside of them.
+// Autocast: the dtype of every listed op, compared with PyTorch's too; scopes; replays outside of
+// them.
 #include <map>
 
 #include "core/autograd/checkpoint.h"
@@ -19,7 +20,7 @@ using namespace rw::test;
 
 namespace {
 
-// A listed op with activations of a dtype and parameters in f32.
+// Runs a listed op with activations of a dtype and parameters in f32.
 using Run = std::function<Tensor(DType)>;
 
 Tensor of(const Shape& shape, DType dtype = DType::f32) {
@@ -140,7 +141,7 @@ bool contains(std::initializer_list<std::string> names, const std::string& name)
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-// Ops that give f32 whatever they read, and those whose other inputs are in f32 here.
+// Returns the ops that give f32 whatever they read, and those whose other inputs are in f32 here.
 bool always_f32(const std::string& op) {
   return op.ends_with("_loss") || op.ends_with("_entropy") || op.ends_with("with_logits") ||
          op == "kl_div";
@@ -203,7 +204,7 @@ TEST_CASE_FIXTURE(CpuDevice, "autocast: the dtypes are PyTorch's" * doctest::tes
   for (const auto& [op, from_low, from_f32] : goldens) {
     INFO(op);
     const Autocast autocast(DType::f16);
-    // Said in docs/mixed-precision.md.
+    // docs/mixed-precision.md documents this.
     const bool keeps = contains({"layer_norm", "rms_norm", "group_norm"}, op);
     const bool widens = contains({"var", "logcumsumexp"}, op);
     const DType low = keeps ? DType::f16 : widens ? DType::f32 : from_low;
@@ -229,14 +230,14 @@ TEST_CASE_FIXTURE(CpuDevice, "autocast: scopes inside each other" * doctest::tes
       {
         const Autocast on(DType::f16);
         CHECK(product() == DType::f16);
-        CHECK(relu(x).dtype() == DType::f32);  // `off` had no rules to go on with
+        CHECK(relu(x).dtype() == DType::f32);  // inside `off` there were no rules
       }
     }
     {
       const Autocast inner(DType::f16, {.f32 = {"matmul"}});
       CHECK(product() == DType::f32);
       CHECK(linear(x, x).dtype() == DType::f32);
-      CHECK(relu(x).dtype() == DType::f16);  // the outer one's rules
+      CHECK(relu(x).dtype() == DType::f16);  // the outer scope's rules
     }
     CHECK(product() == DType::f16);
     CHECK(linear(x, x).dtype() == DType::f32);
@@ -257,7 +258,7 @@ TEST_CASE("autocast: errors" * doctest::test_suite("host")) {
 
 namespace {
 
-// As listed; `keep` for what is not.
+// Returns the listed rule; `keep` for an op that is not listed.
 AutocastRule rule_of(std::string op) {
   if (op == "pow_scalar") op = "pow";
   for (const auto& [name, rule] : Autocast::ops())
@@ -265,7 +266,7 @@ AutocastRule rule_of(std::string op) {
   return AutocastRule::keep;
 }
 
-// Looks at what is recorded: the outputs of listed ops have the dtypes that are listed.
+// Looks at recorded ops: the outputs of listed ops have the listed dtypes.
 class Watch : public Tape::Observer {
  public:
   Watch() { Tape::current()->add_observer(*this); }
@@ -317,7 +318,7 @@ TEST_CASE_FIXTURE(CpuDevice,
                   "autocast: sums of many halves do not overflow" * doctest::test_suite("host")) {
   const NoGrad guard;
   const Tensor x = full({1000}, 300, DType::f16);
-  CHECK(std::isinf(sum(x).item()));  // as it is without a scope: 300000 is no f16
+  CHECK(std::isinf(sum(x).item()));  // no scope applies, and 300000 overflows in f16
   const Autocast autocast(DType::f16);
   CHECK(sum(x).item() == 300000);
   CHECK(square(x).to_vector()[0] == 90000);

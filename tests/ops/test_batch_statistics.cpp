@@ -30,7 +30,7 @@ void close(const Tensor& a, const Tensor& b, float tolerance = 2e-5f) {
   for (size_t i = 0; i < x.size(); ++i) CHECK(x[i] == doctest::Approx(y[i]).epsilon(tolerance));
 }
 
-// dy * xhat and dy summed over the rows of a part, given the statistics of the batch.
+// Returns dy * xhat and dy summed over the rows of a part, given the statistics of the batch.
 Tensor sums_of(const Tensor& x, const Tensor& dy, const BatchStatistics& s, float eps) {
   const NoGrad guard;
   const Tensor xhat = (x - s.mean) * rsqrt(s.var + eps);
@@ -73,9 +73,9 @@ TEST_CASE("batch_norm: parts with an exchange are the whole batch") {
         close(mean, all.mean);
         y.backward(cut(dy, part));
         close(x.grad(), cut(expected, part), 1e-4f);
-        CHECK(exchange->combined == 1);  // replays know
+        CHECK(exchange->combined == 1);  // replays know the result
       }
-    // Each part was there twice.
+    // Each part ran twice.
     close(w.grad() * 0.5f, dw, 1e-4f);
     close(b.grad() * 0.5f, db, 1e-4f);
   });
@@ -84,7 +84,7 @@ TEST_CASE("batch_norm: parts with an exchange are the whole batch") {
 TEST_CASE("batch_norm: statistics of many rows, far from zero") {
   on_each_device([] {
     manual_seed(6);
-    constexpr int64_t rows = 9001, channels = 3;  // on a GPU more chunks than are joined at once
+    constexpr int64_t rows = 9001, channels = 3;  // on a GPU, more chunks than are joined at once
     const Tensor x = randn({rows, channels}, 100, 2);
     const BatchNormResult all = batch_norm(x, full({channels}, 1), zeros({channels}));
     const Values values = x.to_vector(), mean = all.mean.to_vector(), var = all.var.to_vector();

@@ -25,7 +25,7 @@ namespace rw::test {
 
 namespace {
 
-// Every value of the type, by its bits.
+// Returns every value of the type, by its bits.
 Tensor all_values() {
   std::vector<uint16_t> bits(65536);
   for (size_t i = 0; i < bits.size(); ++i) bits[i] = static_cast<uint16_t>(i);
@@ -34,7 +34,7 @@ Tensor all_values() {
   return t;
 }
 
-// f32 values around every kind of border: random bits, and those next to ties.
+// Returns f32 values around every kind of border: random bits, and those next to ties.
 std::vector<float> hard_values() {
   std::vector<float> values;
   uint32_t state = 7;
@@ -47,14 +47,15 @@ std::vector<float> hard_values() {
   return values;
 }
 
-// The nearest value, found by looking at both neighbours; of two as near the one with an even last
-// bit. By doubles, which hold every f32 and bf16.
+// Returns the nearest value by looking at both neighbours; of two that are as near, the one with an
+// even last bit. It uses doubles, which hold every f32 and bf16.
 float nearest(float x) {
   if (!std::isfinite(x)) return x;
   const uint32_t below = std::bit_cast<uint32_t>(x) >> 16;
   const auto value = [](uint32_t bits) { return double{std::bit_cast<float>(bits << 16)}; };
   const double low = value(below);
-  // Where the next one is infinite, it stands for what would follow in steps as large as the last.
+  // If the next value is infinite, it stands for the value that would follow in steps as large as
+  // the last.
   const double next = value(below + 1);
   const double high = std::isfinite(next) ? next : 2 * low - value(below - 1);
   const double to_low = std::abs(x - low), to_high = std::abs(high - x);
@@ -71,7 +72,7 @@ struct Trained {
   std::vector<float> weights;
 };
 
-// Updates of a small network on fixed data.
+// Makes updates of a small network on fixed data.
 Trained train(DType dtype, bool segments) {
   manual_seed(3);
   Sequential model;
@@ -126,7 +127,7 @@ TEST_CASE("bf16: a device converts as the host does, in words and one by one") {
     const std::vector<float> words = cast(x, DType::bf16).to_vector();
     const std::vector<float> single = cast(apart, DType::bf16).to_vector();
     for (size_t i = 0; i < values.size(); ++i) {
-      // Devices may take denormals for zero on their way.
+      // Devices may flush denormals to zero.
       if (std::abs(values[i]) < std::numeric_limits<float>::min()) continue;
       REQUIRE(same(words[i], nearest(values[i])));
       REQUIRE(same(single[i], nearest(values[(2 * i + 1) % values.size()])));
@@ -141,7 +142,7 @@ TEST_CASE("bf16: a device converts as the host does, in words and one by one") {
 TEST_CASE("bf16: beside other dtypes") {
   on_each_device([] {
     const Tensor b = tensor({1, 2, 300}, {3}, DType::bf16), h = tensor({1, 2, 3}, {3}, DType::f16);
-    CHECK((b + h).dtype() == DType::f32);  // as in PyTorch: neither holds the other
+    CHECK((b + h).dtype() == DType::f32);  // as in PyTorch: neither type holds the other
     CHECK((b + tensor({1, 1, 1}, {3})).dtype() == DType::f32);
     CHECK((b * 2.0f).dtype() == DType::bf16);
     CHECK((b + arange(3)).dtype() == DType::bf16);
@@ -151,7 +152,7 @@ TEST_CASE("bf16: beside other dtypes") {
     CHECK(sum(full({3, 1000}, 1, DType::bf16), {1}).to_vector() == std::vector<float>(3, 1000));
     Tensor large = nan_to_num(tensor({INFINITY}, {1}, DType::bf16));
     CHECK(large.item() == from_brain(0x7f7f));
-    // A kernel sees 16-bit floats of one kind only, and says so.
+    // A kernel sees 16-bit floats of one kind only, and the error says so.
     const Tensor y = empty({3, 3}, DType::bf16), m = zeros({3, 3}, DType::f16);
     CHECK_THROWS_AS(multiply_into(m, m, y, 1, 0), Error);
   });

@@ -1,4 +1,4 @@
-// The CTC loss against sums over all ways, its edges and mistakes, and its decoders.
+// The CTC loss, compared with sums over all ways; edge cases and mistakes; its decoders.
 #include <cmath>
 #include <functional>
 #include <map>
@@ -26,7 +26,8 @@ Labels collapse(const Labels& way, int32_t blank) {
   return labels;
 }
 
-// The probabilities of all label sequences of one sample, from every way through its frames.
+// Returns the probabilities of all label sequences of one sample, from every way through its
+// frames.
 std::map<Labels, double> all_sequences(const Tensor& log_probs, int64_t sample, int64_t frames,
                                        int32_t blank) {
   const Values x = log_probs.to_vector();
@@ -77,7 +78,7 @@ TEST_CASE("ctc: a distribution's gradients add up, with frames and labels to spa
     const Tensor loss =
         ctc_loss(x, said, ints({40, 99, 17}), ints({4, 4, -3}), {.reduction = Reduction::sum});
     loss.backward();
-    // In each frame of a sample some state is passed: posteriors add up to 1.
+    // In each frame, a sample passes some state, so posteriors add up to 1.
     const Values per_frame = sum(x.grad(), {2}).to_vector();
     for (int64_t t = 0; t < 40; ++t)
       for (int64_t n = 0; n < 3; ++n)
@@ -86,8 +87,8 @@ TEST_CASE("ctc: a distribution's gradients add up, with frames and labels to spa
   });
 }
 
-// The recursion of Graves et al. 2006 as it stands, in Real: the gradient by log_probs of one
-// sample's loss.
+// The recursion of Graves et al. 2006 as published, in Real: the gradient of one sample's loss by
+// log_probs.
 template <class Real>
 std::vector<double> plain_gradient(const Values& x, int64_t frames, int64_t classes,
                                    const Labels& labels) {
@@ -137,7 +138,7 @@ std::vector<double> plain_gradient(const Values& x, int64_t frames, int64_t clas
 TEST_CASE("ctc: the gradient is nearer to f64 than a recursion in f32 comes") {
   on_each_device([] {
     manual_seed(11);
-    // The last has 402 states: its frames go in two parts.
+    // The last one has 402 states, so its frames go in two parts.
     const std::pair<int64_t, int> sizes[] = {{50, 12}, {120, 30}, {300, 40}, {450, 200}};
     for (const auto& [frames, labels] : sizes) {
       CAPTURE(frames);
@@ -193,7 +194,7 @@ TEST_CASE("ctc: without any way the loss is infinite or counts for nothing") {
     CHECK(zeroed[0] == 0);
     CHECK(zeroed[1] == losses[1]);
     CHECK(none == Values(12, 0));
-    // A label that is no class is never said; -infinity is a probability of 0.
+    // A label that is no class is never output; -infinity is a probability of 0.
     const Tensor odd = tensor(Labels{9, 1}, {2, 1});
     const Values v =
         ctc_loss(x.detach(), odd, ints({3, 3}), ints({1, 1}), {.reduction = Reduction::none})
@@ -201,7 +202,8 @@ TEST_CASE("ctc: without any way the loss is infinite or counts for nothing") {
     CHECK(std::isinf(v[0]));
     CHECK(std::isfinite(v[1]));
     CHECK(std::isinf(ctc_loss(full({3, 2, 4}, NAN), odd, ints({3, 3}), ints({1, 1})).item()));
-    // No frames: no way says a label, one says nothing; the gradient of frames beyond is 0.
+    // Without frames, no way outputs a label, and one outputs nothing; the gradient of frames
+    // beyond is 0.
     const Tensor unused = x.detach().set_requires_grad();
     const Tensor silent =
         ctc_loss(unused, said, ints({0, 0}), ints({0, 2}), {.reduction = Reduction::none});
@@ -260,7 +262,7 @@ TEST_CASE_FIXTURE(CpuDevice, "ctc: decoders" * doctest::test_suite("host")) {
     CHECK(greedy[n].log_probability <= beam[n][0].log_probability + 1e-5f);
   }
   CHECK(greedy[2].labels.empty());
-  // The likeliest way says 0 0 (nothing), but "1" has more ways.
+  // The likeliest way is 0 0 (no label), but "1" has more ways.
   const Tensor close = log(tensor({0.6f, 0.4f, 0.6f, 0.4f}, {2, 1, 2}));
   CHECK(ctc_greedy_decode(close)[0].labels.empty());
   CHECK(ctc_beam_decode(close)[0][0].labels == Labels{1});

@@ -30,7 +30,7 @@ constexpr UnaryRow unary_rows[] = {
 #include "shaders/elementwise.def"
 };
 
-// 50 points of the domain; none is on a kink of any op.
+// Returns 50 points of the domain, none of which is on a kink of any op.
 std::vector<float> points(const UnaryRow& row) {
   std::vector<float> x(50);
   for (size_t i = 0; i < x.size(); ++i)
@@ -105,7 +105,7 @@ TEST_CASE("copy: casts and views" * doctest::test_suite("host")) {
   CHECK(cast(DType::u8) == std::vector<float>{254, 2, 44, 0});
   CHECK(cast(DType::f16) == std::vector<float>{-2.75f, 2.75f, 300.5f, 0});
 
-  // Column 1 of [2, 2] into every second element.
+  // Column 1 of [2, 2] goes into every second element.
   const Binding y = cpu.upload({7, 7, 7, 7});
   CopyParams p{.offset = {1, 0}, .n = 2, .rank = 1};
   p.shape[0] = 2, p.x_stride[0] = 2, p.y_stride[0] = 2;

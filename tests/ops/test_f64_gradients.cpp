@@ -1,5 +1,5 @@
 // Every row of the op table in double: gradients against differences, element by element, and the
-// bytes that kernels touch against those that the recorder of barriers knows of.
+// bytes that kernels touch against those that they declare for barriers.
 #include <fmt/format.h>
 
 #include "backends/vulkan/commands/hazards.h"

@@ -1,4 +1,4 @@
-// Group normalisation beyond the op table: what it holds, and groups of any size.
+// Group normalisation beyond the op table: its memory, and groups of any size.
 #include "tests/fixtures/optim_fixture.h"
 #include "tests/fixtures/tape_fixture.h"
 
@@ -12,7 +12,7 @@ Tensor values_of(const Shape& shape, float shift = 0) {
   return tensor(values, shape);
 }
 
-// In double: one group per sample and run of channels / groups channels.
+// Computes in double, with one group per sample and run of channels / groups channels.
 std::vector<double> expected_norm(const Values& x, const Shape& shape, int64_t groups) {
   const int64_t samples = shape[0], channels = shape.at(-1), width = channels / groups;
   const int64_t rows = shape.numel() / samples / channels;
@@ -63,7 +63,7 @@ TEST_CASE_FIXTURE(CpuDevice, "group_norm: holds its input once" * doctest::test_
     const uint64_t before = device->live(), tensor = leaf.bytes();
     device->take_high_water();
     Tensor y = norm(leaf + 1.0f, weight, bias);
-    // The input, the result and the statistics; while it runs, partial sums on top.
+    // The input, the result and the statistics, and while it runs also partial sums.
     CHECK(device->live() - before <= 2 * tensor + 1024);
     CHECK(device->take_high_water() - before <= 2 * tensor + tensor / 16);
     CHECK(tape().stats().saved_bytes <= tensor + 1024);
@@ -83,7 +83,8 @@ TEST_CASE_FIXTURE(CpuDevice, "group_norm: partial sums stay small where samples 
   const uint64_t before = device->live(), slack = uint64_t{5} << 20;
   device->take_high_water();
   sum(group_norm(x, 5)).backward();
-  // y, dy and x.grad of 2.3 MiB each, the statistics 1.5 MiB; all moments at once were 6.9 MiB.
+  // y, dy and x.grad have 2.3 MiB each, the statistics 1.5 MiB; all moments at once would be 6.9
+  // MiB.
   CHECK(device->take_high_water() - before <= 2 * x.bytes() + slack);
 }
 

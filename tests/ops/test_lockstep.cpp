@@ -37,7 +37,7 @@ struct Data {
   }
 };
 
-// What training leaves: losses, parameters, running statistics.
+// The results of training: losses, parameters, running statistics.
 struct Trained {
   std::vector<Values> tensors;
   std::vector<Values> momenta;  // after one step: the gradients
@@ -45,11 +45,12 @@ struct Trained {
 };
 
 struct How {
-  std::vector<int64_t> parts;  // samples of each; one: the whole batch, the plain way
+  std::vector<int64_t> parts;  // samples of each part; one part: the whole batch, in the plain way
   CheckpointMode mode = CheckpointMode::none;
   int steps = 2;
   int depth = 8;
-  bool is_together = true;  // else one part after another: BatchNorm over each
+  // Otherwise one part runs after another, and BatchNorm normalises over each.
+  bool is_together = true;
 };
 
 Trained train(const How& how, const Data& data) {
@@ -87,7 +88,7 @@ Trained train(const How& how, const Data& data) {
   return result;
 }
 
-// The distance of all tensors together, relative to the length of the second.
+// Returns the distance of all tensors together, relative to the length of the second.
 double distance(const std::vector<Values>& a, const std::vector<Values>& b) {
   double apart = 0, length = 0;
   REQUIRE(a.size() == b.size());
@@ -110,7 +111,7 @@ TEST_CASE("lockstep: accumulated micro-batches with batch norm are the large bat
       CHECK(distance(together.tensors, whole.tensors) < 1e-5);
       for (size_t i = 0; i < whole.losses.size(); ++i)
         CHECK(together.losses[i] == doctest::Approx(whole.losses[i]).epsilon(2e-5));
-      // Again, and from segments: the same bits.
+      // A second run, and runs in segments, have the same bits.
       CHECK(train({parts}, data).tensors == together.tensors);
       for (const CheckpointMode mode : {CheckpointMode::block, CheckpointMode::stage})
         CHECK(train({parts, mode}, data).tensors == together.tensors);
@@ -121,7 +122,7 @@ TEST_CASE("lockstep: accumulated micro-batches with batch norm are the large bat
   });
 }
 
-// Takes minutes: `rewind_tests -tc='lockstep: the table' --no-skip`.
+// This takes minutes: `rewind_tests -tc='lockstep: the table' --no-skip`.
 TEST_CASE("lockstep: the table of docs/accumulation.md" * doctest::skip()) {
   on_each_device([] {
     if (default_device()->info().backend == "reference") return;
@@ -133,7 +134,7 @@ TEST_CASE("lockstep: the table of docs/accumulation.md" * doctest::skip()) {
                       .steps = 1,
                       .depth = depth};
       const Trained large = train(whole, data), together = train(parts, data);
-      // The same samples in another order: what rounding alone does to these gradients.
+      // The same samples in another order show the effect of rounding alone on these gradients.
       Data turned = data;
       turned.images = flip(data.images, {0});
       turned.labels = flip(data.labels, {0});
@@ -202,7 +203,7 @@ TEST_CASE_FIXTURE(CpuDevice, "lockstep: memory is predicted to the byte, and seg
 TEST_CASE_FIXTURE(CpuDevice,
                   "lockstep: parts that wait in host memory need the device's memory of one" *
                       doctest::test_suite("host")) {
-  // The images of all parts are there in every way.
+  // Every way holds the images of all parts.
   const auto steps = [](CheckpointMode mode, bool is_together, bool on_host) {
     return [=] {
       const Data data(32, 16);
@@ -268,7 +269,7 @@ TEST_CASE_FIXTURE(CpuDevice, "lockstep: parts that fail or differ" * doctest::te
                  "[lockstep] all parts must run the same ops"));
   CHECK(contains(differ([&](uint32_t) { Lockstep(2).run([](uint32_t) {}); }),
                  "[lockstep] parts cannot be divided again"));
-  four.run([](uint32_t) {});  // all of that left it usable
+  four.run([](uint32_t) {});  // the errors above left it usable
 
   // A window begins with its first micro-batch.
   Tensor w = parameter({1, 2});

@@ -1,4 +1,4 @@
-// Losses and their gradients against PyTorch's numbers; extremes; mistakes.
+// Losses and their gradients, compared with PyTorch's numbers; extremes; mistakes.
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -22,7 +22,7 @@ namespace golden {
 
 constexpr float infinity = std::numeric_limits<float>::infinity();
 
-// values() of make_loss_goldens.py.
+// Returns values() of make_loss_goldens.py.
 Tensor values(const Shape& shape, int seed, double low, double high, double scale = 1) {
   Values v;
   for (int64_t i = 0; i < shape.numel(); ++i) {
@@ -32,7 +32,7 @@ Tensor values(const Shape& shape, int seed, double low, double high, double scal
   return tensor(v, shape);
 }
 
-// The CTC loss of logits [7, 3, 5].
+// Returns the CTC loss of logits [7, 3, 5].
 Tensor ctc(const Tensor& x, const std::vector<int32_t>& frames, const std::vector<int32_t>& labels,
            const CtcOptions& options) {
   const std::vector<int32_t> said = {1, 1, 2, 4, 2, 0, 3, 0, 0};
@@ -40,7 +40,7 @@ Tensor ctc(const Tensor& x, const std::vector<int32_t>& frames, const std::vecto
                   options);
 }
 
-// The transducer loss of logits [2, 4, 3, 5].
+// Returns the transducer loss of logits [2, 4, 3, 5].
 Tensor rnnt(const Tensor& x, const std::vector<int32_t>& frames, const std::vector<int32_t>& labels,
             const RnntOptions& options) {
   const std::vector<int32_t> said = {1, 1, 4, 2};
@@ -153,7 +153,7 @@ TEST_CASE("losses: f16 inputs give f32 losses and f16 gradients flow on") {
     CHECK(binary_cross_entropy_with_logits(x, y).dtype() == DType::f32);
     CHECK(cross_entropy(x, y).dtype() == DType::f32);
     CHECK(nll_loss(x, cast(zeros({4}), DType::i32)).dtype() == DType::f32);
-    // A mean over what f16 cannot sum: 300 * 300 overflows there.
+    // A mean whose sum overflows in f16: 300 * 300 does.
     CHECK(mse_loss(cast(ones({64}) * 300.0f, DType::f16), zeros({64}, DType::f16)).item() == 90000);
   });
 }
@@ -167,11 +167,11 @@ TEST_CASE("losses: extremes stay finite, and nothing counts for nothing") {
     CHECK(largest_difference(loss.to_vector(), {200, 200, std::log(2.0)}) < 1e-4);
     sum(loss).backward();
     CHECK(largest_difference(x.grad().to_vector(), {-1, 1, 0}) < 1e-6);
-    // Logarithms end at -100.
+    // Logarithms are at least -100.
     const Tensor certain = binary_cross_entropy(tensor({0, 1}, {2}), tensor({1, 0}, {2}));
     CHECK(certain.item() == doctest::Approx(100));
     CHECK(kl_div(tensor({-1, -infinity}, {2}), tensor({1, 0}, {2})).item() == doctest::Approx(0.5));
-    // A class that cannot be, and is not the target.
+    // A class is impossible, but is not the target.
     const Tensor logits = tensor({1, -infinity, 2}, {1, 3}),
                  wanted = tensor({0.5f, 0, 0.5f}, {1, 3});
     CHECK(cross_entropy(logits, wanted).item() ==

@@ -1,4 +1,4 @@
-// What every op makes of NaN, infinities, denormals and extremes: Vulkan beside cpu, by the
+// The results of every op for NaN, infinities, denormals and extremes: Vulkan against cpu, by the
 // contract of docs/kernels.md ("Values that are not finite").
 #include <fmt/format.h>
 
@@ -22,7 +22,7 @@ const std::shared_ptr<Device>& cpu() {
   return device;
 }
 
-// Null where the machine has no Vulkan device.
+// Null if the machine has no Vulkan device.
 const std::shared_ptr<Device>& vulkan() {
   static const std::shared_ptr<Device> device = []() -> std::shared_ptr<Device> {
     try {
@@ -37,7 +37,7 @@ const std::shared_ptr<Device>& vulkan() {
 
 using HostInputs = std::vector<std::vector<float>>;
 
-// The row's function on `device` of these values, all of one shape where one is given.
+// Runs the row's function on `device` with these values, all of one shape if one is given.
 Evaluation evaluate_on(const std::shared_ptr<Device>& device, const OpCase& row, DType dtype,
                        const HostInputs& values, const Shape* shape = nullptr) {
   set_default_device(device);
@@ -52,13 +52,13 @@ Evaluation evaluate_on(const std::shared_ptr<Device>& device, const OpCase& row,
   return evaluate(inputs, row.run);
 }
 
-// What is asked of an element beside the cpu's: the same class, and where that is finite a value.
+// How an element must agree with the cpu's: in its class, and if finite, in its value.
 struct Agreement {
   double tolerance, scale;  // of finite values: relative to themselves and to `scale`
   bool compares_values = true;
   bool infinity_is_nan = false;  // either stands for the other
   bool spreads = false;          // a NaN may stand for a finite value
-  bool overflows = false;        // anything may stand for what is not finite
+  bool overflows = false;        // any value may stand for one that is not finite
 
   bool operator()(float a, float b) const {
     if (spreads && std::isnan(a)) return true;
@@ -78,7 +78,7 @@ double scale_of(const std::vector<float>& values) {
   return count > 0 ? std::sqrt(squares / count) : 0;
 }
 
-// A row's specials go into one element of one input, or into all of it.
+// A special value goes into one element of one input, or into all of it.
 struct Special {
   std::string name;
   float value;
@@ -86,7 +86,7 @@ struct Special {
 const Special specials[] = {{"NaN", NAN},         {"infinity", infinity}, {"-infinity", -infinity},
                             {"denormal", 1e-40f}, {"large", 1e18f},       {"-large", -1e18f}};
 
-// The first element that agrees with neither of two, as text; empty: none.
+// Describes the first element that agrees with neither of two; empty: there is none.
 std::string difference(const HostValues& a, const HostValues& b, const HostValues& c,
                        Agreement agree, const char* what) {
   for (size_t k = 0; k < b.size(); ++k) {
@@ -108,7 +108,7 @@ double tolerance_of(const OpCase& row, DType dtype) {
                              : 2 * row.roundings * (dtype == DType::f16 ? 0x1p-11 : 0x1p-8);
 }
 
-// `value` in one element of an input, or in all of them.
+// Puts `value` in one element of an input, or in all of them.
 void check_special(const OpCase& row, DType dtype, size_t which, const Special& special,
                    bool everywhere) {
   const auto values_with = [&](float value) {
@@ -149,7 +149,7 @@ void check_specials(const OpCase& row, DType dtype) {
             check_special(row, dtype, which, special, everywhere);
 }
 
-// Every pair of these.
+// Returns every pair of these values.
 std::vector<float> grid_values(DType dtype, float most) {
   std::vector<float> values = {NAN};
   if (is_float(dtype)) {
@@ -165,7 +165,7 @@ std::vector<float> grid_values(DType dtype, float most) {
   return values;
 }
 
-// A function of elements: all pairs of values at once.
+// Checks a function of elements on all pairs of values at once.
 void check_grid(const OpCase& row, DType dtype) {
   HostInputs values(row.inputs.size());
   size_t count = 1;
@@ -187,8 +187,8 @@ void check_grid(const OpCase& row, DType dtype) {
     int shown = 0;
     for (size_t k = 0; k < b.size(); ++k)
       for (size_t i = 0; i < b[k].size() && shown < 8; ++i) {
-        // A remainder's slope is a quotient rounded to a whole number, on the way to which it may
-        // be denormal.
+        // A remainder's slope is a quotient rounded to a whole number, which may have been denormal
+        // before.
         if (values.size() == 2 && values[0][i] != 0 &&
             std::abs(values[0][i] / values[1][i]) < least_normal)
           continue;
@@ -199,7 +199,7 @@ void check_grid(const OpCase& row, DType dtype) {
           has_nan = has_nan || std::isnan(v[i]);
           if (std::isfinite(v[i])) largest = std::max(largest, std::abs(double{v[i]}));
         }
-        // What double holds on the way and f32 does not is lost where terms cancel.
+        // Where terms cancel, values are lost that double holds on the way and f32 does not.
         const bool is_composed = row.most < 3e38f;
         const Agreement agree{.tolerance = tolerance_of(row, dtype),
                               .scale = is_composed ? 1 + largest : 1,
@@ -215,8 +215,8 @@ void check_grid(const OpCase& row, DType dtype) {
   compare(actual.gradients, kept.gradients, flush.gradients, "gradient");
 }
 
-// Kernels that read and write 16 bits are those of f32 but for this: f16 has one element only, bf16
-// functions only.
+// Kernels that read and write 16 bits are those of f32 except for this: f16 has one element only,
+// bf16 functions only.
 void check_extremes(DType dtype) {
   if (!vulkan()) return;
   for (const OpCase& row : op_cases()) {
@@ -251,8 +251,8 @@ std::vector<std::shared_ptr<Device>> devices() {
   return vulkan() ? std::vector{cpu(), vulkan()} : std::vector{cpu()};
 }
 
-// Outputs and gradients of attention over 5 and 0 of 9 keys, and what its key, value and mask hold
-// from there on.
+// Returns outputs and gradients of attention over 5 and 0 of 9 keys, with `beyond` in its key,
+// value and mask from there on.
 HostValues attend(int64_t dim, DType dtype, const AttentionOptions& options, float beyond) {
   manual_seed(3);
   const Shape q_shape = {2, 4, 6, dim}, kv_shape = {2, 2, 9, dim}, mask_shape = {2, 1, 6, 9};
@@ -367,7 +367,7 @@ TEST_CASE("op extremes: options that are no numbers are refused" * doctest::test
   const Tensor q = ones({1, 1, 2, 8});
   for (const float scale : {NAN, infinity})
     CHECK_THROWS_AS(attention(q, q, q, {.scale = scale}), ValueError);
-  // As PyTorch: the upper bound wins, a bound of NaN makes NaN.
+  // As in PyTorch, the upper bound wins, and a bound of NaN gives NaN.
   CHECK(clamp(tensor({-5, 0, 5}, {3}), 2, -2).to_vector() == Values{-2, -2, -2});
   CHECK(clamp(tensor({-5, 0, 5}, {3}, DType::i32), 2, -2).to_vector() == Values{-2, -2, -2});
   for (const float v : clamp(one, NAN, 1).to_vector()) CHECK(std::isnan(v));

@@ -124,7 +124,7 @@ TEST_CASE("operators: comparisons give u8") {
     CHECK(kept.dtype() == DType::u8);
     CHECK_FALSE(kept.requires_grad());
   });
-  // Asking whether the result is defined is never what `if (a < b)` means.
+  // `if (a < b)` never means to ask whether the result is defined.
   static_assert(!std::is_constructible_v<bool, Comparison>);
   static_assert(std::is_constructible_v<bool, Tensor>);
 }
@@ -175,7 +175,7 @@ TEST_CASE_FIXTURE(CpuDevice, "operators: x += y refuses what would be lost or ch
     const NoGrad guard;
     CHECK(contains(message_of<AutogradError>([&] { w *= w; }), "[*=] would make this handle"));
     Tensor row = w[0];
-    w.copy_(w + 1);  // what the message says
+    w.copy_(w + 1);  // as the message advises
     CHECK(w.to_vector() == Values(6, 2));
   }
   Tensor buffer;
@@ -198,7 +198,7 @@ TEST_CASE_FIXTURE(CpuDevice, "operators: x += y refuses what would be lost or ch
   CHECK_THROWS_AS(i /= 0, ValueError);
   const auto other = Device::create(open_backend("reference"));
   CHECK_THROWS_AS(x += full({3}, 1, DType::f32, other), DeviceError);
-  // The handles are what they were.
+  // The handles still have the old values.
   CHECK(x.to_vector() == Values(3, 1));
   x += i;
   CHECK(x.to_vector() == Values{2, 3, 4});

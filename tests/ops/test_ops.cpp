@@ -1,5 +1,5 @@
-// Every row of the op table: cpu and Vulkan against reference, views, checkpoint segments, writes
-// outside the outputs, leaks.
+// Every row of the op table: cpu and Vulkan compared with the reference, views, checkpoint
+// segments, writes outside the outputs, leaks.
 #include <fmt/format.h>
 
 #include "backends/open.h"
@@ -12,7 +12,7 @@ namespace rw::test {
 
 namespace {
 
-// One backend of this machine, opened once (pipelines are compiled once), and two devices on it.
+// A backend of this machine, opened once (pipelines are compiled once), and two devices on it.
 struct Bench {
   std::string name;
   std::shared_ptr<Device> device;
@@ -38,7 +38,7 @@ Bench& cpu() {
   return bench;
 }
 
-// Null where the machine has no Vulkan device.
+// Null if the machine has no Vulkan device.
 Bench* vulkan() {
   static std::unique_ptr<Bench> bench = [] {
     try {
@@ -57,7 +57,7 @@ std::vector<Bench*> benches() {
   return all;
 }
 
-// Runs `body` for every row with `device` as the default; nothing may stay allocated.
+// Runs `body` for every row with `device` as the default device; nothing may stay allocated.
 template <class F>
 void for_each_row(const std::shared_ptr<Device>& device, F&& body) {
   set_default_device(device);
@@ -165,7 +165,7 @@ TEST_CASE("ops: f16 and bf16 against f32 on reference" * doctest::test_suite("ho
         if (is_half(t.dtype()))
           t = cast(t.detach(), DType::f32).set_requires_grad(t.requires_grad());
       const Evaluation wide = evaluate(inputs, row.run);
-      // Gradients are made of values that were rounded, and of sums of them that cancel.
+      // Gradients are computed from rounded values, and from sums of these that cancel.
       const double bound = tolerance(row, dtype);
       check_close(evaluate_row(row, dtype), wide, bound,
                   fmt::format("{} in {}", row.name, name(dtype)), 6 * bound);
@@ -208,7 +208,7 @@ TEST_CASE("ops: kernels write their outputs only and read nothing undefined") {
     size_t next = 0;
     for_each_row(bench->guarded, [&](const OpCase& row) {
       const Evaluation& e = expected.at(next++);
-      // Every kernel is followed by a look at all memory: as little of it as the row needs.
+      // After every kernel, all memory is checked, so the row gets as little memory as it needs.
       uint64_t bytes = bench == &cpu() ? 1 << 17 : 1 << 15;  // convolutions need more scratch there
       for (const Input& input : row.inputs) bytes += static_cast<uint64_t>(input.shape.numel()) * 4;
       bench->guarded->set_memory_limit(16 * bytes);
@@ -222,8 +222,8 @@ TEST_CASE("ops: kernels write their outputs only and read nothing undefined") {
   }
 }
 
-// Half of 32 000 tokens are one, and summed in a tree of chunks. What is added are eighths, so
-// every order of additions gives the same bits.
+// Half of 32 000 tokens are the same, and are summed in a tree of chunks. The summands are eighths,
+// so every order of additions gives the same bits.
 TEST_CASE("ops: the gradient of an embedding of many tokens") {
   const int64_t tokens = 32000, rows = 700;
   for (const int64_t width : {8, 13}) {

@@ -1,5 +1,5 @@
 // Products and convolutions by cooperative matrices, in both divisions of a tile among subgroups,
-// where a driver has them: also on a CPU driver, which is asked for the kernels of GPUs.
+// if a driver has them. A CPU driver is asked for the kernels of GPUs.
 #include <doctest/doctest.h>
 
 #include "backends/open.h"
@@ -37,7 +37,8 @@ std::vector<std::vector<float>> products_on(const std::string& name, DType dtype
 
 TEST_CASE("products by cooperative matrices: 4 and 8 subgroups a tile give the same bits") {
   const Env gpu("REWIND_LIKE_GPU", "1");
-  // What a device proves elsewhere takes longer than this; halves are packed wrongly by some.
+  // The self-check would take longer than this test, and other tests cover it; some drivers pack
+  // 16-bit values wrongly.
   const Without trusts("self-check");
   const Without packing("half-packing");
   try {

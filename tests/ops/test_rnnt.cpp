@@ -1,5 +1,5 @@
-// The transducer loss: the joint network in chunks, its memory, edges and mistakes. Values against
-// PyTorch's are in test_losses.cpp.
+// The transducer loss: the joint network in chunks, its memory, edge cases and mistakes.
+// test_losses.cpp compares values with PyTorch's.
 #include <cmath>
 
 #include "ops/losses/losses.h"
@@ -115,7 +115,7 @@ TEST_CASE("rnnt: without any way the loss is infinite or counts for nothing") {
     const auto [zeroed, none] = run(true, {0, 3});
     CHECK(zeroed == Values{0, losses[1]});
     for (size_t i = 0; i < none.size() / 2; ++i) CHECK(none[i] == 0);
-    // No way leads through a target that is no class, or through NaN.
+    // No way leads through a target that is not a class, or through NaN.
     const Values odd =
         rnnt_loss(x, said, ints({3, 3}), ints({2, 2}), {.reduction = Reduction::none}).to_vector();
     CHECK(std::isfinite(odd[0]));

@@ -1,5 +1,5 @@
-// Kernels that keep rows in registers, against the reference backend, every way to share a row; and
-// strided copies, by words and by tiles.
+// Kernels that keep rows in registers, compared with the reference backend for every way to share a
+// row; and strided copies, by words and by tiles.
 #include <algorithm>
 #include <limits>
 
@@ -16,8 +16,9 @@ struct Way {
   uint32_t team, rounds, cols;
 };
 
-// Rows that a team of `lanes` threads can keep: the longest, one word less, one word. CPU drivers
-// take minutes to compile all of it and use none, so there only the most registers.
+// Returns the rows that a team of `lanes` threads can keep: the longest, one word less, one word.
+// CPU drivers take minutes to compile all of them and use none, so there only the one with the most
+// registers is tested.
 std::vector<Way> ways(const DeviceInfo& device) {
   const uint32_t subgroup_size = device.subgroup_size;
   std::vector<Way> all;
@@ -56,7 +57,7 @@ TEST_CASE("kernels: rows kept in registers") {
         CAPTURE(cols);
         const std::vector<uint32_t> variant = {flag, team, rounds};
         auto x = values(n, -8, 8);
-        x[0] = -infinity;  // of rows with a NaN, an infinity, nothing but -infinity, large ones
+        x[0] = -infinity;  // rows with a NaN, an infinity, nothing but -infinity, large values
         x[cols] = std::numeric_limits<float>::quiet_NaN();
         x[cols * 2 + 5] = infinity;
         for (uint32_t i = 0; i < cols; ++i) x[cols * 3 + i] = -infinity, x[cols * 4 + i] *= 1000;
@@ -109,7 +110,7 @@ TEST_CASE("kernels: copies of rows in words") {
   devices.is_aligned = true;
   for (const DType from : {DType::f32, DType::f16, DType::bf16, DType::i32, DType::u8})
     for (const DType to : {from, from == DType::u8 ? DType::i32 : DType::f32}) {
-      // x [3, 50, 16 of 24], y [50, 3, 16], both larger by what lies between the rows; and of rows
+      // x [3, 50, 16 of 24], y [50, 3, 16], both larger by the gaps between the rows; also rows
       // that do not begin at whole words.
       for (const uint32_t row : {24u, 25u}) {
         CopyParams p{.n = 3 * 50 * 16, .rank = 3};

@@ -1,4 +1,4 @@
-// tied_cross_entropy against linear and cross_entropy.
+// tied_cross_entropy, compared with linear and cross_entropy.
 #include "core/autograd/checkpoint.h"
 #include "ops/autocast.h"
 #include "ops/losses/losses.h"
@@ -29,7 +29,7 @@ struct Problem {
   }
 };
 
-// Highest memory above what was live before.
+// Returns the most memory above the bytes that were live before.
 template <class F>
 uint64_t peak_of(F&& body) {
   Device& device = *default_device();
@@ -81,7 +81,8 @@ TEST_CASE("tied_cross_entropy: one record holds neither logits nor their gradien
         for (Tensor t : p.inputs()) t.set_grad({});
       });
     };
-    // On top of the gradients: a chunk, what a matrix product packs, and small change.
+    // In addition to the gradients: a chunk, the packed operands of a matrix product, and small
+    // tensors.
     const uint64_t gradients = p.h.bytes() + p.table.bytes() + p.bias.bytes();
     CHECK(step(16) < gradients + 3 * chunk + (192 << 10));
     CHECK(step(256) > logits);

@@ -1,4 +1,4 @@
-// Convolutions, other sizes and borders against PyTorch; their layers, files and errors.
+// Convolutions, resampling and padding, compared with PyTorch; their layers, files and errors.
 #include <map>
 
 #include "io/models/model.h"

@@ -1,4 +1,5 @@
-// Accumulate: the seed's promise, n micro-batches in one update, without the seed's defects.
+// Accumulate keeps the promise of the original AccumOptimizer, n micro-batches in one update,
+// without its defects.
 #include <cmath>
 #include <limits>
 
@@ -125,7 +126,7 @@ TEST_CASE("accumulate: none is dropped, and weights count samples") {
     CHECK(largest_difference(w.to_vector(), {-8.0 / 12, -48.0 / 12}) < 1e-6);
     CHECK(optimizer.updates() == 2);
 
-    // Unequal parts of a batch, weighted by their sizes, are the batch.
+    // Unequal parts of a batch, weighted by their sizes, equal the batch.
     Regression whole, parts;
     SGD plain({whole.w}, {.lr = 0.1f});
     Accumulate split(SGD({parts.w}, {.lr = 0.1f}), 3);
@@ -152,7 +153,7 @@ TEST_CASE("accumulate: a partial window is flushed with its own divisor") {
     CHECK(w.item() == -5);
     CHECK(optimizer.position() == 0);
     CHECK_FALSE(optimizer.flush());
-    for (int i = 0; i < 4; ++i) micro_batch(optimizer, w, {1});  // the next window starts afresh
+    for (int i = 0; i < 4; ++i) micro_batch(optimizer, w, {1});  // the next window starts anew
     CHECK(w.item() == -6);
     CHECK(optimizer.updates() == 2);
   });
@@ -182,7 +183,8 @@ TEST_CASE("accumulate: an overflow voids its window and the scale falls once") {
       CHECK(w.to_vector() == Values{1, 1});
       CHECK(optimizer.skipped() == 1);
       CHECK(optimizer.loss_scale() == 512);
-      for (int i = 0; i < 3; ++i) micro_batch(optimizer, w, {1, 1});  // nothing of it is left
+      // Nothing of that window is left.
+      for (int i = 0; i < 3; ++i) micro_batch(optimizer, w, {1, 1});
       CHECK(largest_difference(w.to_vector(), {0.9, 0.9}) < 1e-6);
       CHECK(optimizer.updates() == 1);
     }
@@ -249,7 +251,7 @@ TEST_CASE("accumulate: a state from inside a window goes on bit for bit") {
         CAPTURE(stop);
         CHECK(train(stop, unused) == train(-1, unused));
       }
-    // With another loss scale.
+    // The same with another loss scale.
     for (const float scale : {1.0f, 256.0f}) {
       Tensor w = parameter({1, 2}, "w");
       Accumulate first(SGD({w}, {.lr = 1}), 2);
@@ -267,7 +269,7 @@ TEST_CASE("accumulate: a state from inside a window goes on bit for bit") {
       CHECK(second.step());
       CHECK(x.to_vector() == Values{-1, -2});
     }
-    // A window that is shorter than what was done of it.
+    // The window becomes shorter than the part of it that is done.
     Tensor w = parameter({1}, "w");
     Accumulate four(SGD({w}), 4);
     for (int i = 0; i < 3; ++i) {

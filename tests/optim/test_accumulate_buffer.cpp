@@ -1,4 +1,4 @@
-// Windows whose sums are of 16 bits, with and without compensation.
+// Windows whose sums have 16 bits, with and without compensation.
 #include <array>
 #include <limits>
 
@@ -32,8 +32,8 @@ uint64_t gradient_bytes() {
   return default_device()->memory_report().live_by_purpose[static_cast<size_t>(Purpose::gradient)];
 }
 
-// |sum - exact| / |exact| after n gradients of a mean and noise, both of that size, the exact sum
-// being one of f64.
+// Returns |sum - exact| / |exact| after n gradients of a mean and noise, both of that size, where
+// the exact sum is one of f64.
 double error_after(uint32_t n, const Buffer& buffer) {
   constexpr int size = 4096;
   Tensor w = parameter(Values(size));
@@ -60,7 +60,7 @@ double error_after(uint32_t n, const Buffer& buffer) {
 
 }  // namespace
 
-// 1 + 2^-12 is 1 in f16; in bf16 1 + 2^-9 is.
+// 1 + 2^-12 is 1 in f16, and 1 + 2^-9 is 1 in bf16.
 TEST_CASE("accumulate buffer: what 16 bits lose, compensation keeps") {
   on_each_device([] {
     for (const Buffer& buffer : narrow) {

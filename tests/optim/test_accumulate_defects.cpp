@@ -1,4 +1,4 @@
-// What the AccumOptimizer that this library follows (bojone's, for Keras) did wrong, one test each.
+// The defects of the AccumOptimizer that this library follows (bojone's, for Keras), one test each.
 // It ran its inner optimizer in every micro-step, with a rate of 0 and decays next to 1 in between.
 #include <cmath>
 
@@ -67,7 +67,7 @@ TEST_CASE("accumulate defects: parameters and momenta drifted in idle steps") {
         return all;
       };
       for (int window = 0; window < 2; ++window) {
-        const std::vector<Values> before = own_state();  // also of the control buffer
+        const std::vector<Values> before = own_state();  // the control buffer is unchanged, too
         for (int64_t i = 0; i < 6; ++i) {
           CHECK(own_state() == before);
           optimizer->backward(problem.loss(8 * i, 8 * i + 8));
@@ -132,7 +132,7 @@ TEST_CASE("accumulate defects: every micro-step paid for a pass of the optimizer
   on_each_device([] {
     const RandomProblem problem(9);
     Accumulate optimizer(Adam(problem.groups()), 4);
-    // Kernels of updates, and all, of a micro-batch.
+    // Counts the kernels of updates, and all kernels, of a micro-batch.
     const auto calls = [&] {
       default_device()->reset_peak();
       optimizer.backward(problem.loss(0, 8));
@@ -142,7 +142,7 @@ TEST_CASE("accumulate defects: every micro-step paid for a pass of the optimizer
       for (const Work& phase : work) all += phase.calls;
       return std::pair(work[static_cast<size_t>(Phase::update)].calls, all);
     };
-    for (int i = 0; i < 4; ++i) calls();  // what only happens at first
+    for (int i = 0; i < 4; ++i) calls();  // passes work that happens only at first
     const auto first = calls(), second = calls(), third = calls(), last = calls();
     CHECK(first.first == 0);
     CHECK(second.first == 0);
@@ -150,7 +150,7 @@ TEST_CASE("accumulate defects: every micro-step paid for a pass of the optimizer
     CHECK(last.first > 0);
     CHECK(second.second == third.second);
     CHECK(last.second == third.second + last.first);
-    // The first one of a window makes its sums zero, in one kernel for all parameters.
+    // The first micro-batch of a window sets its sums to zero, in one kernel for all parameters.
     CHECK(first.second <= second.second + 1);
   });
 }

@@ -59,7 +59,8 @@ TEST_CASE("accumulate overflow: the update is the mean of the others, by their w
         CHECK(optimizer->skipped() == 0);
         CHECK(optimizer->counts().voided == 1);
         CHECK(contains(optimizer->diagnose(), "1 micro-batches voided"));
-        for (int i = 0; i < 3; ++i) micro_batch(*optimizer, w, {0, 1});  // nothing of it is left
+        // Nothing of that micro-batch is left.
+        for (int i = 0; i < 3; ++i) micro_batch(*optimizer, w, {0, 1});
         CHECK(largest_difference(w.to_vector(), {-sum / weight, -2}) < 1e-6);
       }
   });
@@ -132,7 +133,7 @@ TEST_CASE("accumulate overflow: the loss scale falls once, at the end of the win
     const auto optimizer = judging(Adam({w}, {.lr = 0.1f, .weight_decay = 0.1f}), 3);
     optimizer->set_scaler(LossScaler::dynamic(1024, 2, 0.5f, 2));
     micro_batch(*optimizer, w, {infinity, 1});
-    CHECK(optimizer->loss_scale() == 1024);  // the others of the window have this one
+    CHECK(optimizer->loss_scale() == 1024);  // the window's other micro-batches share this scale
     micro_batch(*optimizer, w, {infinity, 1});
     CHECK(optimizer->loss_scale() == 1024);
     micro_batch(*optimizer, w, {1, 1});

@@ -1,5 +1,5 @@
-// Accumulate proved on random models, windows and weights, with every optimizer: what a window does
-// is what one batch does.
+// Properties of Accumulate on random models, windows and weights, with every optimizer: a window
+// has the effect of one batch.
 #include "core/tensor/weight_copies.h"
 #include "optim/adam.h"
 #include "optim/sgd.h"
@@ -23,7 +23,7 @@ Values gradients(const RandomProblem& problem, double divisor) {
   return all;
 }
 
-// The window's micro-batches from sample `begin` on, with their sizes as weights.
+// Runs the window's micro-batches from sample `begin` on, with their sizes as weights.
 void run_window(Accumulate& optimizer, const RandomProblem& problem, const Window& window,
                 int64_t begin = 0) {
   for (const int64_t size : window.sizes) {
@@ -31,10 +31,10 @@ void run_window(Accumulate& optimizer, const RandomProblem& problem, const Windo
     optimizer.step();
     begin += size;
   }
-  optimizer.flush();  // of one that is shorter
+  optimizer.flush();  // ends a window that is shorter
 }
 
-// The same update by the plain optimizer: one backward for each chunk, weighted by its share.
+// Makes the same update by the plain optimizer: one backward for each chunk, weighted by its share.
 void run_chunks(Optimizer& optimizer, const RandomProblem& problem, const Window& window,
                 int64_t begin = 0) {
   for (const int64_t size : window.sizes) {
@@ -45,7 +45,7 @@ void run_chunks(Optimizer& optimizer, const RandomProblem& problem, const Window
   optimizer.step();
 }
 
-// Without the control buffer, which knows the divisor.
+// Returns the states without the control buffer, which knows the divisor.
 std::vector<Values> state_of(const Optimizer& optimizer) {
   std::vector<Values> all;
   for (const auto& [name, tensor] : optimizer.state())
@@ -216,7 +216,7 @@ TEST_CASE("accumulate: another length is for the next window, copies of weights 
   CHECK(copies() == outside_segments);
   optimizer.set_micro_batches(1);
   CHECK(copies() == never);
-  for (const WeightCopyUse chosen : {always, never}) {  // what the caller chose stays
+  for (const WeightCopyUse chosen : {always, never}) {  // the caller's choice stays
     optimizer.set_micro_batches(chosen == always ? 1 : 2);
     optimizer.set_weight_copies(chosen);
     for (const uint32_t n : {2u, 3u, 1u}) {

@@ -1,4 +1,5 @@
-// Several accumulating optimizers over one model or two: nothing of one window leaks into another.
+// Several accumulating optimizers over one model or two: nothing leaks from one window into
+// another.
 #include "optim/adam.h"
 #include "optim/sgd.h"
 #include "tests/fixtures/accumulation_fixture.h"
@@ -25,7 +26,7 @@ struct Halves {
   std::vector<Tensor> even, odd;
 };
 
-// A generator of numbers and what tells them from others.
+// A generator of numbers, and a discriminator that tells them from others.
 struct Adversaries {
   Tensor g = tensor(some_values(12, 1), {3, 4}).set_requires_grad();
   Tensor d = tensor(some_values(3, 2), {1, 3}).set_requires_grad();
@@ -45,7 +46,7 @@ enum class Alternation {
   untouched,  // nobody drops them
 };
 
-// What both networks are after some windows of other lengths.
+// Returns both networks after some windows of different lengths.
 Values alternate(Alternation how, uint32_t n_d, uint32_t n_g) {
   Adversaries net;
   Accumulate d(Adam({net.d}, {.lr = 0.05f}), n_d), g(Adam({net.g}, {.lr = 0.05f}), n_g);
@@ -85,7 +86,7 @@ TEST_CASE("accumulate several: what others bring is the caller's, and zero_grad(
     Tensor w = parameter({1, 2}), v = parameter({3});
     Accumulate one(SGD({w}, {.lr = 1}), 3), other(SGD({v}, {.lr = 1}), 3);
     one.backward(loss_with(w, {1, 2}));
-    CHECK(w.grad().to_vector() == Values{1, 2});  // until step() the caller's, too
+    CHECK(w.grad().to_vector() == Values{1, 2});  // until step() those of the caller, too
     one.step();
     CHECK_FALSE(w.grad().defined());
     other.backward(loss_with(v, {1}) + loss_with(w, {100, 100}));
@@ -122,7 +123,7 @@ TEST_CASE("accumulate several: however gradients are added up, those of others j
   });
 }
 
-// Rates that are powers of two apart make up for the windows' lengths to the bit.
+// Rates that are powers of two apart compensate for the windows' lengths exactly.
 TEST_CASE("accumulate several: one backward pass for two parts of a model") {
   on_each_device([] {
     for (uint64_t seed = 1; seed <= 6; ++seed) {
@@ -136,7 +137,8 @@ TEST_CASE("accumulate several: one backward pass for two parts of a model") {
         o->set_scaler(LossScaler::fixed(64));
       for (int64_t i = 0; i < 12; ++i) {
         odd.backward(plain.problem.loss(4 * i, 4 * i + 4), 0.25f);
-        even.backward(plain.problem.loss(0, 1), 0);  // says that its gradients carry the scale
+        // A weight of 0 says that its gradients carry the scale.
+        even.backward(plain.problem.loss(0, 1), 0);
         if (i % 2 == 1) {
           even.step();
           even.zero_grad();

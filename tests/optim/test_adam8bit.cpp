@@ -1,5 +1,5 @@
-// Adam and AdamW with 8-bit moments: the maps, what quantisation loses, the rule against a model of
-// it in double precision (bitsandbytes is not among what the tests may need), training, memory.
+// Adam and AdamW with 8-bit moments: the maps, the loss by quantisation, the rule against a model
+// of it in double precision (tests may not need bitsandbytes), training, memory.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -25,7 +25,7 @@ namespace {
 
 constexpr int block = 256;
 
-// n values whose sizes reach over eight decades; other ones for every seed.
+// Returns n values whose sizes reach over eight decades, different for every seed.
 Values wide_values(int n, int seed) {
   Values values = some_values(n, seed);
   for (int i = 0; i < n; ++i)
@@ -40,7 +40,7 @@ Tensor state_of(const Optimizer& optimizer, const std::string& name) {
   return {};
 }
 
-// A moment of 'w', decoded.
+// Returns a moment of 'w', decoded.
 std::vector<double> decoded(const Optimizer& optimizer, const std::string& moment) {
   const std::array<float, 256> map = dynamic_map(moment == "exp_avg");
   const std::vector<int32_t> codes = state_of(optimizer, moment + "_codes.w").to_ints();
@@ -57,7 +57,7 @@ void one_step(Optimizer& optimizer, const Tensor& w, const Values& gradient) {
   optimizer.step();
 }
 
-// The rule as its paper has it, in double precision, with a search for the nearest of all values.
+// The rule as in its paper, in double precision, with a search for the nearest of all values.
 struct Model {
   AdamOptions options;
   bool decoupled;
@@ -156,7 +156,7 @@ TEST_CASE("dynamic map: the published properties") {
     CHECK(std::count(map.begin(), map.end(), 0.0f) == 1);
     CHECK(map.back() == 1);
     CHECK(map.front() == (is_signed ? -map[254] : 0.0f));
-    // Twice as many values in each decade as in the one below; all are linear in it.
+    // Each decade has twice as many values as the one below; within a decade they are linear.
     double unit = 1;
     for (int exponent = 0; exponent > -7; --exponent, unit /= 10) {
       std::vector<double> decade;
@@ -167,7 +167,7 @@ TEST_CASE("dynamic map: the published properties") {
       for (size_t k = 0; k < count; ++k)
         CHECK(decade[k] == doctest::Approx(unit * (0.1 + 0.9 * (double(k) + 0.5) / double(count))));
     }
-    // As many numbers with a minus, but for 1.
+    // Each value has its negative, except for 1.
     for (const float v : map)
       if (is_signed && v != 1) CHECK(std::count(map.begin(), map.end(), -v) == 1);
   }
@@ -184,7 +184,7 @@ TEST_SUITE_END();
 
 TEST_CASE("adam8bit: a moment is the nearest value of its block's map") {
   on_each_device([] {
-    // Without memory the moments are the gradient and its square. The last block is short.
+    // Without memory, the moments are the gradient and its square. The last block is short.
     constexpr int n = 4096 + 77;
     Tensor w = parameter(some_values(n), "w");
     Adam8bit optimizer({w}, {.beta1 = 0, .beta2 = 0});
@@ -204,7 +204,8 @@ TEST_CASE("adam8bit: a moment is the nearest value of its block's map") {
         const double g = gradient[i], rounding = 1e-6;
         const double best = most > 0 ? most * Model::nearest(g / most, map_m) : 0;
         CHECK(std::abs(m[i] - g) <= std::abs(best - g) + rounding * std::abs(best));
-        // Half of the distance between two values of a decade: 0.9 / 64 in the largest.
+        // The bound is half of the distance between two values of a decade: 0.9 / 64 in the
+        // largest.
         CHECK(std::abs(m[i] - g) <= 0.00704 * most);
         if (std::abs(g) < 0.09 * most) CHECK(std::abs(m[i] - g) <= 0.00141 * most);
         const double most_v = double{most} * most;
@@ -273,8 +274,8 @@ TEST_CASE("adam8bit: cpu and Vulkan agree, and so do two runs on each to the bit
 
 TEST_CASE("adam8bit: what stops being moved is not thrown far") {
   on_each_device([] {
-    // One gradient that is a million times the others', and then none: a mean of squares of 0 would
-    // be divided by.
+    // One gradient is a million times the others, and then all are 0: the update would divide by a
+    // mean of squares of 0.
     Tensor w = parameter(Values(4096, 0), "w");
     Adam8bit optimizer({w}, {.lr = 0.01f});
     Values gradient(4096, 1e-4f);
@@ -365,7 +366,7 @@ TEST_CASE("adam8bit: a snapshot goes on to the bit") {
     steps(second, b, 4, 8);
     CHECK(first.values() == second.values());
 
-    // The state of f32 moments is another one.
+    // The state of f32 moments differs.
     Net third;
     Adam plain(third.model.parameters());
     CHECK_THROWS_AS(plain.load_state(a.state()), FileError);

@@ -19,7 +19,7 @@ namespace {
 constexpr float infinity = std::numeric_limits<float>::infinity();
 constexpr int size = 21;
 
-// Gradient of micro-batch i of window t.
+// Returns the gradient of micro-batch i of window t.
 Values gradient(int t, int i) {
   return some_values(size, 7 * t + i);
 }

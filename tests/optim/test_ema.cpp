@@ -1,4 +1,5 @@
-// Averages of parameters: when they tick, what they hold, exchange with the parameters, state.
+// Averages of parameters: when they are updated, what they hold, exchange with the parameters,
+// state.
 #include <cmath>
 #include <limits>
 
@@ -16,7 +17,7 @@ namespace {
 constexpr float infinity = std::numeric_limits<float>::infinity();
 constexpr int size = 13;
 
-// One micro-batch; returns the parameter.
+// Runs one micro-batch and returns the parameter.
 Values step(Optimizer& optimizer, const Tensor& w, int seed, bool overflows = false) {
   Values gradient = some_values(size, seed);
   if (overflows) gradient[3] = infinity;
@@ -26,7 +27,7 @@ Values step(Optimizer& optimizer, const Tensor& w, int seed, bool overflows = fa
   return w.to_vector();
 }
 
-// What apply() shows.
+// Returns the values that apply() shows.
 Values average(ParameterAverage& ema, const Tensor& w) {
   ema.apply();
   Values shown = w.to_vector();
@@ -116,7 +117,7 @@ TEST_CASE("ema: what may not happen while the averages are applied" * doctest::t
   {
     Ema ema(sgd);
     CHECK_THROWS_AS(ema.restore(), AutogradError);
-    const Tensor loss = sum(square(w));  // reads the parameters of before
+    const Tensor loss = sum(square(w));  // reads the parameters from before
     ema.apply();
     CHECK_THROWS_AS(loss.backward(), AutogradError);
     CHECK_THROWS_AS(ema.apply(), AutogradError);

@@ -109,7 +109,8 @@ struct Settings {
   int overflow = -1;  // the step whose loss is infinite
 };
 
-// The parameters after some steps, the norm of the last gradient, the counts, and the states.
+// Returns the parameters after some steps, the norm of the last gradient, the counts, and the
+// states.
 Values train(const Make& make, const Settings& settings = {}) {
   manual_seed(3);
   Net net;
@@ -250,7 +251,7 @@ TEST_CASE("fused backward: averages, 16-bit parameters and resuming") {
       auto optimizer = make();
       auto ema = std::make_unique<Ema>(*optimizer, EmaOptions{.decay = 0.5f});
       for (int t = 0; t < 4; ++t) {
-        if (t == resume_at) {  // all of it in new objects
+        if (t == resume_at) {  // everything is in new objects
           auto other = std::make_unique<Net>();
           other->to(dtype);
           for (size_t i = 0; i < net->parameters().size(); ++i)
@@ -310,7 +311,7 @@ TEST_CASE("fused backward: gradients are in memory one at a time, as a dry run s
   });
 }
 
-// Hands a value through. Of its gradients the one of this number wants more memory than there is.
+// Passes a value through. The gradient with this number needs more memory than there is.
 int greedy_call = 0;
 const Op greedy = {.name = "greedy",
                    .forward =
@@ -325,7 +326,7 @@ const Op greedy = {.name = "greedy",
 
 TEST_CASE("fused backward: what runs out of memory half-way has ended, and the next one works") {
   on_each_device([] {
-    // `late` is complete before the memory ends, `tied` has one of its two gradients then.
+    // `late` is complete before the memory runs out, and `tied` has one of its two gradients then.
     struct Parameters {
       Tensor early = parameter({1, 2}, "early"), tied = parameter({3, 4}, "tied"),
              late = parameter({5, 6}, "late");
@@ -351,7 +352,7 @@ TEST_CASE("fused backward: what runs out of memory half-way has ended, and the n
       AdamW expected = make(plain);
       FusedBackward optimizer(make(fused), passes);
       Ema average(optimizer, {.decay = 0.5f}), expected_average(expected, {.decay = 0.5f});
-      if (changes) {  // an update of `late` alone
+      if (changes) {  // updates `late` alone
         plain.loss().backward();
         plain.early.set_grad({}), plain.tied.set_grad({});
         expected.step();
@@ -380,14 +381,14 @@ TEST_CASE("fused backward: what runs out of memory half-way has ended, and the n
       average.apply(), expected_average.apply();
       CHECK(fused.values() == plain.values());
       average.restore(), expected_average.restore();
-      // One that is refused has changed nothing.
+      // An update that is refused changes nothing.
       CHECK_THROWS_AS(optimizer.backward(sum(fused.late.detach())), AutogradError);
       CHECK(optimizer.taken().empty());
       optimizer.backward(fused.loss());
       CHECK(optimizer.step());
     }
 
-    // The window of AdamA goes on: what had come counts.
+    // The window of AdamA continues: the gradients that had come count.
     Parameters plain, folded;
     AdamA expected(plain.all(), 2), optimizer(folded.all(), 2);
     greedy_call = 1;
@@ -435,7 +436,7 @@ TEST_CASE("fused backward: what must not be") {
     CHECK_THROWS_AS(optimizer.backward(loss_with(u, {1, 1})), AutogradError);
     averaging.restore();
     CHECK(u.to_vector() == before);  // nothing was changed
-    // A backward that is not the optimizer's leaves a gradient, as ever.
+    // A backward that is not the optimizer's leaves a gradient, as usual.
     loss_with(u, {2, 2}).backward();
     CHECK(u.grad().to_vector() == Values{2, 2});
     CHECK(u.to_vector() == before);

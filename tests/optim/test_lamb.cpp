@@ -1,4 +1,4 @@
-// LAMB against the paper's algorithm worked in double.
+// LAMB, compared with the paper's algorithm in double.
 #include <cmath>
 #include <limits>
 
@@ -11,7 +11,7 @@ using namespace rw::test;
 
 namespace {
 
-// One parameter.
+// The rule for one parameter.
 struct LambReference {
   LambOptions o;
   std::vector<double> x, m = {}, v = {};
@@ -42,7 +42,8 @@ LambReference reference(const LambOptions& options, const Values& start) {
   return {options, {start.begin(), start.end()}};
 }
 
-// Sizes: of several chunks, in one word, odd; one that starts at zero and one that does not decay.
+// Parameters of several chunks, of one word, and of odd size; one that starts at zero and one that
+// does not decay.
 struct Setup {
   static constexpr int count = 5;
   std::vector<Values> starts = {some_values(70001, 1), some_values(8, 2), some_values(13, 3),

@@ -1,4 +1,4 @@
-// Learning rates that follow the batch of an update.
+// Learning rates that scale with the batch of an update.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -25,7 +25,7 @@ TEST_CASE("learning rate: linear and square root" * doctest::test_suite("host"))
     CHECK(scale_lr(0.3f, 96, 96, rule) == 0.3f);  // the reference itself to the bit
     CHECK(scale_lr(0, 5, 7, rule) == 0);
   }
-  // As large as a batch can be, without overflow on the way.
+  // The largest possible batches do not overflow on the way.
   CHECK(scale_lr(1, int64_t{1} << 62, int64_t{1} << 61, linear) == 2);
 }
 
@@ -46,7 +46,7 @@ TEST_CASE("learning rate: mistakes are typed errors" * doctest::test_suite("host
                        doctest::Contains("none, linear or sqrt, got 'Linear'"), ValueError);
 }
 
-// Where gradients are alike, one update of k batches at k times the rate goes as far as k updates.
+// If gradients are alike, one update of k batches at k times the rate goes as far as k updates.
 TEST_CASE("learning rate: the linear rule is what SGD does where the loss does not bend") {
   on_each_device([] {
     const Values slope = {0.5f, -2, 3};

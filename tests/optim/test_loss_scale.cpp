@@ -1,4 +1,4 @@
-// Loss scaling: whole sequences of scales against models of the rules, and how scalers are named.
+// Loss scaling: whole sequences of scales against models of the rules, and the names of scalers.
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -16,7 +16,7 @@ namespace {
 
 constexpr float infinity = std::numeric_limits<float>::infinity();
 
-// As tests/goldens/make_grad_scaler_goldens.py has it: `often` among 256 updates overflow.
+// The same as in tests/goldens/make_grad_scaler_goldens.py: `often` among 256 updates overflow.
 std::vector<bool> overflows(size_t count, uint32_t seed, uint32_t often) {
   std::vector<bool> bad;
   for (uint32_t state = seed; bad.size() < count;) {
@@ -46,7 +46,7 @@ struct GradScalerModel {
 };
 
 // tf.contrib.mixed_precision.ExponentialUpdateLossScaleManager: good steps must be consecutive, bad
-// ones add up; both are cleared where the scale is set; it is at least 1.
+// ones add up; both counts are cleared when the scale is set; it is at least 1.
 struct TensorFlowModel {
   float scale;
   uint32_t incr_every, decr_every;
@@ -72,8 +72,8 @@ struct TensorFlowModel {
   }
 };
 
-// The scales after each update; `micro_batches` per update, of which one overflows in the updates
-// that do.
+// Returns the scales after each update, with `micro_batches` per update, one of which overflows in
+// the updates that do.
 Values scales(const LossScaler& scaler, const std::vector<bool>& bad, uint32_t micro_batches = 1) {
   Tensor w = parameter({0});
   Accumulate sgd(SGD({w}), micro_batches);
@@ -188,7 +188,7 @@ TEST_CASE("loss scale: what scalers are called" * doctest::test_suite("host")) {
 
 namespace {
 
-// What is said after updates that were finite, or not.
+// Returns the diagnosis after updates that were finite, or not.
 std::string diagnosis(const LossScaler& scaler, const std::vector<bool>& bad) {
   Tensor w = parameter({0});
   SGD sgd({w});
@@ -219,7 +219,7 @@ TEST_CASE("loss scale: the diagnosis of a scale that only falls") {
     scaler.interval = 3;  // here it grows between them
     CHECK(has(diagnosis(scaler, std::vector<bool>(bad)), "normal"));
     scaler =
-        LossScaler::dynamic(4, 2, 0.5f, 5);  // at its floor it falls no more, but updates go on
+        LossScaler::dynamic(4, 2, 0.5f, 5);  // at its floor it falls no more, but updates continue
     CHECK(has(diagnosis(scaler, bad), "at its floor"));
   });
 }

@@ -1,5 +1,6 @@
-// RMSprop, Adagrad, AMSGrad, Adafactor, Muon against PyTorch's numbers, Lion against its paper;
-// what all of them share: accumulation, loss scaling, skipped updates, state, predicted memory.
+// RMSprop, Adagrad, AMSGrad, Adafactor, Muon against PyTorch's numbers, Lion against its paper; and
+// behaviour that all of them share: accumulation, loss scaling, skipped updates, state, predicted
+// memory.
 #include <cmath>
 #include <limits>
 
@@ -43,8 +44,8 @@ Parameters make_parameters(const std::vector<Shape>& shapes) {
   return all;
 }
 
-// A loss whose gradients are `factor` times those of step t (make_optimizer_goldens.py), or not
-// finite.
+// Returns a loss whose gradients are `factor` times those of step t (make_optimizer_goldens.py), or
+// not finite.
 Tensor loss_of(const Parameters& parameters, int t, float factor = 1, bool overflows = false) {
   Tensor total;
   for (size_t k = 0; k < parameters.size(); ++k) {
@@ -77,7 +78,7 @@ std::vector<Values> state_of(const Optimizer& optimizer) {
   return all;
 }
 
-// An optimizer made of parameters, by name. Those of `torch` have golden values after 20 steps.
+// Makes an optimizer by name from parameters. Those of `torch` have golden values after 20 steps.
 struct Maker {
   std::string name;
   std::function<std::unique_ptr<Optimizer>(Parameters)> make;
@@ -347,7 +348,7 @@ TEST_CASE("muon: a wide and a tall matrix become orthogonal") {
       const Tensor gram = rows <= cols ? matmul(u, turned) : matmul(turned, u);
       const int64_t side = std::min(rows, cols);
       const Values g = gram.to_vector();
-      // Singular values between 0.6 and 1.3: the coefficients do not converge to 1.
+      // The singular values are between 0.6 and 1.3, since the coefficients do not converge to 1.
       for (int64_t i = 0; i < side; ++i)
         CHECK(std::abs(g[i * side + i] / ratio / ratio - 1) < 0.75);
     }
@@ -366,7 +367,7 @@ TEST_CASE("more optimizers: mistakes are typed errors" * doctest::test_suite("ho
   CHECK_THROWS_AS(Muon(p, {.lr = 0}), ValueError);
   CHECK_THROWS_AS(Muon(p, {.ns_steps = 0}), ValueError);
   CHECK_THROWS_AS(Muon(vector, MuonOptions{}), ShapeError);
-  SGD sgd(p);  // none of these left a mark
+  SGD sgd(p);  // none of these changed the parameters
   CHECK_THROWS_AS(Lookahead(sgd, {.every = 0}), ValueError);
   CHECK_THROWS_AS(Lookahead(sgd, {.alpha = 0}), ValueError);
   CHECK_THROWS_AS(Swa(sgd, 0), ValueError);

@@ -1,4 +1,4 @@
-// Schedules against PyTorch 2.14's factors, on the host and on the device; Plateau.
+// Schedules, compared with PyTorch 2.14's factors, on the host and on the device; Plateau.
 #include <cmath>
 
 #include "optim/base/plateau.h"

@@ -1,5 +1,5 @@
-// NumericsMonitor on faults that were planted: the right op, tensor and step are named, training
-// keeps its bits, and memory is what a dry run says.
+// NumericsMonitor on planted faults: it names the right op, tensor and step, training keeps its
+// bits, and memory is as in a dry run.
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -26,7 +26,7 @@ namespace {
 
 constexpr float infinity = std::numeric_limits<float>::infinity();
 
-// The loss of step t, from 1, of a parameter of 16 elements.
+// Returns the loss of step t, from 1, of a parameter of 16 elements.
 using LossOf = std::function<Tensor(const Tensor& w, uint64_t t)>;
 
 struct Training {
@@ -38,7 +38,7 @@ struct Training {
   MonitorOptions options = {};
 };
 
-// What is seen, and the parameter at the end.
+// The reports, and the parameter at the end.
 struct Outcome {
   NumericsReport report;
   std::string diagnosis;
@@ -71,7 +71,7 @@ Tensor filled(float value) {
 Tensor half(const Tensor& x) {
   return cast(x, DType::f16);
 }
-// A chain whose forward is finite for small factors: casts, a product, and a sum.
+// Returns a chain whose forward is finite for small factors: casts, a product, and a sum.
 Tensor chain(const Tensor& w, float factor) {
   return sum(cast(half(w) * half(filled(factor)), DType::f32));
 }
@@ -139,7 +139,7 @@ TEST_CASE("numerics: a gradient that the loss scale makes too large") {
     CHECK(has(found.str(), "a fixed one should be lower than 1.04858e+06"));
     CHECK(has(fixed.diagnosis, "the scale cannot fall"));
 
-    // Growing from 2^13 by 2 per update, the scale is too large at the fourth.
+    // Growing from 2^13 by 2 per update, the scale is too large at the fourth update.
     const Outcome grown =
         train({.loss = loss, .scaler = LossScaler::dynamic(8192, 2, 0.5f, 1), .steps = 6});
     REQUIRE(grown.report.overflow);
@@ -306,7 +306,7 @@ TEST_CASE("numerics: one update in so many is watched") {
 TEST_CASE("numerics: forwards without a backward leave no trace") {
   on_each_device([] {
     const auto loss = [](const Tensor& w, uint64_t t) {
-      sum(w * filled(infinity));  // nobody asks for its gradient
+      sum(w * filled(infinity));  // no backward follows
       return chain(w, t == 3 ? infinity : 1);
     };
     const NumericsReport report = train({.loss = loss}).report;
@@ -330,7 +330,7 @@ TEST_CASE("numerics: misuse is refused") {
 
 namespace {
 
-// A step of a small network in f16 with dropout, batch norms, and recomputed blocks where wanted.
+// Takes steps of a small network in f16 with dropout, batch norms, and recomputed blocks if wanted.
 class Net {
  public:
   explicit Net(CheckpointMode mode) : model_(resnet_cifar(8, 1, BlockKind::basic, 10)) {
@@ -414,7 +414,7 @@ TEST_CASE("numerics: training keeps its bits, and a step allocates nothing more"
 
 namespace {
 
-// Counts what the host waits for.
+// Counts how often the host waits.
 class WaitCounter : public GuardBackend {
  public:
   explicit WaitCounter(std::shared_ptr<Backend> inner) : GuardBackend(std::move(inner), false) {}

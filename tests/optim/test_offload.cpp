@@ -1,4 +1,4 @@
-// Host memory that kernels reach, and optimizers whose state lies there.
+// Host memory that kernels reach, and optimizers whose states lie there.
 #include <algorithm>
 #include <memory>
 
@@ -42,7 +42,8 @@ Make make(const Options& options) {
   };
 }
 
-// Optimizers that a run of which may be a part of a parameter, and those whose may not.
+// Returns optimizers one run of which may be a part of a parameter, and others that cannot divide
+// one.
 std::vector<std::pair<std::string, Make>> optimizers() {
   return {{"sgd", make<SGD>(SGDOptions{.lr = 0.1f, .momentum = 0.9f})},
           {"sgd without a state", make<SGD>(SGDOptions{.lr = 0.1f})},
@@ -62,7 +63,8 @@ std::vector<std::pair<std::string, Make>> optimizers() {
            }}};
 }
 
-// One of more than a part, one of less than a unit of parts, small ones between them.
+// Returns a parameter of more than a part, one of less than a unit of parts, and small ones between
+// them.
 Parameters make_parameters(DType dtype) {
   Parameters all;
   for (const Shape& shape : {Shape{6}, Shape{2 * unit + 12345}, Shape{96, 64}, Shape{5, 3}}) {
@@ -111,7 +113,7 @@ std::shared_ptr<Device> fresh_device() {
   return device;
 }
 
-// Where states lie: f32 moments of `n` elements.
+// The place of states: f32 moments of `n` elements.
 struct Moments {
   Parameters parameters;
   std::unique_ptr<AdamW> optimizer;
@@ -154,7 +156,7 @@ TEST_CASE("host memory: kernels and copies reach it, and it has an account of it
     copy_into(here, there);
     CHECK(there.to_vector() == here.to_vector());
 
-    // What a kernel wrote is copied, and what the copy made is read by the next.
+    // The result of a kernel is copied, and the next kernel reads the copy.
     Tensor target = zeros({1000});
     copy_dense(make_view(there, {990}, {1}, 3), make_view(target, {990}, {1}, 7));
     Values expected(1000);
@@ -227,7 +229,7 @@ TEST_CASE("offload: the same bits, of every optimizer") {
         train(*other, b, 0, 3);
         CHECK(bytes_of(a) == bytes_of(b));
         CHECK(bytes_of(plain->state()) == bytes_of(other->state()));
-        // Either takes the other's state.
+        // Either loads the other's state.
         plain->load_state(other->state());
         other->load_state(plain->state());
         train(*plain, a, 3, 4);
@@ -303,7 +305,7 @@ TEST_CASE("offload: the device holds no moments, and three parts of them for the
       const uint64_t bytes = static_cast<uint64_t>(n) * (dtype == DType::f32 ? 8 : 12);
       const MemoryReport plain = held(false, dtype), other = held(true, dtype);
       CHECK(optimizer_bytes(plain) - optimizer_bytes(other) == bytes);
-      // Not when the optimizer is made, either: parameters are there twice as they are moved.
+      // Nor when the optimizer is made: parameters are in memory twice while they move.
       CHECK(other.peak <= 2 * static_cast<uint64_t>(n) * size_of(dtype) + MiB / 8);
       CHECK(other.host_live == bytes);
       CHECK(plain.host_live == 0);
@@ -332,7 +334,7 @@ TEST_CASE("offload: small parameters share a part of so many bytes at most" *
 
 TEST_CASE("offload: copies run beside updates") {
   const Env whole("REWIND_LIMITS",
-                  "dispatch-us:1000000000");  // no dispatch in parts: they are counted
+                  "dispatch-us:1000000000");  // no dispatch in parts, since dispatches are counted
   on_each_device([] {
     const auto device = fresh_device();
     if (device->info().backend != "vulkan") return;
@@ -343,7 +345,7 @@ TEST_CASE("offload: copies run beside updates") {
     device->synchronize();
     const uint64_t before = device->backend().stats().barriers;
     moments.optimizer->step();
-    // Two in the kernels before; one between two parts, and one before the last goes back.
+    // Two in the kernels before; one between two parts, and one before the last part goes back.
     CHECK(device->backend().stats().barriers - before <= 2 + 8 + 1);
   });
 }

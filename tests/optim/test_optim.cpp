@@ -1,4 +1,4 @@
-// Optimizers: update formulas against PyTorch's rules worked in double, groups, loss scaling,
+// Optimizers: update formulas, compared with PyTorch's rules in double; groups, loss scaling,
 // schedules, clipping, state.
 #include <cmath>
 #include <limits>
@@ -17,7 +17,7 @@ namespace {
 
 constexpr float infinity = std::numeric_limits<float>::infinity();
 
-// torch.optim.SGD, one parameter.
+// The rule of torch.optim.SGD, for one parameter.
 struct SgdReference {
   SGDOptions o;
   std::vector<double> x, buffer = {};
@@ -36,7 +36,7 @@ struct SgdReference {
   }
 };
 
-// torch.optim.Adam and AdamW, one parameter.
+// The rules of torch.optim.Adam and AdamW, for one parameter.
 struct AdamReference {
   AdamOptions o;
   bool decoupled;
@@ -61,7 +61,7 @@ struct AdamReference {
   }
 };
 
-// Ten steps of both; returns the largest difference.
+// Takes ten steps of both and returns the largest difference.
 template <class O, class R>
 double compare(const Tensor& w, O& optimizer, R& reference) {
   for (int t = 0; t < 10; ++t) {
@@ -129,7 +129,7 @@ TEST_CASE("optimizer: a known answer of Adam's first step") {
     Tensor w = parameter({1, 1, 1});
     Adam adam({w});
     one_step(adam, w, {0.5f, -2, 0});
-    // The first step is lr * sign(g), but for eps.
+    // The first step is lr * sign(g), except for eps.
     CHECK(largest_difference(w.to_vector(), {0.999, 1.001, 1}) < 1e-6);
     CHECK(adam.updates() == 1);
     CHECK(adam.grad_norm() == doctest::Approx(std::sqrt(4.25)));
@@ -187,7 +187,7 @@ TEST_CASE("optimizer: mistakes are typed errors" * doctest::test_suite("host")) 
   CHECK_THROWS_AS(SGD({w}, {.nesterov = true}), ValueError);
   CHECK_THROWS_AS(Adam({w}, {.beta1 = 1}), ValueError);
 
-  SGD sgd({w});  // none of the attempts above left a mark
+  SGD sgd({w});  // none of the attempts above changed anything
   CHECK_THROWS_AS(sgd.backward(w * 2), ShapeError);
   CHECK_THROWS_AS(sgd.set_max_norm(-1), ValueError);
   sgd.set_scaler(LossScaler::dynamic());
@@ -242,7 +242,7 @@ TEST_CASE("optimizer: gradients in several blocks of memory") {
       std::vector<Tensor> parameters;
       for (int i = 0; i < 4; ++i) parameters.push_back(parameter(some_values(9000 + i, i)));
       auto optimizer = make(parameters);
-      std::vector<Tensor> between;  // fills what is left of a block
+      std::vector<Tensor> between;  // fills the rest of a block
       const auto block_of = [](const Tensor& t) { return t.impl().storage->range().block; };
       for (int i = 0; i < 4; ++i) {
         parameters[i].set_grad(tensor(some_values(9000 + i, i + 7), {9000 + i}));
@@ -365,7 +365,7 @@ TEST_CASE("loss scaling: the gradient is unscaled in the update") {
 
 namespace {
 
-// The scale after each update; false is an overflow.
+// Returns the scale after each update; false is an overflow.
 std::vector<float> scales(const LossScaler& scaler, const std::vector<bool>& finite) {
   Tensor w = parameter({1});
   SGD sgd({w});
@@ -382,10 +382,10 @@ std::vector<float> scales(const LossScaler& scaler, const std::vector<bool>& fin
 
 TEST_CASE("loss scaling: GradScaler's and TensorFlow's rules") {
   on_each_device([] {
-    // Growth after two finite updates in a row; an overflow halves at once.
+    // The scale grows after two finite updates in a row; an overflow halves it at once.
     CHECK(scales(LossScaler::dynamic(1024, 2, 0.5f, 2), {true, true, true, false, true, true}) ==
           Values{1024, 2048, 2048, 1024, 1024, 2048});
-    // Two overflows needed, and a finite update between them does not reset the count.
+    // It takes two overflows, and a finite update between them does not reset the count.
     CHECK(scales(LossScaler::tensorflow(1024, 3, 2, 2, 0.5f),
                  {false, true, false, true, true, true, false, true}) ==
           Values{1024, 1024, 512, 512, 512, 1024, 1024, 1024});
@@ -428,7 +428,7 @@ TEST_CASE("loss scaling: the diagnosis counts skips in a row") {
 }
 
 TEST_CASE("schedules: linear is BERT's but for an update of rate 0" * doctest::test_suite("host")) {
-  // get_linear_schedule_with_warmup of Hugging Face's transformers.
+  // The schedule get_linear_schedule_with_warmup of Hugging Face's transformers.
   constexpr int warmup = 4, total = 10;
   const auto reference = [](double t) {
     return t < warmup ? t / warmup : std::max(0.0, (total - t) / (total - warmup));

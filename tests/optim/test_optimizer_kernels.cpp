@@ -1,4 +1,5 @@
-// update_prepare, sgd and adam: schedules, loss-scale rules and update formulas worked by hand.
+// update_prepare, sgd and adam: schedules, loss-scale rules and update formulas, with results
+// computed by hand.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -33,7 +34,8 @@ class Updates {
     state_ = cpu.upload(state);
   }
 
-  // One update_prepare with a finite or an overflowed gradient; returns the state after it.
+  // Runs update_prepare once with a finite or an overflowed gradient, and returns the state after
+  // it.
   Values prepare(const UpdatePrepareParams& p, bool finite = true, float squares = 1) {
     const Binding partial = cpu.upload({finite ? squares : INFINITY, finite ? 0.0f : 1.0f});
     cpu.run("update_prepare", {partial, state_}, p);
@@ -49,7 +51,7 @@ class Updates {
   Binding state_;
 };
 
-// The learning-rate factors of the first n updates.
+// Returns the learning-rate factors of the first n updates.
 Values factors(const UpdatePrepareParams& p, int n) {
   Updates updates;
   Values values;
@@ -57,7 +59,7 @@ Values factors(const UpdatePrepareParams& p, int n) {
   return values;
 }
 
-// The scales after each gradient of `history` ('.' finite, 'x' overflow).
+// Returns the scales after each gradient of `history` ('.' finite, 'x' overflow).
 Values scales(const UpdatePrepareParams& p, float initial, std::string_view history) {
   Updates updates(initial);
   Values values;
@@ -106,7 +108,8 @@ TEST_CASE("update_prepare: loss scale by TensorFlow's ExponentialUpdateLossScale
   CHECK(scales(p, 10, "x.x") == Values{10, 10, 8});  // overflows add up across finite updates
   CHECK(scales(p, 10, "x...x") == Values{10, 10, 10, 20, 20});  // until the scale changes
   CHECK(scales(p, 1, "xx") == Values{1, 1});                    // the floor
-  // The original example: from 2^32, two overflows per halving: 32 skipped updates down to 2^16.
+  // The original example: from 2^32 with two overflows per halving, 32 updates are skipped down to
+  // 2^16.
   p.backoff = 0.5f, p.interval = 1000;
   CHECK(scales(p, 0x1p32f, std::string(32, 'x')).back() == 0x1p16f);
 }
@@ -120,7 +123,7 @@ TEST_CASE("update_prepare: unscale, clip, skip" * doctest::test_suite("host")) {
   Values state = updates.prepare(p, true, 1024);  // |g| = 32 / 8 / 4 = 1
   CHECK(state[STATE_GRAD_NORM] == 1);
   CHECK(state[STATE_GRAD_FACTOR] == doctest::Approx(0.5 / 32));  // by the scale of this gradient
-  CHECK(state[STATE_SCALE] == 16);                               // which then grows
+  CHECK(state[STATE_SCALE] == 16);                               // the scale then grows
   CHECK(state[STATE_UPDATES] == 1);
   CHECK(state[STATE_FOUND_INF] == 0);
 
@@ -143,7 +146,7 @@ TEST_CASE("grad_stats: sums and overflow flags per chunk" * doctest::test_suite(
   Values g(20, 2);
   g[9] = INFINITY;
   g[19] = 3;
-  // Three chunks of gradients that lie apart, and a parameter without one.
+  // Three chunks of gradients that are not contiguous, and a parameter without one.
   const Binding table = cpu.upload({0, 0, 8, 0, 8, 8, 8, 0, 16, 16, 4, 1, 24, 0, 0, 2}, DType::i32);
   const Binding partial = cpu.allocate(8);
   cpu.run("grad_stats", {cpu.upload(g), table, partial}, GradStatsParams{{}, 0, 4, 4});
@@ -151,7 +154,7 @@ TEST_CASE("grad_stats: sums and overflow flags per chunk" * doctest::test_suite(
 }
 
 TEST_CASE("sgd: momentum, nesterov, weight decay, maximize" * doctest::test_suite("host")) {
-  // Two updates with gradients 1 and -2 from parameter 1, lr 0.1.
+  // Makes two updates with gradients 1 and -2 from parameter 1, lr 0.1.
   const auto train = [](SgdParams p) {
     Updates updates;
     const Binding param = updates.cpu.upload({1}), momentum = updates.cpu.allocate(1);
@@ -171,10 +174,11 @@ TEST_CASE("sgd: momentum, nesterov, weight decay, maximize" * doctest::test_suit
   CHECK(near(train({}), {0.9f, 1.1f}));
   CHECK(near(train({.maximize = 1}), {1.1f, 0.9f}));
   CHECK(near(train({.weight_decay = 0.5f}), {0.85f, 1.0075f}));
-  // Buffers: 1, then 0.5 - 2 = -1.5. The first comes from the gradient, not from the NaN memory.
+  // The buffers are 1, then 0.5 - 2 = -1.5. The first comes from the gradient, not from
+  // uninitialized memory with NaN.
   CHECK(near(train({.momentum = 0.5f}), {0.9f, 1.05f}));
   CHECK(near(train({.momentum = 0.5f, .nesterov = 1}), {1 - 0.15f, 0.85f + 0.275f}));
-  // Dampening spares the first update: 1, then 0.5 - 0.75 * 2 = -1.
+  // Dampening does not apply to the first update: 1, then 0.5 - 0.75 * 2 = -1.
   CHECK(near(train({.momentum = 0.5f, .dampening = 0.25f}), {0.9f, 1.0f}));
 }
 

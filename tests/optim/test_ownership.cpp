@@ -65,7 +65,7 @@ TEST_CASE("ownership: every element is one rank's, and parts differ by a row at 
       CHECK(ownership.is_divided(i) == (owners > 1));
       CHECK((ownership.owner(i) >= 0 && ownership.owner(i) < ranks));
     }
-    // Every cut is within half a row of its place, so no part is off by more than a row.
+    // Every cut is within half a row of its ideal place, so no part is off by more than a row.
     int64_t end = 0;
     for (int rank = 0; rank < ranks; ++rank) {
       const int64_t own = elements_of(ownership, line.size(), rank);
@@ -73,7 +73,7 @@ TEST_CASE("ownership: every element is one rank's, and parts differ by a row at 
       CHECK(std::abs(end - total * (rank + 1) / ranks) <= row / 2 + 1);
       CHECK(std::abs(own - total / ranks) <= row + 1);
     }
-    // As a whole each has one owner, in the order of the parameters.
+    // If parameters are not divisible, each has one owner, in the order of the parameters.
     for (Ownership::Parameter& p : line) p.is_divisible = false;
     const Ownership whole(line, ranks);
     int last = 0;
@@ -131,7 +131,7 @@ TEST_CASE("state parts: whoever saved, anyone finds what he has" * doctest::test
   CHECK(pieces_of(saved, "v", 30) == Pieces{{1, 0, 0, 30}});
   CHECK(pieces_of(saved, "v[7:9]", 2) == Pieces{{1, 7, 0, 2}});
   CHECK(pieces_of(saved, "u[22:25]", 3) == Pieces{{4, 2, 0, 3}});
-  // Not all of it, more of it, or nothing.
+  // The pieces miss elements, have too many, or do not exist.
   CHECK(pieces_of(saved, "w", 31) == none);
   CHECK(pieces_of(saved, "w", 29) == none);
   CHECK(pieces_of(saved, "v", 29) == none);
@@ -139,7 +139,7 @@ TEST_CASE("state parts: whoever saved, anyone finds what he has" * doctest::test
   CHECK(pieces_of(saved, "u", 30) == none);
   CHECK(pieces_of(saved, "u[5:25]", 20) == none);
   CHECK(pieces_of(saved, "t", 1) == none);
-  // A parameter may be called so.
+  // A parameter may have such a name.
   saved.add("t[3]", 4);
   CHECK(pieces_of(saved, "t[3]", 4) == Pieces{{5, 0, 0, 4}});
 }

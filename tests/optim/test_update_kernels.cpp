@@ -1,4 +1,4 @@
-// The kernels of an optimizer's update on Vulkan against the reference backend.
+// The kernels of an optimizer's update on Vulkan, compared with the reference backend.
 #include <limits>
 
 #include "optim/dynamic_map.h"
@@ -10,8 +10,8 @@ using namespace rw::test;
 
 namespace {
 
-// Rows of chunks of at most `chunk` elements of a parameter that begins at 8; its gradient, at
-// `grad`. The last row has no gradient.
+// Returns rows of chunks of at most `chunk` elements of a parameter that begins at 8; its gradient
+// begins at `grad`. The last row has no gradient.
 std::vector<float> table(uint32_t n, uint32_t chunk, uint32_t grad) {
   std::vector<float> rows;
   const auto row = [&](uint32_t begin, uint32_t at, uint32_t size, float parameter) {
@@ -76,7 +76,7 @@ TEST_CASE("kernels: value_range") {
             {in(dtype, x), inout(DType::i32, {1, 2, 3, 4, 5, 6, 7, 8}), in(DType::f32, state(0))},
             p, {1}, {(n + 8191) / 8192});
       }
-  // Every other column of a matrix, transposed; and a row that is repeated.
+  // Every other column of a matrix, transposed; and a repeated row.
   for (const auto& [rows, columns] : {std::pair{2u, 15u}, {0u, 1u}}) {
     const ValueRangeParams p{.n = 60,
                              .chunk = 16,
@@ -97,7 +97,7 @@ TEST_CASE("kernels: range_history") {
       1, 0, 5, 2, 3, 9, 8, 0,  // a NaN
       0, 2, 0, 1, 0, 9, 8, 0,  // infinities, and more denormal values than normal ones
       0, 0, 0, 0, 7, 0, 0, 0,  // zeros
-      0, 0, 0, 0, 0, 0, 0, 0,  // was not counted
+      0, 0, 0, 0, 0, 0, 0, 0,  // it was not counted
   };
   std::vector<float> known(4 * HISTORY_SIZE), fresh(4 * HISTORY_SIZE);
   for (size_t i = 0; i < known.size(); ++i) known[i] = static_cast<float>(i % 7);
@@ -192,7 +192,7 @@ TEST_CASE("kernels: window_add") {
   devices.tolerance = 0;
   for (const DType dtype : {DType::f16, DType::bf16})
     for (const uint32_t n : {1u, 8u, 13u, 1003u})
-      for (const float size : {1.0f, 1e-3f, 1e5f})  // of the gradients: 1e5 overflows in f16
+      for (const float size : {1.0f, 1e-3f, 1e5f})  // size of the gradients: 1e5 overflows in f16
         for (const uint32_t compensated : {0u, 1u})
           devices.run("window_add",
                       {inout(dtype, values(n)), inout(dtype, values(n, -1e-3f, 1e-3f, 5)),

@@ -1,4 +1,4 @@
-// Precompiled, as packaging/pch/standard.h.
+// Headers that are precompiled, as in packaging/pch/standard.h.
 #include <doctest/doctest.h>
 
 #include "../../packaging/pch/standard.h"

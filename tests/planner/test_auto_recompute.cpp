@@ -1,4 +1,4 @@
-// Recomputation in programs that say nothing of it.
+// Recomputation in programs that do not ask for it.
 #include <filesystem>
 #include <thread>
 
@@ -26,7 +26,7 @@ struct Gelu : Module {
   Tensor forward(Tensor x) override { return gelu(std::move(x)); }
 };
 
-// A program as a user writes it. `rows`: of each step's batch.
+// A program as a user writes it. `rows` has the rows of each step's batch.
 class Program {
  public:
   Program() : seeded_((manual_seed(3), true)), optimizer_(build(model_).parameters()) {}
@@ -40,7 +40,7 @@ class Program {
     optimizer_.zero_grad();
     return loss.item();
   }
-  // Another kind of pass, without a backward.
+  // Makes another kind of pass, without a backward.
   float look() {
     const Tensor x = tensor(some_values(8 * 32, 5), {8, 32});
     return mean(model_(x)).item();
@@ -69,7 +69,7 @@ struct Result {
   std::vector<std::string> kinds;
 };
 
-// The program under some recomputation, on a device of its own.
+// Runs the program under some recomputation, on a device of its own.
 template <class Body>
 Result run(std::optional<AutoRecomputeOptions> options, Body&& body) {
   const CpuDevice device;
@@ -116,7 +116,7 @@ TEST_CASE("auto recompute: the same losses, with less memory") {
     REQUIRE(bounded.kinds.size() == 1);
     CHECK(contains(bounded.kinds[0], mode == Mode::budget ? "planned" : "evicted"));
   }
-  // A plan replays less than eviction does, or as much.
+  // A plan replays at most as much as eviction does.
   const Result roomy = run({{.budget = plain.peak * 2}}, five_steps);
   CHECK(roomy.losses == plain.losses);
   CHECK(roomy.replayed == 0);
@@ -181,8 +181,9 @@ TEST_CASE("auto recompute: of ever other sizes the last are known") {
   const auto body = [](Program& program, std::vector<float>& losses) {
     for (int64_t rows = 2; rows <= 160; rows += 2) losses.push_back(program.step(rows));
     for (int i = 0; i < 3; ++i) losses.push_back(program.step(120));
-    losses.push_back(program.step(160));  // not what is expected, from the first record on
-    losses.push_back(program.step(2));    // it was forgotten
+    // It differs from the expected pass from the first record on.
+    losses.push_back(program.step(160));
+    losses.push_back(program.step(2));  // its kind was forgotten
   };
   const Result plain = run({}, body);
   const Result bounded = run({{.budget = plain.peak * 9 / 10}}, body);
@@ -232,12 +233,12 @@ TEST_CASE("auto recompute: what cannot be") {
   const std::string error = message_of<OutOfMemory>([&] { sum(full({100, 100}, 1) * 2.0f); });
   CHECK(contains(error, "the memory budget is 19.53 KiB"));
   CHECK(contains(error, "(40000 bytes, which take 40192 in units of 256)"));
-  CHECK(contains(error, "with this value 39."));  // and what is alive
-  sum(w * w).backward();                          // it goes on
+  CHECK(contains(error, "with this value 39."));  // the live values
+  sum(w * w).backward();                          // the tape works again
   CHECK(w.grad().defined());
 }
 
-// Five steps in a thread of their own, which has read no variable yet.
+// Takes five steps in a thread of their own, which has read no variable yet.
 Result in_new_thread() {
   Result result;
   std::exception_ptr error;
@@ -294,7 +295,7 @@ TEST_CASE("environment: budget, way to recompute and timeline of a program that 
   CHECK(std::filesystem::file_size(page) > 10000);
 }
 
-// Blocks of a module of one's own.
+// Blocks of a user's own module.
 struct Block : Module {
   Block() {
     register_module("first", first);
@@ -335,7 +336,7 @@ TEST_CASE("environment: blocks of any module and of a Sequential become segments
   CHECK(marked_flat.first == 3);
   CHECK(marked_net.second == plain_net.second);
   CHECK(marked_flat.second == plain_flat.second);
-  flat.checkpoint_every(0);  // the program's own word
+  flat.checkpoint_every(0);  // the program's own setting wins
   CHECK(segments(flat).first == 0);
   net.eval();
   CHECK(segments(net).first == 0);

@@ -1,5 +1,5 @@
-// A budget is what the device gives up: blocks, from the first tensor on, by every entrance, and a
-// dry run predicts them. Values that move for that keep their bits.
+// A budget is a limit on the blocks that the device takes, from the first tensor on, however it is
+// set, and a dry run predicts them. Values that move for it keep their bits.
 #include <map>
 #include <random>
 #include <thread>
@@ -33,7 +33,7 @@ struct Outcome {
   std::string refusal;  // empty: none
 };
 
-// On a device of its own, in a thread of its own, which has read no variable yet.
+// Runs on a device of its own, in a thread of its own, which has read no variable yet.
 Outcome run(const Training& training, const Entrance& entrance, uint64_t limit = 0,
             const std::string& name = "reference") {
   Outcome outcome;
@@ -60,7 +60,7 @@ Losses plain(const Training& training) {
   return training();
 }
 
-// The entrances that a program has in its own text.
+// The ways to set a budget in a program's own text.
 Entrance by_auto(AutoRecomputeOptions options) {
   return [options](const Training& training) {
     const AutoRecompute recompute(options);
@@ -81,7 +81,7 @@ void check_kept(const Outcome& outcome, const Outcome& plain, uint64_t budget) {
   CHECK(outcome.losses == plain.losses);
 }
 
-// Dry, the entrance needs the same.
+// Checks that a dry run needs the same.
 void check_predicted(const Outcome& real, const Training& training, const Entrance& entrance,
                      const std::string& name = "reference") {
   const auto device = Device::create(open_backend(name));
@@ -92,15 +92,15 @@ void check_predicted(const Outcome& real, const Training& training, const Entran
   CHECK(dry.memory.moved == real.memory.moved);
 }
 
-// Programs, and the least of 70, 50 and 35 % of their plain peak that they can do with.
+// Programs, and the least of 70, 50 and 35 % of their plain peak with which they can run.
 const std::tuple<const char*, Training, int> programs[] = {
     {"gpt", test::train_gpt, 35},
     {"resnet", test::train_resnet, 35},
     {"unet", [] { return test::train_unet(35, 37); }, 50},
-    // With sequences of other lengths in every step.
+    // The sequences have another length in every step.
     {"recurrent", [] { return test::train_recurrent(40, 4); }, 50}};
 
-// The cpu, with blocks of other sizes; on request it refuses large ones, or gives each kernel a
+// The cpu with blocks of other sizes; on request it refuses large ones, or gives each kernel a
 // workspace.
 class Blocks : public test::GuardBackend {
  public:
@@ -131,7 +131,7 @@ class Blocks : public test::GuardBackend {
   DeviceInfo info_;
 };
 
-// Bytes that are looked at again.
+// Bytes that are checked again later.
 struct Value {
   std::shared_ptr<Storage> storage;
   std::vector<uint8_t> bytes;
@@ -177,7 +177,7 @@ TEST_CASE("budget: blocks of a user's program stay within it, by every entrance"
   }
 }
 
-// What some of them need depends on the number of threads: 70 % are enough for any.
+// The needs of some programs depend on the number of threads; 70 % are enough for any number.
 TEST_CASE("budget: kept on the cpu, too, whose kernels take workspaces") {
   for (const auto& [program, training, feasible] : programs) {
     const Outcome whole = run(training, plain, 0, "cpu");
@@ -256,7 +256,7 @@ TEST_CASE("budget: one that begins late has what is held above it given back") {
   CHECK(cpu.device->memory_report().reserved <= 12000);
   CHECK(first.is_there());
   CHECK(last.is_there());
-  const MemoryBudget less(8000);  // than what is live
+  const MemoryBudget less(8000);  // less than the live bytes
   CHECK(cpu.device->memory_report().reserved <= 12000);
   CHECK_THROWS_AS(Value(cpu.device, 1, 4), OutOfMemory);
   CHECK(first.is_there());
@@ -339,7 +339,7 @@ TEST_CASE("budget: a driver that refuses what it had given loses nothing while s
   for (const Value& value : values) CHECK(value.is_there());
   blocks.most = 0;
   CHECK_THROWS_AS(Value(device, 30 * KiB, 0), DeviceError);
-  CHECK_THROWS_AS(fits.is_there(), DeviceError);  // by name, not with other bytes
+  CHECK_THROWS_AS(fits.is_there(), DeviceError);  // it throws by name, and gives no other bytes
 }
 
 TEST_CASE("budget: moves clear a window, pack a block or empty one") {
@@ -362,7 +362,7 @@ TEST_CASE("budget: moves clear a window, pack a block or empty one") {
     const bool must = std::ranges::any_of(free, [&](const auto& f) { return f.second >= size; });
     if (must) REQUIRE(!moves.empty());
     if (moves.empty()) continue;
-    for (const auto& [from, to] : moves) {  // each into what is free by then
+    for (const auto& [from, to] : moves) {  // each into memory that is free by then
       REQUIRE(from.size == to.size);
       const bool overlaps = from.block == to.block && to.offset < from.offset + from.size &&
                             from.offset < to.offset + to.size;
@@ -410,7 +410,7 @@ TEST_CASE("budget: gradients that move after they were located are found again")
     const Storage& gradient = *parameter.grad().impl().storage;
     const uint64_t offset = gradient.range().offset;
     for (int64_t size = 60000; size > 0 && gradient.range().offset == offset; size -= 1000) try {
-        const Value whole(device, size, 3);  // written over where the gradient was
+        const Value whole(device, size, 3);  // overwritten in the place of the gradient
       } catch (const OutOfMemory&) {
       }
     REQUIRE(gradient.range().offset != offset);
@@ -423,7 +423,7 @@ TEST_CASE("budget: gradients that move after they were located are found again")
 
 TEST_SUITE_END();
 
-// The same by copies of a queue.
+// The same with copies in a queue.
 TEST_CASE("budget: on vulkan") {
   std::shared_ptr<Device> device;
   const auto training = [] {

@@ -116,7 +116,7 @@ TEST_CASE("dry run: predicts every model's memory to the byte") {
       CHECK(forecast.work[0].flops == device->work()[0].flops);
       CHECK(forecast.memory.followed_steps == real.followed_steps);
       const double reserved = static_cast<double>(real.reserved);
-      // Small models: the smallest blocks are what counts.
+      // In small models, the smallest blocks decide.
       CHECK(reserved <= std::max(1.03 * static_cast<double>(real.peak), 20.0 * (1 << 20)));
     }
   });
@@ -125,7 +125,7 @@ TEST_CASE("dry run: predicts every model's memory to the byte") {
 TEST_CASE_FIXTURE(CpuDevice,
                   "dry run: steady state reserves at most 3 % more than is live at the peak" *
                       doctest::test_suite("host")) {
-  // zero_grad() after the update or, as many loops have it, before the forward.
+  // Calls zero_grad() after the update or, as many loops do, before the forward.
   const auto train = [](Module& model, const std::function<Tensor()>& loss, bool after = true) {
     SGD optimizer(one_group(model.parameters()), {.lr = 0.1f, .momentum = 0.9f});
     for (int i = 0; i < 4; ++i) {
@@ -200,7 +200,7 @@ TEST_CASE_FIXTURE(CpuDevice, "dry run: leaves device, tape, generator and contex
   sum(y).backward();
   CHECK(x.grad().to_vector()[0] == doctest::Approx(1 - std::pow(std::tanh(x.to_vector()[0]), 2)));
   REQUIRE(forecast.trace);
-  // The trace tells the same story as the report.
+  // The trace agrees with the report.
   std::vector<std::pair<uint64_t, int64_t>> changes;
   for (const TracedTensor& t : forecast.trace->tensors) {
     changes.emplace_back(t.begin, static_cast<int64_t>(t.bytes));
@@ -269,7 +269,8 @@ TEST_CASE("dry run: profiles predict a device that is not there") {
   CHECK_THROWS_AS(open_backend("dry:nonsense"), DeviceError);
 }
 
-// Limits at every allocation of a training step: an explanation, no leak, and a usable device.
+// A limit at every allocation of a training step gives an explanation, no leak, and a usable
+// device.
 TEST_CASE("out of memory: at every allocation of a step" * doctest::test_suite("host")) {
   const auto train = [](int64_t batch, bool segments) {
     Tensor w = leaf(32 * 32), v = leaf(32 * 32);
@@ -282,7 +283,7 @@ TEST_CASE("out of memory: at every allocation of a step" * doctest::test_suite("
     mean(square(std::move(x))).backward();
   };
   const auto device = set_default_device(open_backend("dry:reference"));
-  // The live bytes after every allocation are the limits that stop exactly there.
+  // The live bytes after every allocation are the limits at which the run stops exactly there.
   device->start_trace();
   train(64, false);
   const MemoryTrace trace = device->stop_trace();
@@ -306,7 +307,7 @@ TEST_CASE("out of memory: at every allocation of a step" * doctest::test_suite("
     REQUIRE(device->live() == 0);
     REQUIRE(Tape::current()->stats().records == 0);
     device->set_memory_limit(0);
-    train(64, false);  // usable
+    train(64, false);  // the device is usable
     REQUIRE(device->live() == 0);
   }
   CHECK(stopped == static_cast<int>(limits.size()));

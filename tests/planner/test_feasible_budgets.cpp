@@ -1,4 +1,4 @@
-// A budget that a plan reaches is one that a program can train under, from its first step on.
+// If a plan reaches a budget, a program can train under it from its first step on.
 #include "optim/sgd.h"
 #include "planner/follow/auto_recompute.h"
 #include "planner/follow/search.h"
@@ -10,7 +10,7 @@ namespace rw::test {
 
 namespace {
 
-// Each op overwrites its input where nobody else reads it, which eviction does not count on.
+// Each op overwrites its input if nobody else reads it, on which eviction does not count.
 Losses chain() {
   manual_seed(5);
   const Tensor w = rand({4096}, -0.4f, 0.4f).set_requires_grad();
@@ -22,7 +22,7 @@ Losses chain() {
   });
 }
 
-// Two losses of one pass, the second after the first's backward; values that the program holds.
+// Two losses of one pass, the second after the first's backward, and values that the program holds.
 Losses two_losses() {
   manual_seed(6);
   const Tensor w = rand({64, 64}, -0.4f, 0.4f).set_requires_grad();
@@ -76,7 +76,7 @@ Outcome within(uint64_t budget, const Training& training, const std::string& dev
   return outcome;
 }
 
-// On a device without workspaces, and on one with them.
+// Checks on a device without workspaces, and on one with them.
 void check_programs(const std::string& device) {
   const std::pair<const char*, Training> programs[] = {
       {"gpt", train_gpt},
@@ -105,7 +105,7 @@ void check_programs(const std::string& device) {
     INFO(std::string(program) << " in " << too_little << " bytes of " << device);
     const Outcome refused = within(too_little, training, device);
     CHECK(contains(refused.refusal, "the memory budget is"));
-    if (!refused.kinds.empty())  // else it does not get through its forward pass
+    if (!refused.kinds.empty())  // otherwise it does not get through its forward pass
       CHECK(contains(refused.refusal, "no plan that was found needs less than"));
   }
 }
@@ -136,7 +136,8 @@ TEST_CASE("feasible budgets: values that the program holds, and two backwards of
   }
 }
 
-// Data that each record saves goes when backward has passed it, and gradients come in its place.
+// Data that each record saves go when backward has passed the record, and gradients take their
+// place.
 TEST_CASE("feasible budgets: the plain peak does where values from outside give way to gradients") {
   constexpr int64_t n = 4096;
   const auto training = [] {
@@ -164,7 +165,7 @@ TEST_CASE("feasible budgets: what is made again takes the memory that it took in
   const DeviceScope scope(Device::create(open_backend("reference")));
   Tape& tape = *Tape::current();
   Tensor w = rand({n}).set_requires_grad();
-  // Something wide, then a chain that overwrites its values. Half way, `interlude` is called.
+  // A wide value, then a chain that overwrites its values. Half way, `interlude` is called.
   const auto forward = [&](const std::function<void()>& interlude) {
     Tensor x = sum(tanh(expand(reshape(w, {1, n}), {8, n}) * 0.5f), {0});  // records 0 to 4
     for (int i = 0; i < 8; ++i) {

@@ -1,5 +1,5 @@
-// The segments that README.md and the examples mark: they are worth their work. The programs run as
-// they are, on a device that computes nothing.
+// The segments that README.md and the examples mark are worth their work. The programs run as they
+// are, on a device that computes nothing.
 #include <rewind/rewind.h>
 
 #include <cmath>
@@ -9,7 +9,7 @@
 #include "planner/follow/segment_report.h"
 #include "tests/fixtures/tape_fixture.h"
 
-// What they include is here already.
+// Everything that they include was included above.
 #define main program
 namespace readme {
 #include "tests/install/main.cpp"
@@ -37,13 +37,13 @@ namespace {
 
 struct Enough {};
 
-// What the problems of segments are, at each backward pass.
+// Collects the problems of segments at each backward pass.
 struct Look : Tape::Observer {
   Look(int& passes, std::vector<std::string>& problems) : passes(passes), problems(problems) {}
 
   void before_backward(const Tensor& loss) override {
-    // The last ones of a chain never pay by themselves: what they drop is back when most is in
-    // memory.
+    // The last segments of a chain never pay by themselves: the values that they drop are back when
+    // most is in memory.
     const std::vector<SegmentReport> reports = segment_reports(*Tape::current(), loss);
     const auto pays = [](const SegmentReport& report) { return report.problem.empty(); };
     if (!reports.empty() && std::ranges::none_of(reports, pays))
@@ -56,7 +56,8 @@ struct Look : Tape::Observer {
   std::vector<std::string>& problems;
 };
 
-// Runs it until some backward passes with segments were seen; what its segments' problems are.
+// Runs the program until some backward passes with segments were seen, and returns its segments'
+// problems.
 std::vector<std::string> problems_of(int (*program)(int, char**)) {
   const DeviceScope device(nullptr);
   std::vector<std::string> problems;

@@ -1,4 +1,4 @@
-// The memory benchmark's parts: predictions hold, and its files agree with each other.
+// The parts of the memory benchmark: predictions hold, and its files agree with each other.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -20,7 +20,7 @@ namespace {
 
 using namespace rw::memory;
 
-// Two small networks in every way, predicted and really run.
+// Runs two small networks in every way, predicted and really.
 Report small_report() {
   Report report{.machine = "a \"quoted\" machine", .command = "memory", .profile = "reference"};
   for (const Workload& workload :
@@ -120,7 +120,7 @@ TEST_CASE("memory benchmark: steps are timed beside the plain ones of their mode
 
 TEST_CASE("memory benchmark: JSON, CSV and page say the same" * doctest::test_suite("host")) {
   Report report = small_report();
-  for (size_t i = 0; i < 6; ++i) report.results[i].row = "openai";  // which has a chart
+  for (size_t i = 0; i < 6; ++i) report.results[i].row = "openai";  // a row with a chart
   const TemporaryFolder folder;
   write_report(report, folder / "results", "small");
   const auto json = nlohmann::json::parse(contents(folder / "results/small.json"));

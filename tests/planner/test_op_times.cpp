@@ -1,4 +1,4 @@
-// Plans by time: ops are measured once and the times are kept; a search minimises them.
+// Plans by time: ops are measured once, their times are kept, and a search minimises them.
 #include <doctest/doctest.h>
 
 #include <filesystem>
@@ -16,7 +16,7 @@ namespace rw::test {
 
 namespace {
 
-// y = tanh(y W) + y, six times, and a view on the way.
+// Computes y = tanh(y W) + y six times, with a view on the way.
 void step() {
   manual_seed(1);
   const Tensor w = rand({32, 32}, -0.1f, 0.1f).set_requires_grad();
@@ -44,7 +44,7 @@ struct CacheFile {
     std::ifstream file(path);
     for (std::string line; std::getline(file, line);) lines.push_back(line);
   }
-  // Another time: `slow` ops take a second, the others a microsecond.
+  // Writes other times: `slow` ops take a second, the others a microsecond.
   void write(const std::string& slow) const {
     std::ofstream file(path);
     for (const std::string& line : lines) {

@@ -1,4 +1,4 @@
-// Planning of a user's own program: what is predicted happens, and budgets are kept.
+// Planning of a user's own program: predictions come true, and budgets are kept.
 #include "core/memory/default_device.h"
 #include "nn/layers.h"
 #include "nn/sequential.h"
@@ -63,7 +63,7 @@ struct Trained {
   MemoryReport memory;
 };
 
-// Three steps on a new device, as a user takes them.
+// Takes three steps on a new device, as a user does.
 Trained train(const StepSettings& settings, const std::optional<AutoRecomputeOptions>& how = {}) {
   const auto device = set_default_device(open_backend("reference"));
   manual_seed(7);
@@ -109,7 +109,7 @@ TEST_CASE("planner: the forecast of a user's program is exact, whatever recomput
     CHECK(other.weights == plain.weights);
     CHECK(other.memory.peak < peak);
     if (how.budget) CHECK(other.memory.peak <= how.budget);
-    // Blocks keep to a planned budget, too.
+    // Blocks stay within a planned budget, too.
     if (how.mode == Mode::budget) CHECK(other.memory.peak_reserved <= how.budget);
   }
 }
@@ -132,7 +132,7 @@ TEST_CASE("planner: f16 follows the settings, and the whole table adds up" *
   CHECK(rows[0].settings.batch >= 64);
   for (const FitRow& row : rows) {
     CHECK(row.forecast.memory.peak_reserved <= bytes);
-    for (const FitRow& other : rows)  // nobody beats another in everything
+    for (const FitRow& other : rows)  // no row beats another in everything
       if (row.settings.dtype == other.settings.dtype)
         CHECK_FALSE((other.settings.batch > row.settings.batch &&
                      other.forecast.recompute_share() <= row.forecast.recompute_share()));
@@ -214,7 +214,7 @@ TEST_CASE_FIXTURE(CpuDevice, "planner: a recomputation scope around a loop plans
   const uint64_t kept = device->memory_report().peak;
   const Follower scope(search.memory().plan);
   for (int i = 0; i < 3; ++i) {
-    pass(false);  // a pass whose gradient nobody wants is one of its own
+    pass(false);  // a pass whose gradient nobody wants is a pass of its own
     device->reset_peak();
     CHECK(pass(true) == plain);
     CHECK(device->memory_report().peak < kept);
@@ -286,7 +286,7 @@ TEST_CASE_FIXTURE(CpuDevice, "summary: what a model returns, computes and leaves
   for (const SummaryRow& row : s.rows)
     if (row.op == "relu") of_relu = row.kept;
   CHECK(of_relu == 64 * 32 * 4);
-  CHECK(s.kept() == of_relu);  // relu's gradient reads what the next layer keeps anyway
+  CHECK(s.kept() == of_relu);  // relu's gradient reads a value that the next layer keeps anyway
   CHECK(s.folded(1).rows.size() == 2);
   CHECK(s.folded(1).flops() == s.flops());
   CHECK(contains(s.str(), "416 parameters"));
@@ -297,7 +297,7 @@ TEST_CASE_FIXTURE(CpuDevice, "summary: what a model returns, computes and leaves
 
 TEST_CASE("planner: a program whose steps differ says what differs" * doctest::test_suite("host")) {
   set_default_device(open_backend("reference"));
-  // Every other step has one op more.
+  // Every other step has one more op.
   const MakeSteps alternating = training_steps([](const StepSettings& s) {
     auto net = std::make_shared<Net>();
     auto steps = std::make_shared<int>(0);

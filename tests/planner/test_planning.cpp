@@ -21,7 +21,7 @@ namespace rw::test {
 
 namespace {
 
-// A program, and the same with values.
+// A program without and with values.
 struct Example {
   std::string name;
   MakeSteps make;
@@ -76,7 +76,7 @@ BertRecipe bert_recipe() {
   return {.config = config, .length = 24, .classes = 3};
 }
 
-// Sequences of several lengths, every sixth or seventh token of them masked.
+// Returns sequences of several lengths, with every sixth or seventh token masked.
 TextBatch text_batch(int64_t rows, int64_t length, int step) {
   TextBatch batch{.rows = rows, .length = length};
   const auto cells = rows * length;
@@ -115,7 +115,8 @@ Example finetune() {
           }};
 }
 
-// Runs `body` on a new device like the default one, which has learnt the steps. Its memory.
+// Runs `body` on a new device like the default one, which has learnt the steps, and returns its
+// memory.
 MemoryReport on_new_device(const Planner& planner, const StepSettings& settings, uint64_t limit,
                            const std::function<void()>& body) {
   const std::string kind = default_device()->info().backend;
@@ -145,7 +146,7 @@ void evaluate(const Example& example, TrainingSteps& steps, int64_t rows) {
   example.real_evaluation(steps, rows);
 }
 
-// Memory after two updates and an evaluation.
+// Returns the memory after two updates and an evaluation.
 MemoryReport real_run(const Example& example, const StepSettings& settings, uint64_t limit = 0) {
   const Planner planner({.make = example.make});
   uint64_t naive = 0, misses = 0, live = 0;
@@ -154,7 +155,8 @@ MemoryReport real_run(const Example& example, const StepSettings& settings, uint
     for (uint32_t i = 0; i < 2 * settings.accumulate; ++i)
       example.real_step(*steps, settings.batch, static_cast<int>(i));
     naive = default_device()->memory_report().naive;
-    // An evaluation begins like a step: it is told apart late, and not wholly where it was planned.
+    // An evaluation begins like a step, so it is recognised late, and lies partly elsewhere than
+    // planned.
     misses = default_device()->memory_report().plan_misses;
     evaluate(example, *steps, settings.batch);
     live = default_device()->live();
@@ -183,7 +185,8 @@ void check_prediction(const Example& example, const StepSettings& settings) {
 
 TEST_CASE("plan: dry steps predict real memory to the byte" * doctest::test_suite("programs")) {
   on_each_device([] {
-    if (default_device()->info().backend == "vulkan") {  // some: software drivers compile for long
+    // Only some, since software drivers compile for long.
+    if (default_device()->info().backend == "vulkan") {
       check_prediction(resnet(),
                        {.dtype = DType::f16, .batch = 2, .accumulate = 2, .checkpoint = "block"});
       check_prediction(pretrain(), {.dtype = DType::f16, .batch = 2});
@@ -240,11 +243,11 @@ TEST_CASE("plan: loading, odd batches, saving and evaluation are forecast" *
       CHECK(forecast.steps_peak == trained);
       CHECK(forecast.memory.peak > forecast.steps_peak);  // the evaluation is large
       CHECK(forecast.memory.peak_reserved == real.peak_reserved);
-      // So a limit that training fits in is refused before it is too late.
+      // So a limit within which training fits is refused before it is too late.
       const uint64_t limit = (forecast.memory.peak + forecast.steps_peak) / 2;
       CHECK_THROWS_AS(planner.forecast(settings, {.memory_limit = limit}), OutOfMemory);
       CHECK_THROWS_AS(on_new_device(planner, settings, limit, body), OutOfMemory);
-      // As many at a time as need no more than training.
+      // As many samples at a time as need no more memory than training.
       StepSettings free = settings;
       free.evaluation_batch = planner.evaluation_batch(settings, 500, 0);
       CHECK(free.evaluation_batch >= settings.batch);
@@ -266,7 +269,7 @@ TEST_CASE("plan: planned recomputation keeps a real run within its budget" *
     const MemoryReport real = real_run(example, settings);
     CHECK(real.peak <= (plain + least) / 2);
     CHECK(real.peak == planner.forecast(settings).memory.peak);
-    // Evicting instead, to the same budget.
+    // Eviction to the same budget.
     settings.recompute = std::make_shared<const Plan>(Plan{.evicts = true});
     settings.budget = (plain + least) / 2;
     const MemoryReport evicting = real_run(example, settings);
@@ -355,7 +358,8 @@ TEST_CASE("plan: savings add up to the step's peak" * doctest::test_suite("progr
       int64_t left = static_cast<int64_t>(savings[0].peak);
       for (const auto& row : savings_json(savings)) left -= row.at("saved").get<int64_t>();
       CHECK(left == static_cast<int64_t>(savings.back().peak));
-      // Accumulation holds gradients through the forward: more than these small batches spare.
+      // Accumulation holds gradients during the forward, which are more than these small batches
+      // spare.
       for (size_t i = 1; i + 1 < savings.size(); ++i)
         CHECK_MESSAGE(savings[i].peak <= savings[i - 1].peak, savings[i].technique);
     }

@@ -1,4 +1,4 @@
-// How much work a recomputation plan takes: counted, bounded, and the same in every run.
+// The work of finding a recomputation plan is counted, bounded, and the same in every run.
 #include "benchmarks/memory/workloads.h"
 #include "benchmarks/memory/workloads_sequence.h"
 #include "planner/follow/auto_recompute.h"
@@ -24,14 +24,14 @@ struct Answer {
   std::vector<double> progress = {};
 };
 
-// The answer for a budget at this share of the way from the least peak to the plain one.
+// Returns the answer for a budget at this share of the way from the least peak to the plain one.
 Answer answer(const memory::Workload& workload, double share, double effort = 1) {
   Answer result;
   Search search = search_for(workload, {.effort = effort, .on_progress = [&](double done) {
                                           result.progress.push_back(done);
                                         }});
   const uint64_t before = search.work(), least = search.candidates().back().peak();
-  // What is left out is known only once it would not fit: a programme, and some dry runs.
+  // Work over the limit is known only afterwards: a programme, and some dry runs.
   CHECK(search.work() - before <= search.work_limit() * 3 / 2);
   const auto room = static_cast<double>(search.plain().peak() - least);
   const uint64_t bytes = least + static_cast<uint64_t>(share * room);
@@ -90,7 +90,7 @@ TEST_CASE("planning work: what is counted is the same in every run, and within i
   CHECK(first.peak == second.peak);
   CHECK(first.cost == second.cost);
   CHECK(first.progress == second.progress);
-  // Progress goes up to all, also where there was less to do than allowed.
+  // Progress goes up to the end, even if there was less to do than allowed.
   REQUIRE(first.progress.size() > 3);
   CHECK(first.progress.front() < 0.5);
   CHECK(first.progress.back() == 1);
@@ -118,7 +118,7 @@ TEST_CASE("planning work: a graph that is too much for what is allowed is planne
   CHECK(some.is_cut);
   CHECK(some.done < 2 * some.limit);
   CHECK(all.done > 2 * some.limit);
-  // What fits in least memory is found all the same.
+  // Plans for the least memory are found all the same.
   CHECK(static_cast<double>(coarse.back().peak) < 2 * static_cast<double>(fine.back().peak));
 }
 

@@ -1,4 +1,4 @@
-// Planning for ranks: what is predicted for each of them happens, and batches fit on all.
+// Planning for ranks: predictions come true for each of them, and batches fit on all.
 #include <map>
 #include <optional>
 
@@ -75,7 +75,7 @@ TrainingProgram program(const StepSettings& settings) {
           .words = {.shard = "--shard states"}};
 }
 
-// Each on a device of its own.
+// Returns the real peaks, each on a device of its own.
 std::vector<uint64_t> real_peaks(const StepSettings& settings) {
   std::vector<uint64_t> peaks(static_cast<size_t>(settings.ranks));
   const std::vector<StepSettings> by_rank = settings_by_rank(settings);
@@ -112,7 +112,7 @@ TEST_CASE_FIXTURE(CpuDevice, "rank memory: what each rank needs is predicted to 
       for (size_t rank = 0; rank < real.size(); ++rank) CHECK(memory[rank].peak == real[rank]);
       const auto most = std::ranges::max_element(real) - real.begin();
       CHECK(neediest_rank(memory) == most);
-      // Among three the last one needs most, and the largest batch is its batch.
+      // Among three ranks the last one needs most, and the largest batch is its batch.
       StepSettings one = settings, largest = settings;
       one.batch = 1;
       const int neediest = neediest_rank(memory_of(planner, settings_by_rank(one), 2));
@@ -122,7 +122,7 @@ TEST_CASE_FIXTURE(CpuDevice, "rank memory: what each rank needs is predicted to 
     }
 }
 
-// Its table of words is two thirds of BERT-mini.
+// The table of words is two thirds of BERT-mini.
 TEST_CASE_FIXTURE(CpuDevice,
                   "rank memory: ranks keep equal parts of a model that is mostly a table" *
                       doctest::test_suite("host")) {

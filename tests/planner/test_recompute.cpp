@@ -18,7 +18,7 @@ namespace {
 
 using Results = std::vector<std::vector<float>>;
 
-// The loss and gradients of a random program.
+// Returns the loss and gradients of a random program.
 Results run(uint32_t seed, std::vector<Tensor>& leaves) {
   manual_seed(seed);
   Results results;
@@ -42,7 +42,7 @@ Results run(uint32_t seed, std::vector<Tensor>& leaves, const Plan& recompute,
   return run(seed, leaves);
 }
 
-// Every plan there is for a random program.
+// Returns every possible plan for a random program.
 std::vector<Plan> plans_for(const Graph& recorded) {
   std::vector<Plan> plans = plan_budgets(recorded, 4);
   plans.push_back(plan_memory(recorded));
@@ -181,7 +181,8 @@ TEST_CASE("recompute: collections keep what they name" * doctest::test_suite("ho
   CHECK(gelus.forecast.recompute_share() > 0);
   CHECK(all.forecast.recompute_share() == 0);
   CHECK(all.peak() == search.plain().peak());
-  CHECK(nothing.peak() == search.plain().peak());  // one segment of all spares nothing: it is plain
+  // A single segment of everything saves nothing, so the plan is the plain one.
+  CHECK(nothing.peak() == search.plain().peak());
   CHECK(nothing.cost == 0);
   CHECK(search.speed().forecast.recompute_share() == 0);
 }
@@ -311,7 +312,7 @@ TEST_CASE_FIXTURE(CpuDevice, "recompute: values that a replay keeps for segments
     CHECK(gradient == plain);
     CHECK(default_device()->live() == at_rest);
     CHECK(Tape::current()->replayed_records() - before == evaluate(graph, plan).replayed);
-    // The peak is the simulated one, except for what plans do not know: an op that overwrites.
+    // The peak is the simulated one, except for an op that overwrites, of which plans know nothing.
     constexpr int64_t value = 8 * 16 * sizeof(float);
     const auto peak = [&](const Plan& way) {
       return dry_run(dry(),
@@ -331,7 +332,7 @@ TEST_CASE_FIXTURE(CpuDevice, "recompute: values that a replay keeps for segments
 
 TEST_CASE("recompute: the search and eviction against the best of all plans" *
           doctest::test_suite("host")) {
-  // Six records of unlike sizes and costs.
+  // Six records of different sizes and costs.
   const std::vector<int64_t> widths = {48, 8, 96, 24};
   const auto program = [&] {
     std::vector<Tensor> weights;
@@ -459,7 +460,7 @@ TEST_CASE_FIXTURE(CpuDevice, "recompute: eviction drops nothing that another han
   CHECK_FALSE(tape().evict(1));
   y = {};
   CHECK(tape().evict(1));
-  CHECK_FALSE(tape().evict(1));  // that was all
+  CHECK_FALSE(tape().evict(1));  // nothing is left to evict
   loss.backward();
   for (size_t i = 0; i < 64; ++i)
     CHECK(x.grad().to_vector()[i] == doctest::Approx(2 * std::exp(2 * x.to_vector()[i])));

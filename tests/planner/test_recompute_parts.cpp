@@ -1,5 +1,5 @@
-// The parts of the recompute planner on graphs that are small enough to work out by hand, and what
-// a recorded graph says of a program.
+// The parts of the recompute planner on graphs that are small enough to compute by hand, and the
+// recorded graphs of programs.
 #include <memory>
 #include <numeric>
 
@@ -15,7 +15,7 @@ namespace rw::test {
 
 namespace {
 
-// What the programme says to fit does fit, to the byte, and costs no more than it says.
+// Checks that a plan of the programme fits, to the byte, and costs at most what the programme says.
 void check_programme(const Graph& graph, const std::vector<uint32_t>& cuts, uint32_t slots) {
   const auto uses = value_uses(graph);
   ChainPlanner planner(graph, uses, std::make_shared<const StageLevels>(graph, uses, cuts),
@@ -101,7 +101,7 @@ TEST_CASE("speed: no segment that holds more than it drops") {
         b.add({heavy}, 10, {.saves_inputs = saves_input, .saves_output = true, .cost = 1});
     b.add({light}, 1, {.cost = 10});
     const Plan plan = plan_speed(b.graph, [](uint32_t record) { return record != 1; });
-    // The segment would hold the heavy value, which is there anyway only where a vjp reads it.
+    // The segment would hold the heavy value, which a plain run keeps only if a vjp reads it.
     CHECK(plan.segments.size() == (saves_input ? 1 : 0));
   }
 }

@@ -1,4 +1,5 @@
-// The recompute planner on graphs without tensors: against brute force, and on models' shapes.
+// The recompute planner on graphs without tensors: compared with brute force, and on models'
+// shapes.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -21,7 +22,7 @@ namespace rw::test {
 
 namespace {
 
-// Values that records inside segments make.
+// Returns the values that records inside segments make.
 std::vector<uint32_t> inner_values(const Graph& graph, const Segments& segments) {
   std::vector<uint32_t> values;
   for (uint32_t v = 0; v < graph.values.size(); ++v)
@@ -33,7 +34,7 @@ std::vector<uint32_t> inner_values(const Graph& graph, const Segments& segments)
   return values;
 }
 
-// The least cost of any plan by its peak, of the plans worth having.
+// Returns the least cost of any plan by its peak, for the plans worth having.
 std::map<uint64_t, double> best_plans(const Graph& graph, bool with_keep) {
   std::map<uint64_t, double> best;
   Plan plan;
@@ -64,7 +65,7 @@ std::optional<Plan> cheapest_within(const std::vector<Plan>& plans, uint64_t byt
   return std::nullopt;
 }
 
-// Relative to a step: forward and a backward of twice its cost.
+// Relative to a step: a forward pass, and a backward pass of twice its cost.
 double overhead(const Graph& graph, const Plan& plan) {
   return plan.cost / (3 * forward_cost(graph));
 }
@@ -83,7 +84,8 @@ void check_pareto(const Graph& graph, const std::vector<Plan>& plans) {
   }
 }
 
-// Every budget that some plan fits is met, at nearly the least time that any plan needs for it.
+// Checks that every budget that some plan fits is met, at nearly the least time that any plan needs
+// for it.
 void check_against_brute_force(const Graph& graph, bool with_keep) {
   const std::vector<Plan> plans = plan_budgets(graph, 64);
   check_pareto(graph, plans);
@@ -101,7 +103,8 @@ void check_against_brute_force(const Graph& graph, bool with_keep) {
       continue;
     }
     if (with_keep) CHECK(plan->cost >= cost);  // plans keep values, whatever the optimum may do
-    // The programme does not know that what a segment reads from outside may go after its replay.
+    // The programme does not know that values that a segment reads from outside may go after its
+    // replay.
     CHECK(step + plan->cost <= 1.2 * (step + cost));
   }
 }
@@ -187,7 +190,7 @@ TEST_CASE("recompute: what a replay keeps is not made again by the segments insi
   const PlanCost both = evaluate(graph, {.segments = segments, .keep = {{0, 0, 0}, {1, 0, 0}}});
   CHECK(both.cost == nothing.cost - 2);
   CHECK(both.peak >= one.peak);
-  // What is there from the forward pass on costs no replay, and memory all the time.
+  // Values that exist from the forward pass on cost no replay, but memory all the time.
   const PlanCost forward = evaluate(graph, {.segments = segments, .keep = {{0}, {1}}});
   CHECK(forward.held == nothing.held + 20);
   CHECK_THROWS_AS(evaluate(graph, {.segments = segments, .keep = {{1, 0, 1}}}), ValueError);
@@ -195,7 +198,7 @@ TEST_CASE("recompute: what a replay keeps is not made again by the segments insi
 }
 
 TEST_CASE("recompute: a residual input that nobody saves any more is held for a later segment") {
-  // x is made and saved in a segment, and added to what comes out of a later one.
+  // x is made and saved in a segment, and added to the result of a later one.
   GraphBuilder b;
   uint32_t x = b.matmul(b.external(100), 100, 1);
   for (int block = 0; block < 6; ++block) {
@@ -206,7 +209,7 @@ TEST_CASE("recompute: a residual input that nobody saves any more is held for a 
   }
   b.add({x}, 4, {.saves_inputs = true});
   const PlanCost plain = evaluate(b.graph, {});
-  // What the programme thinks to fit does fit, with a stage for each record.
+  // Plans that the programme expects to fit do fit, with a stage for each record.
   const auto uses = value_uses(b.graph);
   std::vector<uint32_t> cuts(b.graph.records.size() + 1);
   std::iota(cuts.begin(), cuts.end(), 0u);
@@ -232,7 +235,7 @@ TEST_CASE("recompute: only needed records run again") {
   const uint32_t x = b.add({b.external(8)}, 8, {.saves_output = true, .cost = 1});
   const uint32_t y = b.add({x}, 8, {.saves_inputs = true, .cost = 2});
   b.add({x}, 8, {.cost = 4});                     // read by nobody
-  const uint32_t z = b.add({y}, 8, {.cost = 8});  // the vjp reads nothing, nobody inside reads it
+  const uint32_t z = b.add({y}, 8, {.cost = 8});  // neither its vjp nor a record inside reads it
   b.add({z}, 8, {.saves_inputs = true, .cost = 16});
   const PlanCost cost = evaluate(b.graph, {.segments = {{0, 4, -1}}});
   CHECK(cost.cost == 1);
@@ -277,7 +280,7 @@ TEST_CASE("recompute: polishing uses what room a plan leaves" * doctest::test_su
     CHECK(cost.cost <= plan.cost);
     cheaper += cost.cost < plan.cost;
     CHECK(polish(graph, 2 * std::max(plain, plan.peak), plan).cost ==
-          0);  // all room: nothing is replayed
+          0);  // with all the room, nothing is replayed
   }
   CHECK(cheaper > 10);
 }

@@ -1,4 +1,4 @@
-// Searches for recomputation: whatever peak one has reached, its budgets reach too.
+// Searches for recomputation: budgets reach every peak that a search has reached.
 #include <algorithm>
 #include <iterator>
 #include <map>
@@ -39,11 +39,12 @@ std::function<void()> random_program(uint32_t seed) {
   };
 }
 
-// All that a search hands out, in an order by the seed, and budgets around each peak: they are
-// kept, they are feasible, and a smaller one never gets more memory than a larger one was given.
+// Asks for everything that a search can return, in an order by the seed, and for budgets around
+// each peak: budgets are kept and feasible, and a smaller one never gets more memory than a larger
+// one was given.
 void check_search(const std::function<void()>& program, uint32_t seed) {
   Search search = search_for(program);
-  std::map<uint64_t, uint64_t> given;  // budget -> peak, ever
+  std::map<uint64_t, uint64_t> given;  // budget -> peak, over all answers
   const auto ask = [&](uint64_t bytes) {
     const Candidate choice = search.budget(bytes);
     CHECK(choice.peak() <= bytes);
@@ -82,14 +83,14 @@ std::map<std::string, memory::Workload> small_models() {
           {"seq2seq", memory::seq2seq_workload({.steps = 5, .batch = 3, .width = 8})}};
 }
 
-// The peak of the program on a device of its own, nothing recomputed.
+// Returns the peak of the program on a device of its own, without recomputation.
 uint64_t real_peak(const std::function<void()>& program) {
   const CpuDevice device;
   program();
   return device.device->memory_report().peak;
 }
 
-// Values that are looked at beside the loss, as for metrics or codes of a stop-gradient model.
+// Values that are read beside the loss, as for metrics or codes of a stop-gradient model.
 std::function<void()> probing_program(uint32_t seed) {
   return [=] {
     std::mt19937 random(seed);
@@ -106,7 +107,7 @@ std::function<void()> probing_program(uint32_t seed) {
   };
 }
 
-// What keeps all is measured as it runs, and no policy is handed out that needs more.
+// The plan that keeps everything is measured as it runs, and no policy is returned that needs more.
 void check_plain(const std::function<void()>& program) {
   Search search = search_for(program);
   CHECK(search.plain().peak() == real_peak(program));

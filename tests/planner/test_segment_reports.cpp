@@ -1,4 +1,5 @@
-// Reports on checkpoint segments against the peaks of real runs with and without each of them.
+// Reports on checkpoint segments, compared with the peaks of real runs with and without each of
+// them.
 #include <cmath>
 #include <functional>
 
@@ -10,7 +11,8 @@ namespace rw::test {
 
 namespace {
 
-// A forward pass whose segment `left_out` is not made (-1: all are), and what it must keep alive.
+// A forward pass whose segment `left_out` is not made (-1: all are), and the tensors that it must
+// keep alive.
 struct Pass {
   Tensor loss, kept = {};
 };
@@ -46,8 +48,8 @@ struct Count {
   int segments = 0, harmful = 0;
 };
 
-// A segment has a problem exactly if the real peak is no higher without it, and the numbers of its
-// report are those of the real runs.
+// Checks that a segment has a problem exactly if the real peak is no higher without it, and that
+// the numbers of its report are those of the real runs.
 Count check_reports(const Forward& forward, std::vector<Tensor>& leaves) {
   const Measured all = measure(forward, leaves, -1);
   Count count;
@@ -60,7 +62,7 @@ Count check_reports(const Forward& forward, std::vector<Tensor>& leaves) {
     const bool harms = without.peak <= all.peak;
     if (report.records > 0) {
       CHECK(report.peak_without > 0);
-      // Leaves that no op read are alive in the real run only.
+      // Leaves that no op reads are alive in the real run only.
       CHECK(static_cast<int64_t>(without.peak - all.peak) ==
             static_cast<int64_t>(report.peak_without - report.peak));
       CHECK(report.replay.flops == std::max(0.0, all.flops - without.flops));
@@ -91,7 +93,7 @@ TEST_CASE_FIXTURE(CpuDevice, "segment reports: random marks that do not lower th
     const Count count = check_reports(marked, leaves);
     segments += count.segments;
     harmful += count.harmful;
-    // Marks that raise the peak all together are not silent either.
+    // Marks that raise the peak only together are reported, too.
     const uint64_t plain = measure([&](int) { return forward(false, -1); }, leaves, 0).peak;
     const Measured all = measure(marked, leaves, -1);
     if (all.peak <= plain) continue;

@@ -22,7 +22,7 @@ uint64_t need_of(const Tensor& loss) {
   return need->peak;
 }
 
-// Bytes of the leaves that the tape's records read.
+// Returns the bytes of the leaves that the tape's records read.
 uint64_t leaves_read(const Tape& tape) {
   std::map<const TensorImpl*, uint64_t> bytes;
   for (int64_t i = tape.begin(); i < tape.end(); ++i)
@@ -33,7 +33,7 @@ uint64_t leaves_read(const Tape& tape) {
                          [](uint64_t sum, const auto& leaf) { return sum + leaf.second; });
 }
 
-// Needs more in its forward than its backward does.
+// Needs more memory in its forward than its backward does.
 Tensor much(const Tensor& x) {
   const Tensor a = concat({x, x, x, x}, 0), b = a * 2.0f, c = b * 2.0f;
   return mean(c);

@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// The data that a page embeds.
+// Returns the data that a page embeds.
 json embedded(const std::string& html) {
   const std::string open = "<script id=\"trace\" type=\"application/json\">";
   const size_t begin = html.find(open) + open.size();
@@ -38,7 +38,7 @@ std::vector<json> category(const json& trace, const std::string& name) {
   return found;
 }
 
-// Live bytes by purpose after time `at`, counted the slow way.
+// Returns the live bytes by purpose after time `at`, counted the slow way.
 std::map<std::string, uint64_t> live_at(const MemoryTrace& trace, uint64_t at) {
   std::map<std::string, uint64_t> live;
   for (int p = 0; p < purpose_count; ++p) live[name(static_cast<Purpose>(p))] = 0;
@@ -240,7 +240,7 @@ TEST_CASE("timeline: files") {
   CHECK(test::bytes_of(folder.path / "new" / "t.html") == timeline_html(trace));
   CHECK(test::bytes_of(folder.path / "t.json") == chrome_trace_json(trace));
 
-  // A path that leads through a file, and one that is a folder.
+  // One path leads through a file, and one is a folder.
   for (const fs::path& bad : {folder.path / "t.json" / "x", folder.path / "new"}) {
     for (const auto write : {write_timeline_html, write_chrome_trace}) {
       std::string message;

@@ -1,4 +1,4 @@
-// What people see of a run: the bar of a terminal, and the page of a report.
+// The view that people have of a run: the bar on a terminal, and the page of a report.
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
@@ -22,7 +22,7 @@ const StepFigures figures = {.loss = 1.5,
                              .peak = 2 << 20,
                              .most = 3 << 20};
 
-// Columns that a terminal needs for UTF-8 text without escapes.
+// Returns the columns that a terminal needs for UTF-8 text without escapes.
 int columns_of(const std::string& text) {
   return static_cast<int>(std::ranges::count_if(text, [](char c) { return (c & 0xc0) != 0x80; }));
 }

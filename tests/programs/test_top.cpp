@@ -1,4 +1,4 @@
-// `rewind top`: who uses device memory, read from a made-up /proc, and what is shown.
+// `rewind top`: processes with device memory, read from a made-up /proc, and the output.
 #include <doctest/doctest.h>
 #include <sys/stat.h>
 
@@ -96,7 +96,7 @@ TEST_CASE("top: processes of a made-up /proc" * doctest::test_suite("host")) {
   fs::permissions(proc / "500/fdinfo/3", fs::perms::none);
 
   const std::vector<GpuProcess> all = gpu_processes(proc);
-  REQUIRE(all.size() == (geteuid() == 0 ? 4 : 3));  // root may read 500's
+  REQUIRE(all.size() == (geteuid() == 0 ? 4 : 3));  // root may read the files of 500
   CHECK(all[0].pid == 200);
   CHECK(all[0].command == "worker");
   CHECK(all[0].user == "4294900000");
@@ -110,7 +110,7 @@ TEST_CASE("top: processes of a made-up /proc" * doctest::test_suite("host")) {
   CHECK(all.back().pci_address == "0000:00:02.0");
 
   CHECK(gpu_processes(proc / "none").empty());
-  gpu_processes();  // whatever this machine has
+  gpu_processes();  // works on any machine
 }
 
 TEST_CASE("top: bytes in use are what a new process cannot have" * doctest::test_suite("host")) {
@@ -201,7 +201,7 @@ TEST_CASE("top: two looks tell what drivers count" * doctest::test_suite("host")
   now.devices[1].sensors.energy_joules = 1030;
   before.processes[0].engines = {{"gfx", {.nanoseconds = 500}}};
   now.processes[0].engines = {{"gfx", {.nanoseconds = 500 + 1'000'000'000}}};
-  now.processes.push_back(now.processes[0]);  // another one on the same device
+  now.processes.push_back(now.processes[0]);  // another process on the same device
   now.processes.back().pid = 44;
   now.processes.back().engines = {{"gfx", {.nanoseconds = 400'000'000}},
                                   {"dma", {.nanoseconds = 1}}};
@@ -215,7 +215,7 @@ TEST_CASE("top: two looks tell what drivers count" * doctest::test_suite("host")
   CHECK(!now.devices[0].sensors.power_watts);
   CHECK(!now.devices[1].sensors.busy_percent);
   CHECK(now.devices[1].sensors.power_watts == 15);
-  // What the driver tells itself stays.
+  // Values that the driver itself reports stay.
   now.devices[0].sensors.busy_percent = 99;
   now.devices[1].sensors.power_watts = 7;
   add_rates(now, before);

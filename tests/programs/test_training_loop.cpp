@@ -1,4 +1,4 @@
-// The loop of the programs: stopped by signals, gone on with, and refused.
+// The loop of the programs: stopped by signals, resumed, and refused.
 #include <doctest/doctest.h>
 
 #include <cstring>
@@ -45,7 +45,7 @@ struct Training {
               .settings = std::move(settings)},
              steps.model, *steps.optimizer, steps.meter, planned) {}
 
-  // The signal comes during the step of this number.
+  // The signal comes during the step with this number.
   void run(int64_t interrupted = -1, int signal = SIGINT) {
     loop.resume();
     loop.run([&](int64_t i) {
@@ -67,7 +67,7 @@ struct Training {
   TrainingLoop loop;
 };
 
-// The message of the FileError that resuming ends with.
+// Returns the message of the FileError with which resuming ends.
 std::string refusal(Training&& training) {
   try {
     training.loop.resume();
@@ -95,7 +95,7 @@ TEST_CASE("training loop: a signal ends it after the step, and it goes on with t
           FAIL("it must stop");
         } catch (const Interrupted& stop) {
           CHECK(stop.signal == signal);
-          // Inside a window of two steps, too.
+          // The signal also comes inside a window of two steps.
           CHECK(std::string(stop.what()).find(fmt::format("after step {} of 7", at + 1)) !=
                 std::string::npos);
         }
@@ -118,7 +118,7 @@ TEST_CASE("training loop: without snapshots a signal ends it after the step" *
 TEST_CASE("training loop: only its own snapshots are gone on with" * doctest::test_suite("host")) {
   set_default_device(open_backend("reference"));
   const TemporaryFolder folder;
-  // A folder's name is bytes, which JSON cannot hold as they are.
+  // The name of a folder is bytes, which JSON cannot hold as they are.
   const Settings settings = {{"--load", "pictures\xff"}, {"--lr", "0.1"}};
   {
     Training training(folder.path, settings);
@@ -132,7 +132,7 @@ TEST_CASE("training loop: only its own snapshots are gone on with" * doctest::te
   CHECK(refusal(Training(folder.path, settings, 3))
             .find("must be in 3 steps, 3 per epoch, got step 4") != std::string::npos);
 
-  // What may change, and what may not.
+  // Settings that may change, and others that may not.
   const auto with = [](const char* lr, const char* dtype, const char* checkpoint) {
     return Settings{{"--lr", lr}, {"--dtype", dtype}, {"--checkpoint", checkpoint}};
   };
@@ -146,16 +146,16 @@ TEST_CASE("training loop: only its own snapshots are gone on with" * doctest::te
         std::string::npos);
   {
     Training longer(other.path, with("0.1", "f16", "block"), 9, false, true);
-    longer.steps.optimizer->set_scaler(LossScaler::dynamic(1024));  // that of the dtype
+    longer.steps.optimizer->set_scaler(LossScaler::dynamic(1024));  // the scaler of the dtype
     longer.run();
     CHECK(longer.loop.start() == 1);
-    CHECK(longer.loop.json()["updates"] == 5);  // of two steps each, the last one alone
+    CHECK(longer.loop.json()["updates"] == 5);  // of two steps each, except for the last one
     CHECK(longer.loop.json()["checkpoint"] == "block");
     CHECK(longer.steps.optimizer->loss_scale() == 1024);
   }
   CHECK(refusal(Training(other.path, with("0.2", "f32", "none")))
             .find("--lr was 0.1 there and is 0.2 now; go on with what was") != std::string::npos);
-  // Every setting counts that nobody has put on the list.
+  // Every setting that is on no list counts.
   for (const char* name : {"--new-option", "the data", "--loss-scale", "--overflow"}) {
     const TemporaryFolder own;
     {
@@ -167,7 +167,7 @@ TEST_CASE("training loop: only its own snapshots are gone on with" * doctest::te
           std::string::npos);
     CHECK(refusal(Training(own.path, Settings{{name, "this"}})) == "accepted");
   }
-  // A state of another scaler starts it afresh, one of the same goes on.
+  // A state of another scaler starts the scaler anew, and one of the same kind continues.
   for (const float scale : {1024.f, 64.f}) {
     const TemporaryFolder own;
     {

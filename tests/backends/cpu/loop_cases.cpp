@@ -27,7 +27,8 @@ constexpr float specials[] = {NAN,    infinity, -infinity, 0.0f, -0.0f,
 std::vector<float> values_of(const LoopArgument& argument, uint64_t seed) {
   if (argument.fill == Fill::given) return argument.values;
   std::mt19937 random(static_cast<uint32_t>(seed));
-  std::vector<float> values(std::max<uint64_t>(1, argument.count));  // no block is empty
+  // At least one, since no block is empty.
+  std::vector<float> values(std::max<uint64_t>(1, argument.count));
   for (size_t i = 0; i < values.size(); ++i) {
     const float u = static_cast<float>(random() >> 8) * 0x1p-24f;
     switch (argument.fill) {
@@ -45,7 +46,7 @@ std::vector<float> values_of(const LoopArgument& argument, uint64_t seed) {
   return values;
 }
 
-// All bindings after the call.
+// Returns all bindings after the call.
 std::vector<std::vector<float>> results(std::unique_ptr<Backend> backend, const LoopCase& c,
                                         std::span<const std::byte> params) {
   KernelRunner runner(std::move(backend));
@@ -73,7 +74,7 @@ bool agrees(float a, float b, double tolerance, double scale) {
   return std::abs(double{a} - b) <= tolerance * (std::abs(b) + scale) + 1e-37;
 }
 
-// Root of the mean square of what is no special value.
+// Returns the root of the mean square of values that are not special.
 double scale_of(const std::vector<float>& values) {
   double squares = 0, count = 0;
   for (const float v : values)
@@ -87,7 +88,7 @@ bool same_bits(const std::vector<std::vector<float>>& a, const std::vector<std::
   return true;
 }
 
-// So many threads for a scope.
+// Sets the number of threads for a scope.
 class Threads {
  public:
   explicit Threads(int count) : before_(cpu::threads()) { cpu::set_threads(count); }

@@ -14,10 +14,10 @@ namespace rw::test {
 
 // The contents of a binding before the call.
 enum class Fill {
-  numbers,   // of -3 to 3
-  positive,  // of 0.1 to 4
-  specials,  // numbers with NaN, infinities, zeros, denormals and large ones among them
-  bits,      // 0 and 1
+  numbers,   // from -3 to 3
+  positive,  // from 0.1 to 4
+  specials,  // numbers, some of them NaN, infinite, zero, denormal or large
+  bits,      // only 0 and 1
   given,     // LoopArgument::values
 };
 
@@ -30,9 +30,10 @@ struct LoopArgument {
 
 struct LoopCase {
   std::string_view kernel;
-  std::vector<LoopArgument> arguments;  // the kernel reads and writes each as it likes
+  std::vector<LoopArgument> arguments;  // the kernel decides what it reads and writes
   std::vector<uint32_t> variant = {};
-  double tolerance = 2e-6;  // of f32, relative to an element and to all; 16 bits have two roundings
+  // For f32, relative to an element and to all; 16 bits have two roundings.
+  double tolerance = 2e-6;
 };
 
 // Runs the case with these parameters on the reference and on the cpu backend at each level that

@@ -1,4 +1,4 @@
-// The vector loops of attention beside those of the reference.
+// The vector loops of attention, compared with those of the reference.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -65,7 +65,7 @@ LoopArgument lengths_of(const Heads& h) {
   return all;
 }
 
-// lse and delta of each query, as gradients read them: no score is much above its lse.
+// Returns lse and delta of each query, as gradients read them: no score is much above its lse.
 LoopArgument stats_of(uint64_t rows) {
   LoopArgument stats{2 * rows, f32, Fill::given};
   for (uint64_t i = 0; i < rows; ++i)

@@ -1,4 +1,5 @@
-// The vector loops of pooling, other sizes and borders of images beside those of the reference.
+// The vector loops of pooling, resampling and padding of images, compared with those of the
+// reference.
 #include <doctest/doctest.h>
 
 #include "backends/cpu/cpu_backend.h"
@@ -22,7 +23,7 @@ struct Window {
 // The windows are for images of 11 x 9.
 constexpr Window windows[] = {{2, 2, 0, 1, 5, 4, 8},     {3, 2, 1, 1, 6, 5, 17},
                               {3, 2, 1, 1, 6, 5, 1},     {3, 1, 1, 2, 9, 7, 5},
-                              {3, 2, 0, 1, 6, 5, 3},  // the last ones end beyond
+                              {3, 2, 0, 1, 6, 5, 3},  // the last windows end beyond the image
                               {4, 0, 0, 1, 4, 3, 33, 1}, {11, 0, 0, 1, 1, 1, 1030, 1}};
 
 PoolParams params_of(const Window& w, uint32_t count_include_pad) {
@@ -44,7 +45,7 @@ PoolParams params_of(const Window& w, uint32_t count_include_pad) {
           .count_include_pad = count_include_pad};
 }
 
-// The taps of some images, some of them of empty windows.
+// Returns the taps of some images, with some empty windows among them.
 LoopArgument taps_of(const Window& w, DType dtype) {
   KernelRunner reference(make_reference_backend());
   std::vector<float> x;

@@ -1,5 +1,5 @@
-// The vector loops of the device cpu that find elements by numbers and places, beside those of the
-// reference.
+// The vector loops of the device cpu that find elements by numbers and places, compared with those
+// of the reference.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -13,7 +13,7 @@ using namespace rw::test;
 
 namespace {
 
-// count numbers from -1 to `rows`, so that two are outside.
+// Returns `count` numbers from -1 to `rows`, so that two values are outside.
 LoopArgument numbers(uint64_t count, int rows) {
   std::vector<float> all;
   for (uint64_t i = 0; i < count; ++i)
@@ -27,7 +27,7 @@ LoopArgument sorted(LoopArgument a) {
   return a;
 }
 
-// Each number below count once.
+// Returns each number below `count` once.
 LoopArgument places(uint64_t count, uint64_t step) {
   std::vector<float> all;
   for (uint64_t i = 0; i < count; ++i) all.push_back(static_cast<float>(i * step % count));

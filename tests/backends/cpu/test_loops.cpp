@@ -1,4 +1,5 @@
-// The vector loops of the device cpu beside those of the reference: every kernel, dtype and level.
+// The vector loops of the device cpu, compared with those of the reference in every kernel, dtype
+// and level.
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
@@ -126,13 +127,14 @@ TEST_CASE("cpu loops: casts have the bits of the scalar ones") {
   std::vector<float> values(n);
   std::vector<uint16_t> halves(n);
   for (uint32_t i = 0; i < n; ++i) {
-    // Any exponent that f16 has and some beyond, with all digits or halfway between two halves.
+    // Covers the exponents that f16 has and some beyond, with random digits or halfway between two
+    // f16 values.
     const auto bits = static_cast<uint32_t>(random()), exponent = 95 + i % 50;
     const uint32_t digits = i % 3 == 0 ? (bits & 0x7fe000u) | 0x1000u : bits & 0x7fffffu;
     values[i] = std::bit_cast<float>((bits & 0x80000000u) | exponent << 23 | digits);
     halves[i] = static_cast<uint16_t>(i);
   }
-  // What rounding would carry over into the sign, or to infinity.
+  // Values that rounding could carry over into the sign, or to infinity.
   for (uint32_t i = 0; const uint32_t nan : {0x7fffffffu, 0xffffffffu, 0x7f800001u})
     values[i++] = std::bit_cast<float>(nan);
   at_each_level([&](std::string_view level) {
@@ -199,10 +201,10 @@ TEST_CASE("cpu loops: copies and casts of dense, turned and broadcast views") {
   };
   constexpr Shape shapes[] = {
       {1, {50000}, {1}, {1}},
-      {2, {70, 45}, {1, 70}, {45, 1}},                      // turned
+      {2, {70, 45}, {1, 70}, {45, 1}},                      // transposed
       {2, {70, 45}, {45, 1}, {1, 70}},                      // the other way round
       {3, {5, 37, 33}, {1221, 1, 37}, {1221, 33, 1}},       // each of five
-      {4, {3, 5, 7, 8}, {280, 8, 40, 1}, {280, 56, 8, 1}},  // heads and rows
+      {4, {3, 5, 7, 8}, {280, 8, 40, 1}, {280, 56, 8, 1}},  // heads and rows swapped
       {3, {4, 1, 9}, {0, 5, 2}, {9, 3, 1}},
       {3, {6, 7, 100}, {700, 100, 1}, {1500, 150, 1}},  // into a slice
       {2, {0, 5}, {5, 1}, {5, 1}},
@@ -267,7 +269,7 @@ TEST_CASE("cpu loops: reductions along rows, columns and one long row") {
           for (const Fill fill : {Fill::numbers, Fill::specials}) {
             if (from == DType::i32 && (to != from || fill == Fill::specials || op == 3)) continue;
             if (op == 3 && (fill == Fill::specials || s.count > 70))
-              continue;  // overflows by order
+              continue;  // its overflow depends on the order
             CAPTURE(s.outer);
             CAPTURE(s.count);
             CAPTURE(s.inner);

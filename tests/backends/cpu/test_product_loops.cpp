@@ -1,4 +1,5 @@
-// Products that vector loops make, of 16-bit factors and of one row, beside those of the reference.
+// Products that vector loops make, of 16-bit factors and of one row, compared with those of the
+// reference.
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
@@ -20,7 +21,8 @@ struct Case {
   float alpha = 1, beta = 0;
 };
 
-// Results of f32 and of the factors' type; lines have three elements behind their last one.
+// Checks results of f32 and of the factors' type; lines have three more elements after their last
+// one.
 void check(const Case& t, DType dtype) {
   const uint32_t gap = 3, a_line = (t.is_a_transposed ? t.m : t.k) + gap,
                  b_line = (t.is_b_transposed ? t.k : t.n) + gap, c_line = t.n + gap;
@@ -58,7 +60,7 @@ TEST_CASE("cpu loops: products of 16 bits") {
         check({13, 45, 33, ta, tb}, dtype);              // rows and columns that fill no register
         check({70, 130, 1100, ta, tb}, dtype);           // a deep sum, packed in parts
         check({40, 48, 5000, ta, tb, 1, 0.5f}, dtype);   // a long one, in parts on threads
-        check({30, 1100, 20, ta, tb, 3, -2, 1}, dtype);  // batches, added to what is there
+        check({30, 1100, 20, ta, tb, 3, -2, 1}, dtype);  // batches, added to existing values
         check({9, 17, 21, ta, tb, 1, 1, 0.25f}, dtype);
         check({130, 40, 1, ta, tb, 1, 1, 1}, dtype);  // a column times a row
         check({5, 1, 70, ta, tb}, dtype);

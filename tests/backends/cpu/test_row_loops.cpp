@@ -1,4 +1,4 @@
-// The vector loops of norms, softmax and losses of classes beside those of the reference.
+// The vector loops of norms, softmax and losses of classes, compared with those of the reference.
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
@@ -134,7 +134,7 @@ TEST_CASE("cpu loops: losses of classes") {
     const LoopArgument y{rows * cols, x.dtype}, row{rows, f32, Fill::positive};
     const LoopArgument weight{cols, f32, Fill::positive};
     LoopArgument classes{rows, i32, Fill::given};
-    for (uint32_t i = 0; i < rows; ++i)  // among them those that there are not
+    for (uint32_t i = 0; i < rows; ++i)  // some of them are no classes
       classes.values.push_back(i % 9 == 1 ? -100.0f : static_cast<float>(i % (cols + 2)) - 1);
     const NllLossParams nll{{}, rows, cols, -100};
     check_loop({"nll_loss", {x, classes, {rows}}}, nll);

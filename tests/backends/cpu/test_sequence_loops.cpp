@@ -1,5 +1,5 @@
-// The vector loops of recurrent cells, positions and losses of pairs and sequences beside those of
-// the reference.
+// The vector loops of recurrent cells, positions and losses of pairs and sequences, compared with
+// those of the reference.
 #include <doctest/doctest.h>
 
 #include "backends/reference/reference_backend.h"
@@ -21,7 +21,7 @@ LoopArgument given(std::vector<float> values, DType dtype = f32) {
   return {values.size(), dtype, Fill::given, std::move(values)};
 }
 
-// n values of low to high.
+// Returns n values from low to high.
 std::vector<float> spread(size_t n, float low, float high) {
   std::vector<float> values;
   for (size_t i = 0; i < n; ++i)
@@ -29,7 +29,7 @@ std::vector<float> spread(size_t n, float low, float high) {
   return values;
 }
 
-// Checks the call, and gives what the reference leaves in its binding `result`.
+// Checks the call, and returns what the reference leaves in its binding `result`.
 template <class P>
 LoopArgument checked(const LoopCase& c, const P& params, size_t result) {
   check_loop(c, params);

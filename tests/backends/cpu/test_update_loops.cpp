@@ -1,4 +1,4 @@
-// The vector loops of optimizers beside those of the reference.
+// The vector loops of optimizers, compared with those of the reference.
 #include <doctest/doctest.h>
 
 #include "shaders/params.h"
@@ -19,7 +19,7 @@ const LoopArgument table{16,
 const LoopArgument values{n}, grads{6000}, positive{n, DType::f32, Fill::positive};
 const LoopArgument partial{200};
 
-// The state at update number `updates`, or at one that is skipped.
+// Returns the state at update number `updates`, or at one that is skipped.
 LoopArgument state(float updates, bool skips = false) {
   std::vector<float> slots(STATE_SIZE, 0.0f);
   slots[STATE_SCALE] = 64;
@@ -102,7 +102,7 @@ TEST_CASE("cpu update loops: Adam with states of 8 bits") {
     return LoopArgument{count, DType::u8, Fill::given, all};
   };
   std::vector<float> maps;
-  for (const float low : {-1.0f, 0.0f}) {  // of m and of v, each with the bounds between codes
+  for (const float low : {-1.0f, 0.0f}) {  // for m and for v, each with the bounds between codes
     for (int i = 0; i < 256; ++i) maps.push_back(low + (1 - low) * static_cast<float>(i) / 255);
     for (int i = 0; i < 256; ++i)
       maps.push_back(low + (1 - low) * (static_cast<float>(i) + 0.4903f) / 255);

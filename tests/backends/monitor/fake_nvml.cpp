@@ -1,4 +1,5 @@
-// A libnvidia-ml.so.1 of one device, for tests: the functions that Nvml asks, but for one.
+// A libnvidia-ml.so.1 of one device, for tests. It has all functions for which Nvml asks except
+// one.
 #include <cstring>
 
 namespace {

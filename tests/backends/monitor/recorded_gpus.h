@@ -27,7 +27,7 @@ inline void put_tree(const std::filesystem::path& folder, std::string_view tree)
   }
 }
 
-// A Radeon RX 6800 at work. Below hwmon there are sensors of memory and fans, too.
+// A Radeon RX 6800 at work. hwmon also has sensors of memory and fans.
 inline constexpr std::string_view recorded_amdgpu =
     R"(== sys/bus/pci/devices/0000:03:00.0/gpu_busy_percent
 87
@@ -71,8 +71,8 @@ drm-engine-gfx:	500 ns
 train
 )";
 
-// An Arc A770 with i915: it reports energy, not power, and the processes' engines, not its own
-// load.
+// An Arc A770 with i915, which reports energy instead of power, and the processes' engines instead
+// of its own load.
 inline constexpr std::string_view recorded_i915 =
     R"(== sys/bus/pci/devices/0000:04:00.0/drm/card0/gt_act_freq_mhz
 600
@@ -127,7 +127,7 @@ drm-cycles-rcs:	150
 drm-total-cycles-rcs:	1001
 )";
 
-// A Kepler with nouveau, which has hwmon alone.
+// A Kepler with nouveau, which has only hwmon.
 inline constexpr std::string_view recorded_nouveau =
     R"(== sys/bus/pci/devices/0000:06:00.0/hwmon/hwmon2/name
 nouveau

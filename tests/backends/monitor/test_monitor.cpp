@@ -1,4 +1,5 @@
-// What Linux and NVIDIA's library tell of GPUs, read from recorded trees and a library of our own.
+// The reports of Linux and NVIDIA's library about GPUs, read from recorded trees and a library of
+// our own.
 #include <doctest/doctest.h>
 
 #include <cstdlib>
@@ -49,7 +50,7 @@ TEST_CASE("monitor: sensors of each driver, and nothing that it does not tell" *
   CHECK(i915.clock_mhz == 2400);
   CHECK(!i915.temperature_celsius);
   CHECK(!i915.power_watts);
-  CHECK(!i915.power_limit_watts);  // 0: switched off
+  CHECK(!i915.power_limit_watts);  // 0: there is no limit
   CHECK(i915.energy_joules == doctest::Approx(123.456789));
 
   const GpuSensors xe = gpus.sensors("0000:05:00.0");
@@ -84,7 +85,7 @@ TEST_CASE("monitor: power is energy over time" * doctest::test_suite("host")) {
   now.energy_joules = 40;
   CHECK(mean_power_watts(before, now, 2) == 15);
   CHECK(!mean_power_watts(before, now, 0));
-  CHECK(!mean_power_watts(now, before, 2));  // it began anew
+  CHECK(!mean_power_watts(now, before, 2));  // the counter began anew
 }
 
 TEST_CASE("monitor: engines of a process, summed over its files" * doctest::test_suite("host")) {
@@ -148,7 +149,7 @@ TEST_CASE("monitor: NVIDIA's library, as fake_nvml.cpp has it" * doctest::test_s
   CHECK(sensors.clock_mhz == 1980);
   CHECK(sensors.temperature_celsius == 61);
   CHECK(sensors.power_watts == 412.5);
-  CHECK(!sensors.power_limit_watts);  // the function is not there
+  CHECK(!sensors.power_limit_watts);  // the library lacks the function
   const std::vector<GpuProcess> all = nvml.processes("0000:01:00.0");
   REQUIRE(all.size() == 2);
   CHECK(all[0].pid == 10);

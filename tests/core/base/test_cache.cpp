@@ -1,4 +1,4 @@
-// The cache folder is believed, so it must be this user's alone.
+// The cache folder is trusted, so it must belong to this user alone.
 #include <doctest/doctest.h>
 #include <sys/stat.h>
 
@@ -82,13 +82,13 @@ TEST_CASE("cache: a folder that others can write to, or that is not ours, is not
     REQUIRE(::chown(folder.c_str(), 12345, 12345) == 0);
     check_unused("must belong to user 0, it does to 12345");
     REQUIRE(::chown(folder.c_str(), 0, 0) == 0);
-    // A link of another user's leads wherever that one likes.
+    // A link of another user leads wherever that user likes.
     fs::create_symlink(folder, top / "link");
     REQUIRE(::lchown((top / "link").c_str(), 12345, 12345) == 0);
     const Env linked("REWIND_CACHE", (top / "link").c_str());
     check_unused("no link of another user's");
     REQUIRE(::lchown((top / "link").c_str(), 0, 0) == 0);
-    CHECK(read_cache_text("t") == "text");  // one of our own is our own business
+    CHECK(read_cache_text("t") == "text");  // a link of our own is allowed
   }
   const Env blocked("REWIND_CACHE", (folder / "t").c_str());
   check_unused("Not a directory");
@@ -103,7 +103,7 @@ TEST_CASE("cache: in the folder no links are followed, and no file of others is 
   const auto size = fs::file_size(other);
   fs::create_symlink(other, folder / "a");
   CHECK(read_cache("a").empty());
-  REQUIRE(write_cache_text("a", "text"));  // in the link's place
+  REQUIRE(write_cache_text("a", "text"));  // in place of the link
   CHECK(fs::file_size(other) == size);
   CHECK(!fs::is_symlink(folder / "a"));
   CHECK(read_cache_text("a") == "text");

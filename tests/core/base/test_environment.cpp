@@ -1,4 +1,4 @@
-// Switches of the environment: lists of words and of limits, and what is none.
+// Switches of the environment: lists of words and of limits, and invalid ones.
 #include <doctest/doctest.h>
 
 #include "core/base/environment.h"

@@ -59,7 +59,7 @@ class Umask {
   mode_t before_;
 };
 
-// Everything that writes a file, in two versions.
+// Returns everything that writes a file, in two versions.
 std::map<std::string, std::function<void(const fs::path&, int version)>> writers() {
   const auto values = [](int version) { return tensor(some_values(40, version), {8, 5}); };
   return {
@@ -103,7 +103,7 @@ TEST_CASE("files: whichever call fails, there is the old file or the new one, an
         writer(path, 1);
         calls = count.calls();
       }
-      REQUIRE(calls > 6);  // more than: stat, open, write, sync, close, rename
+      REQUIRE(calls > 6);  // more calls than stat, open, write, sync, close, rename
       for (const int error : {EIO, ENOSPC, EACCES, EINTR}) {
         for (int at = 0; at < calls; ++at) {
           CAPTURE(error);
@@ -252,7 +252,7 @@ TEST_CASE("files: one that is cut short while it is open is a FileError" *
     CHECK_THROWS_WITH_AS(file.verify(), doctest::Contains("cut short"), FileError);
   }
   save_npy(path, x);
-  // At any read of a reader.
+  // A failure at any read of a reader.
   const std::pair<std::string, std::function<void()>> readers[] = {
       {tensors, [&] { SafetensorsFile(path).read("first", x); }},
       {bytes_of(path), [&] { load_npy(path); }}};
@@ -348,7 +348,7 @@ TEST_CASE("files: pipes and descriptors are written to, not replaced" *
   }
   close(reader);
 
-  // As the shell's >(command), and a file that others write to as well.
+  // Like the shell's >(command), and a file to which others write as well.
   const fs::path file = folder.path / "file";
   const int own = open(file.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
   REQUIRE(::write(own, "before, ", 8) == 8);
@@ -402,5 +402,5 @@ TEST_CASE("files: one process at a time has a folder" * doctest::test_suite("hos
   std::ofstream(folder.path / "plain").flush();
   CHECK_THROWS_AS(FolderLock{folder.path / "plain"}, FileError);
   const FileFaults faults({.at = 1, .error = ENOLCK});
-  CHECK_NOTHROW(FolderLock{shared});  // as on a file system that has no locks
+  CHECK_NOTHROW(FolderLock{shared});  // like a file system without locks
 }

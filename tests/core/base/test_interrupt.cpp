@@ -1,4 +1,4 @@
-// Ctrl-C as a flag, and as what it is without.
+// Ctrl-C as a flag, and its usual effect without one.
 #include <doctest/doctest.h>
 #include <sys/wait.h>
 
@@ -11,12 +11,12 @@ using namespace rw;
 
 namespace {
 
-// The signal that ends a child which runs `body`; 0 if it came to its end.
+// Returns the signal that ends a child which runs `body`, 0 if the child came to its end.
 template <class Body>
 int ending_signal(const Body& body) {
   const pid_t child = fork();
   if (child == 0) {
-    // As a program that is just started.
+    // As in a program that was just started.
     signal(SIGINT, SIG_DFL);
     signal(SIGTERM, SIG_DFL);
     body();

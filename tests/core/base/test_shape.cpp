@@ -1,4 +1,4 @@
-// Shape arithmetic against the enumeration of all elements.
+// Compares shape arithmetic with the enumeration of all elements.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -12,7 +12,7 @@ namespace rw::test {
 
 namespace {
 
-// Element offsets of a strided view in row-major order.
+// Returns element offsets of a strided view in row-major order.
 std::vector<int64_t> offsets(const Shape& shape, const Strides& strides) {
   std::vector<int64_t> all = {0};
   for (int axis = 0; axis < shape.rank(); ++axis) {
@@ -27,7 +27,7 @@ std::vector<int64_t> offsets(const Shape& shape, const Strides& strides) {
 class Random {
  public:
   explicit Random(uint32_t seed) : engine_(seed) {}
-  int64_t number(int64_t low, int64_t high) {  // both included
+  int64_t number(int64_t low, int64_t high) {  // both limits included
     return std::uniform_int_distribution<int64_t>(low, high)(engine_);
   }
   Shape shape(int64_t max_rank, int64_t max_size) {
@@ -35,7 +35,7 @@ class Random {
     for (int64_t rank = number(0, max_rank); rank > 0; --rank) s.push_back(number(1, max_size));
     return s;
   }
-  // Strides of a view made from a dense tensor: permuted, stepped, expanded.
+  // Returns strides of a view made from a dense tensor: permuted, stepped, expanded.
   Strides view_strides(const Shape& shape) {
     std::vector<int> order(static_cast<size_t>(shape.rank()));
     std::iota(order.begin(), order.end(), 0);
@@ -49,7 +49,7 @@ class Random {
     }
     return strides;
   }
-  // Another shape of as many elements.
+  // Returns another shape with as many elements.
   Shape refactor(const Shape& shape) {
     std::vector<int64_t> factors;
     int64_t n = shape.numel();
@@ -66,7 +66,7 @@ class Random {
   std::mt19937 engine_;
 };
 
-// Strides that walk `wanted` as `shape`, if there are any.
+// Tells whether there are strides that walk `wanted` as `shape`.
 bool walkable(const Shape& shape, const std::vector<int64_t>& wanted) {
   const Strides dense = dense_strides(shape);
   Strides strides = shape;
@@ -99,7 +99,7 @@ TEST_CASE("shape: broadcast and its strides read the right elements") {
     const Shape out = broadcast(a, b, "test");
     REQUIRE(out == broadcast(b, a, "test"));
     for (int i = 0; i < rank; ++i) REQUIRE(out[i] == std::max(size(a, i), size(b, i)));
-    // Element by element: the index along axes of size 1 is 0.
+    // The test goes element by element: the index along axes of size 1 is 0.
     const Strides dense = dense_strides(a);
     Strides expected = out;
     for (int i = 0; i < rank; ++i) expected[i] = size(a, i) == 1 ? 0 : dense[i - (rank - a.rank())];
