@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""The same trainings in f32, f16 and bf16: loss, accuracy, memory, time.
+"""Compares the same trainings in f32, f16 and bf16: loss, accuracy, memory, time.
 
 ResNet-20 on CIFAR-10 and BERT-mini with masked tokens, each with the programs of `apps/`, from the same
-seeds and in turn, so that what slows the machine down slows all of them. Prints Markdown.
+seeds and in turn, so that a busy machine slows all of them down. Prints Markdown.
 
     benchmarks/accuracy.py --build build --cifar DIR --text FILE [--seeds 3] [--steps 300 200]
 """
@@ -25,7 +25,7 @@ def run(command, report):
 
 
 def trainings(options, folder):
-    """(title, command of a dtype and a seed, keys of the held-out figures in its report)."""
+    """Returns (title, command of a dtype and a seed, keys of the held-out figures in its report) for each training."""
     if options.cifar:
         yield (f"ResNet-20, CIFAR-10, batch 64, {options.steps[0]} steps",
                lambda dtype, seed: [f"{options.build}/apps/resnet", "--data", options.cifar, "--model", "resnet20",

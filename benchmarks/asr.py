@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""f16 against f32 in ./rewind asr, at equal data: memory, word error rate over seeds, CPU time, and the largest
-batch that fits a budget. Markdown on standard output.
-Usage: asr.py FOLDER_OF_THE_PROGRAMS [SEEDS] [ASR_OPTIONS...]; SEEDS 0: memory alone"""
+"""Compares f16 with f32 in ./rewind asr on the same data: memory, word error rate over seeds, CPU time, and the largest
+batch that fits a budget. Prints Markdown.
+Usage: asr.py FOLDER_OF_THE_PROGRAMS [SEEDS] [ASR_OPTIONS...]; with SEEDS 0 it measures memory only"""
 
 import json
 import re
@@ -19,7 +19,7 @@ BUDGET = "64MiB"
 
 
 def run(folder, *options):
-    """(what it printed, its report, CPU seconds: others may use the machine, too)"""
+    """Returns (output, report, CPU seconds); it counts CPU seconds since others may use the machine, too."""
     def cpu():
         used = resource.getrusage(resource.RUSAGE_CHILDREN)
         return used.ru_utime + used.ru_stime
@@ -34,7 +34,7 @@ def mib(size):
 
 
 def train(folder):
-    """The same training in both dtypes."""
+    """Runs the same training in both dtypes."""
     print("| dtype | word error rate by seed | mean (spread) | peak | CPU seconds |\n|---|---|---|---|---|")
     for dtype in ("f32", "f16"):
         runs = [run(folder, "--dtype", dtype, "--seed", str(seed), "--save", str(folder / "net"), "--quiet")[1:]
@@ -46,7 +46,7 @@ def train(folder):
 
 
 def plan(folder):
-    """Activations at the peak, by dry runs, which are exact; and the largest batches."""
+    """Finds the activations at the peak, by dry runs, which are exact, and the largest batches."""
     print("\n| model, sounds of 4 s | activations f32 | f16 | ratio |\n|---|---|---|---|")
     large = ("--batch", "32", "--layers", "3", "--hidden", "512", "--channels", "256")
     for title, options in (("default, batch 8", ()), ("default, batch 32", ("--batch", "32")),

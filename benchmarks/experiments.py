@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Experiments, each by one command: prints a table in Markdown, and makes RESULTS/experiment-NAME.svg.
+"""Runs an experiment: prints a table in Markdown, and makes RESULTS/experiment-NAME.svg.
 
     ./rewind experiment NAME --data DIR [--device cpu] [--seeds N] [--python COMMAND]
 
@@ -11,8 +11,8 @@ learning-rate  rules for the rate of other batches, ResNet-8 on CIFAR-10 (DIR/ci
 cifar          ResNet-20 on CIFAR-10 here and, with --python, in PyTorch by the same recipe (the same files)
 batch-norm     ResNet-20 on CIFAR-10 in micro-batches: exact and ghost BatchNorm, GroupNorm (the same files)
 
-What is not there is skipped, and said. Reports of runs stay in --reports; those that are there are not made again, so
-an experiment that was stopped goes on."""
+Experiments whose data are missing are skipped with a note. Reports of runs stay in --reports and are not made again, so
+an experiment that was stopped continues."""
 import argparse
 import json
 import pathlib
@@ -28,8 +28,8 @@ ACCURACY = ("test accuracy, %", lambda report: 100 * report["test_accuracy"])
 
 
 class Experiment:
-    """`lines`: by label, the command of a seed, without --seed and --report. `outcome`: what it is called and how a
-    report has it."""
+    """`lines` has, by label, the command of a seed, without --seed and --report. `outcome` is the name of the figure and its
+    place in a report."""
 
     def __init__(self, title, lines, outcome, per_step=1, unit="steps"):
         self.title, self.lines, self.outcome = title, lines, outcome
@@ -98,7 +98,7 @@ def cifar(o):
 
 
 def batch_norm(o):
-    """What sees how many images: one batch, or 8 micro-batches of 16."""
+    """Compares norms that see one batch, or 8 micro-batches of 16 images."""
     data = needed(o.data / "cifar-10-batches-bin")
     parts = ["--batch", 16, "--accumulate", 8]
     ways = {"one batch of 128": ["--batch", 128],
@@ -120,7 +120,7 @@ def run(command):
 
 
 def reports_of(o, name, experiment):
-    """By label, the reports of all seeds; seeds in turn."""
+    """Returns the reports of all seeds by label; seeds run in turn."""
     reports = {label: [] for label in experiment.lines}
     for seed in range(1, o.seeds + 1):
         for label, command in experiment.lines.items():
@@ -158,7 +158,7 @@ def write_experiment(o, name):
 
 
 def write_mnist(o):
-    """Mean training loss of an epoch, with dropout, and accuracy on the test images after it."""
+    """Writes the mean training loss of an epoch, with dropout, and the accuracy on the test images after it."""
     report = o.reports / "mnist.json"
     if not report.exists():
         run([*program(o, "mnist", "--data", needed(o.data / "mnist"), "--images", 0, "--epochs", 20), "--report",
@@ -179,14 +179,14 @@ def write_mnist(o):
 
 
 def step_of(trace):
-    """Of a trace: the FLOPs of its step, and (ms, MiB that were live) at every change."""
+    """Returns the FLOPs of a trace's step, and (ms, live MiB) at every change."""
     events = json.loads(trace.read_text())["traceEvents"]
     live = [(e["ts"] / 1e3, sum(e["args"].values()) / 2**20) for e in events if e["name"] == "live bytes"]
     return sum(e["args"]["flops"] for e in events if e.get("cat") == "kernel"), [(t - live[0][0], v) for t, v in live]
 
 
 def write_step_memory(o):
-    """Each way is run `--seeds` times in turn; the quickest step of each is shown, the others were disturbed more."""
+    """Runs each way `--seeds` times in turn, and shows the quickest step of each, which was disturbed least."""
     ways = {"plain": [], "checkpoint segments (--checkpoint block)": ["--checkpoint", "block"],
             "a budget (--memory-budget 200MiB)": ["--memory-budget", "200MiB"]}
     steps = {way: [] for way in ways}

@@ -1,4 +1,4 @@
-"""Curves over seeds as a picture in light and dark: panels side by side, a legend below them."""
+"""Draws curves over seeds as a picture in light and dark, with panels side by side and a legend below them."""
 import math
 import statistics
 
@@ -12,15 +12,15 @@ STYLE = """<style>
 
 
 def ticks(low, high):
-    """Three to six round numbers between two."""
+    """Returns three to six round numbers between two numbers."""
     step = 10 ** math.floor(math.log10((high - low) / 3))
     step *= next(factor for factor in (1, 2, 5, 10) if (high - low) / (step * factor) <= 6)
     return [n * step for n in range(math.ceil(low / step), math.floor(high / step) + 1)]
 
 
 class Panel:
-    """`curves`: by label, points (x, values of all seeds). A curve is the mean in a band from least to largest, or
-    in an `area` from zero; one of a single point is a dot for each seed beside a bar at their mean."""
+    """`curves` has, by label, points (x, values of all seeds). A curve is the mean in a band from the least to the largest, or
+    in an `area` from zero; a curve of a single point is a dot for each seed beside a bar at their mean."""
 
     def __init__(self, title, curves, width=WIDTH, area=False):
         self.title, self.curves, self.width = title, curves, width
@@ -67,7 +67,7 @@ class Panel:
 
 
 def svg(panels):
-    """All panels have the same labels."""
+    """Draws panels, which all have the same labels."""
     labels = list(panels[0].curves)
     widths = [panel.width + LEFT + 24 for panel in panels]
     width, height = sum(widths), TOP + HEIGHT + 36 + 18 * len(labels)

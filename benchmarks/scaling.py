@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""How data parallel training would scale over networks that are not here: the messages that dist/ sends, by the
-alpha-beta model of Thakur, Rabenseifner and Gropp (2005), around steps that were measured here; and the model beside
-ranks that were.
+"""Predicts how data parallel training scales over networks that are not present: the messages that dist/ sends, by the
+alpha-beta model of Thakur, Rabenseifner and Gropp (2005), around steps that are measured on this machine. It also compares
+the model with measured ranks.
 
 Usage: scaling.py BUILD [--model PRESET] [--output FILE]   (ninja -C BUILD benchmarks/bench; needs mpirun)"""
 
@@ -19,7 +19,7 @@ MIB = 1 << 20
 
 @dataclass(frozen=True)
 class Link:
-    """Of each rank: seconds per message, and per byte."""
+    """A rank's seconds per message, and per byte."""
     alpha: float
     beta: float
 
@@ -29,28 +29,28 @@ class Link:
 
 
 def all_to_all(ranks, size, link):
-    """Pairwise exchange of `size` bytes that a rank has for all, itself included: ranks - 1 messages, one after the other."""
+    """Exchanges `size` bytes that a rank has for all, itself included, in pairs: ranks - 1 messages, one after the other."""
     return (ranks - 1) * link.alpha + (ranks - 1) / ranks * size * link.beta
 
 
 def all_gather_ring(ranks, size, link):
-    """`size` bytes of all together come to each by a ring: what MPI libraries do with long messages."""
+    """Sends `size` bytes of all ranks together to each by a ring, as MPI libraries do with long messages."""
     return (ranks - 1) * link.alpha + (ranks - 1) / ranks * size * link.beta
 
 
 def all_gather_doubling(ranks, size, link):
-    """The same by recursive doubling, a tree: fewer messages, of the same bytes together."""
+    """The same by recursive doubling, a tree, with fewer messages of the same total size."""
     return math.ceil(math.log2(ranks)) * link.alpha + (ranks - 1) / ranks * size * link.beta
 
 
 def all_reduce(ranks, size, link):
-    """Rabenseifner's: recursive halving, then recursive doubling. The additions are left out."""
+    """Rabenseifner's algorithm: recursive halving, then recursive doubling. The additions are left out."""
     return 2 * math.ceil(math.log2(ranks)) * link.alpha + 2 * (ranks - 1) / ranks * size * link.beta
 
 
 @dataclass(frozen=True)
 class Step:
-    """Of one rank, a micro-batch per update: seconds of the device, and the gradients' bytes."""
+    """A step of one rank with a micro-batch per update: seconds of the device, and the gradients' bytes."""
     seconds: float
     gradient_bytes: int
     bucket_bytes: int = 8 * MIB
@@ -64,9 +64,9 @@ class Step:
 
 
 def step_seconds(step, ranks, link, overlaps=True, gather=all_gather_ring):
-    """An update as dist/ does it: buckets go to their owners one after the other, while backward runs or after it; then the
-    owners' sums (with states in parts, parameters) come back to all, and nothing hides them. What copies between host and
-    device take is hidden behind messages, or messages behind copies."""
+    """Returns the seconds of an update as dist/ does it: buckets go to their owners one after the other, while backward runs or
+    after it; then the owners' sums (with states in parts, parameters) come back to all, and nothing hides them. Copies between
+    host and device are hidden behind messages, or messages behind copies."""
     if ranks == 1:
         return step.seconds
     free, done = 0.0, 0
@@ -79,12 +79,12 @@ def step_seconds(step, ranks, link, overlaps=True, gather=all_gather_ring):
 
 
 def efficiency(step, ranks, link, **how):
-    """Of one that takes the same micro-batch alone."""
+    """Returns the share of the time of one rank that takes the same micro-batch alone."""
     return step.seconds / step_seconds(step, ranks, link, **how)
 
 
 def fit_link(points):
-    """From (messages, bytes, seconds): the link with the least squares of relative errors, nothing negative."""
+    """Fits a link to (messages, bytes, seconds) by least squares of relative errors, with no negative values."""
     rows = [(messages / seconds, size / seconds) for messages, size, seconds in points]
     aa, ab, bb = (sum(r[i] * r[j] for r in rows) for i, j in ((0, 0), (0, 1), (1, 1)))
     a1, b1 = (sum(r[i] for r in rows) for i in (0, 1))
@@ -131,7 +131,7 @@ def measure(build, model, ranks, bucket, batch, steps):
 
 
 def measured_section(build, model, out):
-    """The model beside the ranks of this machine: the link of two ranks, with what it says of four."""
+    """Compares the model with the ranks of this machine: the link of two ranks, and its prediction for four."""
     cores, batch, steps = os.cpu_count(), 2, 3
     alone = measure(build, model, 1, 8192, batch, steps)
     points = {(ranks, bucket): measure(build, model, ranks, bucket, batch, steps)
@@ -154,7 +154,7 @@ def measured_section(build, model, out):
 
 
 def model_section(build, out):
-    """Over networks that are not here."""
+    """Predicts networks that are not present."""
     name, texts = "small", 4
     alone = measure(build, name, 1, 8192, texts, 1)
     size = round(2 * measure(build, name, 2, 8192, 1, 1).sent_bytes)  # of two ranks each sends half

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Rewind beside PyTorch and OpenBLAS on this machine, in turns, as ratios: every contender is a server that measures the
-cases that it is told (benchmarks/speed, benchmarks/peers/speed.py). A ratio is the time of PyTorch, or of --against,
-over the contender's, so above 1 is faster; of the rounds the median, and in brackets the least and the most.
+"""Compares Rewind with PyTorch and OpenBLAS on this machine, in turns, as ratios: every contender is a server that measures
+the cases that it is given (benchmarks/speed, benchmarks/peers/speed.py). A ratio is the time of PyTorch, or of --against,
+over the contender's, so above 1 is faster. It is the median over rounds, with the least and the largest in brackets.
 
-`./rewind bench speed` runs it. A contender that is not there is named in the result, and so is one that ends early.
+`./rewind bench speed` runs it. A contender that is missing or ends early is named in the result.
 Usage: speed.py [--build DIR] [--device D] [--python COMMAND] [--only TEXT] [--rounds N] [--output FILE.md]"""
 
 import argparse
@@ -31,7 +31,7 @@ class Contender:
             self.process, self.why_not = None, str(error)
 
     def time(self, case):
-        """Seconds of a run; None where this contender cannot do it."""
+        """Returns the seconds of a run, or None if this contender cannot do it."""
         if self.why_not:
             return None
         try:
@@ -51,12 +51,12 @@ class Contender:
         return float(answer)
 
     def missing(self):
-        """Why it is in no row; None where it is in one."""
+        """Returns why it is in no row, or None if it is in one."""
         return self.why_not or (None if self.measured else self.skipped)
 
 
 def measure(case, contenders, rounds):
-    """Times by label, of the rounds in which all took part; slow cases get fewer rounds."""
+    """Returns times by label, of the rounds in which all took part; slow cases get fewer rounds."""
     able = [c for c in contenders if c.time(case) is not None]
     times = {c.label: [] for c in able}
     for done in range(rounds):
@@ -90,13 +90,13 @@ def processors():
 
 
 def program(build, folder, name):
-    """Its path in a build folder, or in a bundle, where programs lie side by side."""
+    """Returns its path in a build folder, or in a bundle, where programs lie side by side."""
     built = f"{build}/{folder}/{name}"
     return built if os.path.exists(built) else f"{build}/{name}"
 
 
 def device(build, name):
-    """The name and the driver of the device, by `info`; nothing where that fails."""
+    """Returns the name and the driver of the device, by `info`, or nothing if that fails."""
     asked = subprocess.run([program(build, "tools", "info"), "--json"], capture_output=True, text=True, check=False)
     try:
         found = json.loads(asked.stdout)

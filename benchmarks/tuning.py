@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What `./rewind tune` gains: cases of build/benchmarks/speed with and without its choices, in turns.
+"""Measures what `./rewind tune` gains: cases of build/benchmarks/speed with and without its choices, in turns.
 
 Two servers run side by side, one of them with REWIND_WITHOUT=tuning, and only one measures at a time. Prints the median
 of the rounds' ratios and how far they lie apart. Usage: tuning.py BUILD [--only TEXT] [--dtype T] [--rounds N]"""

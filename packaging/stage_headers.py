@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes <rewind/...> of a build folder: for each installed header one that includes it where it lies, so that a program
+"""Makes the folder <rewind/...> of a build: for each installed header, one that includes it where it lies. So a program
 beside the sources needs one -I, sees nothing else of the tree, and reads the names of real files in messages.
 Usage: stage_headers.py FOLDER ROOT HEADER..."""
 
@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 folder, root = Path(sys.argv[1]), Path(sys.argv[2])
-shutil.rmtree(folder / "rewind", ignore_errors=True)  # of headers that are gone
+shutil.rmtree(folder / "rewind", ignore_errors=True)  # removes those of headers that are gone
 for header in sys.argv[3:]:
     staged = folder / "rewind" / header
     staged.parent.mkdir(parents=True, exist_ok=True)

@@ -48,7 +48,7 @@ def kernels(folder):
 
 
 class Inliner:
-    """Puts included files in their places: a variant is one text, and a key to what is made of it."""
+    """Puts included files in their places, so that a variant is one text, which is the key of its module in the cache."""
 
     def __init__(self, folder):
         self.folder, self.lines = folder, {}
@@ -83,8 +83,8 @@ def glsl(kernel, v, inliner, compiler):
 
 
 def mode(kernel, v, compiler):
-    """How the module is compiled. No optimizer for matrices: Debian 12's refuses them, and the validator may not know
-    them."""
+    """Returns how the module is compiled. There is no optimizer for matrices: Debian 12's refuses them, and the validator may
+    not know them."""
     if not v.cooperates():
         return ("optimize" if kernel.manifest.optimize else "keep") + ("-precise" if kernel.manifest.precise else "")
     brain = v.factors() == "bf16"
@@ -92,7 +92,7 @@ def mode(kernel, v, compiler):
 
 
 def to_khr(path, brain, compiler):
-    """Checks a module in the form that the validator knows, and leaves it in the KHR form."""
+    """Checks a module in the form that the validator knows, and returns it in the KHR form."""
     words = spirv.Module.read(path).words
     spirv.write(path + ".nv", cooperative.checkable(words))
     compiler.run([("check", path + ".nv", "-")])
@@ -101,7 +101,7 @@ def to_khr(path, brain, compiler):
 
 
 class Build:
-    """All variants of some kernels, compiled unless that was done before."""
+    """All variants of some kernels, which are compiled unless the cache has them."""
 
     def __init__(self, all_kernels, compiler, cache):
         self.variants = []  # (kernel, variant, GLSL, file of the module)
@@ -123,7 +123,7 @@ class Build:
             self.cache.clean()
 
     def compile_into(self, scratch, missing):
-        """Modules are renamed to their places when they are whole."""
+        """Compiles into a folder; modules are renamed to their places when they are whole."""
         jobs, names = [], {}
         for number, (path, (kernel, v, text)) in enumerate(missing.items()):
             names[path] = os.path.join(scratch, f"{tag(v)}-{number}")
@@ -156,7 +156,7 @@ def features(m, v):
 
 
 class Words:
-    """The words of all modules, one after the other; what is the same is there once."""
+    """The words of all modules, one after the other; equal ones are stored once."""
 
     def __init__(self):
         self.all, self.places = array.array("I"), {}
@@ -170,7 +170,7 @@ class Words:
 
 
 class Table:
-    """The C++ table of all modules; equal arrays of bindings are there once."""
+    """The C++ table of all modules; equal arrays of bindings are stored once."""
 
     def __init__(self):
         self.words, self.bindings, self.constants, self.rows = Words(), {}, {}, []
@@ -212,7 +212,7 @@ class Table:
 
 
 def write_if_new(path, content):
-    """A file that stays as it is makes nothing else be made again."""
+    """Leaves an unchanged file alone, so that nothing that depends on it is built again."""
     try:
         with open(path, "rb") as f:
             if f.read() == content:
@@ -224,7 +224,7 @@ def write_if_new(path, content):
 
 
 def write_depfile(path, out):
-    """The outputs follow all files here, and the folder: a kernel may come or go."""
+    """Writes that the outputs depend on all files here, and on the folder, since a kernel may come or go."""
     files = [HERE]
     for folder in (HERE, os.path.join(HERE, "params")):
         files += [os.path.join(folder, name) for name in sorted(os.listdir(folder))
@@ -261,7 +261,7 @@ LETTERS = {"f32": "f", "f16": "h", "i32": "i", "u8": "u"}
 
 
 def run_kernels(out, depfile):
-    """What the reference backend has to know of each kernel: accepted dtypes with one letter per binding."""
+    """Writes what the reference backend must know of each kernel: accepted dtypes with one letter per binding."""
     functions, rows = set(), []
     for kernel in kernels(HERE):
         m, name = kernel.manifest, kernel.name

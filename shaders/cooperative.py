@@ -1,8 +1,8 @@
 """Cooperative matrices from compilers that are older than VK_KHR_cooperative_matrix.
 
 glslang learnt GL_KHR_cooperative_matrix in version 13; before, it knew only GL_NV_cooperative_matrix. The two are
-alike, so translate() writes a module of the second anew as one of the first. What the KHR form says beyond the NV
-one, what a matrix is used for, stands in the source above the low byte of the scope (cooperative.glsl):
+alike, so translate() turns a module of the second into one of the first. The one thing that the KHR form has in addition,
+the use of a matrix, stands in the source above the low byte of the scope (cooperative.glsl):
 0x103 is the left factor of a subgroup, 0x203 the right one, 0x303 their sum, and so they are types that do
 not mix. The numbers are those of SPV_NV_cooperative_matrix, SPV_KHR_cooperative_matrix and SPV_KHR_bfloat16.
 """
@@ -35,7 +35,7 @@ def prelude(is_native, brain):
 
 
 def extension(name):
-    """The operands of an OpExtension."""
+    """Returns the operands of an OpExtension."""
     text = name.encode() + b"\0" * (4 - len(name) % 4)
     return [int.from_bytes(text[i:i + 4], "little") for i in range(0, len(text), 4)]
 
@@ -48,12 +48,12 @@ def joined(header, instructions):
 
 
 def checkable(words):
-    """A module of the NV form without the uses, as spirv-val knows it: all scopes are subgroups, and
-    matrix types that are the same then are one."""
+    """Returns a module of the NV form without the uses, as spirv-val knows it: all scopes are subgroups, and
+    matrix types that are then equal are one."""
     module, subgroup = spirv.Module(words), words[3]
     first, same, out = {}, {}, []
     for op, operands in module.instructions:
-        # A type is named by other types, and as the first operand of what makes a value.
+        # A type is named by other types, and as the first operand of an instruction that makes a value.
         end = len(operands) if op in range(OP_TYPE_ARRAY, OP_TYPE_FUNCTION + 1) else 1
         operands = [same.get(word, word) for word in operands[:end]] + list(operands[end:])
         if op == NV_TYPE:
@@ -86,7 +86,7 @@ class Translator:
         return self.bound - 1
 
     def declare(self):
-        """What the types need, before the first of them."""
+        """Declares what the types need, before the first of them."""
         if self.uint is None:
             raise Refused("a matrix type before uint")
         for value in range(4):
@@ -118,7 +118,7 @@ class Translator:
         return self.numbers[self.booleans[column_major]]
 
     def head(self, op, operands):
-        """What is announced: [(op, operands)]."""
+        """Returns the capabilities and extensions: [(op, operands)]."""
         if op == OP_CAPABILITY and operands[0] == NV_CAPABILITY:
             capabilities = [KHR_CAPABILITY] + [BFLOAT16_TYPE, BFLOAT16_MATRIX] * self.brain
             return [(op, [capability]) for capability in capabilities]
@@ -148,7 +148,7 @@ class Translator:
         self.value_uses[operands[1]] = use
 
     def instruction(self, op, operands):
-        """The instruction in the KHR form."""
+        """Returns the instruction in the KHR form."""
         if op == NV_TYPE:
             return self.matrix_type(operands)
         if op == NV_LOAD:  # type, result, pointer, stride, column major, memory operands
@@ -172,6 +172,6 @@ class Translator:
 
 
 def translate(words, brain=False):
-    """A module of the NV form in the KHR form; with `brain`, factors of f16 become such of bf16. Refused where
-    it does not say what the KHR form must know."""
+    """Returns a module of the NV form in the KHR form; with `brain`, factors of f16 become factors of bf16. It refuses a module
+    that lacks what the KHR form must know."""
     return Translator(words, brain).run()

@@ -1,4 +1,4 @@
-"""The heads of .comp files: what a kernel has, and the variants that follow from it (docs/kernels.md)."""
+"""Reads the heads of .comp files: the properties of a kernel, and the variants that follow from them (docs/kernels.md)."""
 import itertools
 import math
 import os
@@ -65,7 +65,7 @@ class Variant:
         return "cooperative" in self.requires
 
     def factors(self):
-        """bf16 or f16, where it has cooperative matrices."""
+        """Returns bf16 or f16 if it has cooperative matrices."""
         return self.defines.get("FACTORS", "f16")
 
 
@@ -175,7 +175,7 @@ def parse_manifest(source):
 
 
 def workgroup(m, defines):
-    """Threads along each axis, for these values of the manifest's defines."""
+    """Returns the threads along each axis, for these values of the manifest's defines."""
     try:
         return tuple(math.prod(int(defines.get(f, f)) for f in size.split("*")) for size in m.local)
     except ValueError:
@@ -183,9 +183,9 @@ def workgroup(m, defines):
 
 
 def expand(name, m):
-    """All variants of a kernel. Addressing doubles, and so does `prefers`: of what a device can run, the backend takes
-    the last. f16 has a packed form for devices without 16-bit storage. There are hardly any, so it has no
-    variants for speed, and for more than the device's descriptor range only where nothing else would do."""
+    """Returns all variants of a kernel. Addressing doubles their number, and so does `prefers`: the backend takes the last
+    variant that a device can run. f16 has a packed form for devices without 16-bit storage. There are hardly any such devices,
+    so it has no variants for speed, and variants for more than the device's descriptor range only where nothing else would do."""
     variants = []
     preferred = {f"HAS_{feature.upper()}": 1 for feature in m.prefers}
     for defines, types in itertools.product(m.defines, m.types):
@@ -210,7 +210,7 @@ def expand(name, m):
 
 
 def includes(path, found):
-    """Files that `path` includes, at any depth."""
+    """Returns the files that `path` includes, at any depth."""
     with open(path) as f:
         for name in re.findall(r'^\s*#include "(.*)"', f.read(), re.M):
             file = os.path.join(os.path.dirname(path), name)
@@ -221,7 +221,7 @@ def includes(path, found):
 
 
 def params_file(folder, struct):
-    """The file of `folder`/params that defines `struct`."""
+    """Returns the file of `folder`/params that defines `struct`."""
     for name in sorted(os.listdir(os.path.join(folder, "params"))):
         with open(os.path.join(folder, "params", name)) as f:
             if f"struct {struct} {{" in f.read():

@@ -21,8 +21,8 @@ GRID_1D = """uint group_id() { return first_group + gl_WorkGroupID.y * gl_NumWor
 uint thread_id() { return group_id() * gl_WorkGroupSize.x + gl_LocalInvocationID.x; }
 """
 
-# Where it is false, words of halves are stored as float16_t: some drivers' packHalf2x16 rounds toward zero
-# and turns what is too large into 65504 (AMD's v_cvt_pkrtz_f16_f32). The self-check finds out.
+# If it is false, words of f16 are stored as float16_t: some drivers' packHalf2x16 rounds toward zero
+# and turns larger values into 65504 (AMD's v_cvt_pkrtz_f16_f32). The self-check finds out.
 PACKS_HALVES = "layout(constant_id = 102) const bool PACKS_HALVES = true;\n"
 
 # Whether the 16-bit floats of a call are bf16: the upper halves of f32.
@@ -38,7 +38,7 @@ uint brain_bits(float x) {
 MATRICES = "".join(f"layout(constant_id = {104 + i}) const uint MATRIX_{side} = 16;\n" for i, side in enumerate("MNK"))
 MATRICES += "layout(constant_id = 107) const uint MATRIX_SUBGROUPS = 8;\n"
 
-# In place of packHalf2x16 on devices without 16-bit storage: SwiftShader's turns infinity into NaN and
+# This replaces packHalf2x16 on devices without 16-bit storage: SwiftShader's turns infinity into NaN and
 # lets it spill into the other half. Rounds to nearest even, as float16_t does.
 PACK_HALF = """uint half_bits(float x) {
   uint bits = floatBitsToUint(x), sign = (bits >> 16) & 0x8000u, magnitude = bits & 0x7fffffffu;
@@ -71,14 +71,14 @@ uint pack_bytes(ivec4 v) {
 
 
 def element(dtype, packed):
-    """The array element that single loads and stores use."""
+    """Returns the array element that single loads and stores use."""
     if dtype == "f16":
         return "uint" if packed else "float16_t"
     return {"f32": "float", "i32": "int", "u8": "uint"}[dtype]
 
 
 def declare(index, name, access, types, address):
-    """The same binding as arrays of each of `types`: x_float, x_uvec4, ..."""
+    """Declares the same binding as arrays of each of `types`: x_float, x_uvec4, ..."""
     qualifier = {"read": "readonly ", "write": "writeonly ", "read_write": ""}
     out = ""
     for t in types:
@@ -96,7 +96,7 @@ def declare(index, name, access, types, address):
 
 
 def texel_loads(i, n, o, dtype):
-    """The same accessors as of loads(), of f32 and f16, reading texels of 16 bytes."""
+    """Returns the same accessors as loads(), for f32 and f16, reading texels of 16 bytes."""
     shift = {"f32": 2, "f16": 3}[dtype]
     out = f"""layout(set = 0, binding = {TEXELS + i}) uniform usamplerBuffer {n}_texels;
 uvec4 texel_{n}(uint i) {{ return texelFetch({n}_texels, int(({o} + i) >> {shift})); }}
@@ -181,8 +181,8 @@ void store8_{n}(uint i, {v} lo, {v} hi) {{
   store4_{n}(i + 4, hi);
 }}
 """
-    # What is stored of a word takes part in clearing it, too: v may come from that very word by way of another binding,
-    # and then must be loaded before, which NVIDIA's compiler sees from nothing else.
+    # The stored value takes part in clearing the word, too: v may come from that very word by way of another binding,
+    # and then must be loaded first, which NVIDIA's compiler sees only from this.
     if dtype == "u8":
         return f"""void store_{n}(uint i, int v) {{
   uint e = {o} + i, shift = (e & 3) * 8, bits = (uint(v) & 255u) << shift;
@@ -238,7 +238,7 @@ void store8_{n}(uint i, vec4 lo, vec4 hi) {{
 
 
 def write(m, v, extensions, macros, params):
-    """`params`: the file that defines the kernel's parameters."""
+    """Writes the prelude; `params` is the file that defines the kernel's parameters."""
     out = HEAD + "".join(f"#extension {e} : require\n" for e in extensions)
     out += "".join(f"#define {k} {value}\n" for k, value in macros.items())
     out += f"#define ADDRESS {int(v.address)}\n"

@@ -1,4 +1,4 @@
-"""Reads what the backend must know out of a SPIR-V module."""
+"""Reads from a SPIR-V module what the backend must know of it."""
 import array
 import functools
 import itertools
@@ -21,7 +21,7 @@ class Module:
 
     @functools.cached_property
     def declarations(self):
-        """The instructions before the first function: all that reflection needs, and a tenth of them."""
+        """Returns the instructions before the first function, a tenth of all, which are those that reflection needs."""
         return list(itertools.takewhile(lambda instruction: instruction[0] != OP_FUNCTION, self.scan()))
 
     def scan(self):
@@ -39,11 +39,11 @@ class Module:
         return Module(words)
 
     def bindings(self):
-        """Binding numbers in use."""
+        """Returns the binding numbers in use."""
         return {a[2] for op, a in self.declarations if op == OP_DECORATE and a[1] == BINDING}
 
     def push_constant_bytes(self):
-        """Size of the push constant block; 0 without one."""
+        """Returns the size of the push constant block, 0 without one."""
         types = {a[0]: (op, a[1:]) for op, a in self.declarations
                  if op in (OP_TYPE_INT, OP_TYPE_FLOAT, OP_TYPE_VECTOR, OP_TYPE_ARRAY,
                            OP_TYPE_STRUCT, OP_TYPE_POINTER)}

@@ -1,8 +1,8 @@
 """The shader compiler (compiler.cpp) as a process, and the modules that it made before: ccache for shaders.
 
-Modules are kept by what they are made of, in $REWIND_CACHE, or rewind/ in $XDG_CACHE_HOME or ~/.cache, so that a build
-in another folder finds them; where there is no such folder, or it is not this user's alone (core/files/cache.h has the
-rule), beside the build's own files.
+Modules are stored by a hash of their source, in $REWIND_CACHE, or rewind/ in $XDG_CACHE_HOME or ~/.cache, so that a build
+in another folder finds them. If there is no such folder, or it does not belong to this user alone (core/files/cache.h has
+the rule), they are stored beside the build's own files.
 """
 import functools
 import glob
@@ -34,7 +34,7 @@ BRAIN = ("GL_EXT_bfloat16", "bfloat16_t")
 
 
 def not_ours(folder):
-    """Why the folder is not this user's alone, or nothing."""
+    """Returns why the folder does not belong to this user alone, or nothing."""
     link, there = os.lstat(folder), os.stat(folder)
     if stat.S_ISLNK(link.st_mode) and link.st_uid not in (0, os.geteuid()):
         return f"{folder} must be no link of another user's"
@@ -56,7 +56,7 @@ class Compiler:
         self.version = done.stdout
 
     def run(self, jobs):
-        """Jobs are (mode, input, output), as compiler.cpp says."""
+        """Runs jobs (mode, input, output), as compiler.cpp describes them."""
         lines = "".join(" ".join(job) + "\n" for job in jobs)
         done = subprocess.run([self.program], input=lines, capture_output=True, text=True, check=False)
         if done.returncode != 0:
@@ -64,7 +64,7 @@ class Compiler:
 
     @functools.lru_cache(maxsize=None)
     def is_native(self, brain):
-        """Whether glslang knows the KHR form of cooperative matrices, with factors of bf16 if `brain`."""
+        """Tells whether glslang knows the KHR form of cooperative matrices, with factors of bf16 if `brain`."""
         with tempfile.TemporaryDirectory() as folder:
             source = os.path.join(folder, "probe.comp")
             with open(source, "w") as f:
@@ -76,14 +76,14 @@ class Compiler:
                 return False
 
     def validates(self, brain):
-        """Whether SPIRV-Tools know that form: 2023.1, which Debian 12 has, does not."""
+        """Tells whether SPIRV-Tools know that form; 2023.1, which Debian 12 has, does not."""
         version = re.search(r"SPIRV-Tools v(\d+)\.(\d+)", self.version)
         return bool(version) and tuple(map(int, version.groups())) >= ((2025, 2) if brain else (2024, 1))
 
 
 class Cache:
     def __init__(self, compiler, fallback):
-        """`fallback`: the folder where nobody has one."""
+        """`fallback` is the folder to use if the user has none."""
         here = os.path.dirname(os.path.abspath(__file__))
         self.version = compiler.version.encode()
         for path in [os.path.join(here, "cooperative.py"), os.path.join(here, "spirv.py")]:
@@ -94,7 +94,7 @@ class Cache:
 
     @staticmethod
     def choose():
-        """The folder, made where it is missing; empty where there is none to be believed."""
+        """Returns the folder, which is made if it is missing; empty if there is none to be trusted."""
         if os.environ.get("REWIND_CACHE"):
             top = os.path.abspath(os.environ["REWIND_CACHE"])
         else:
@@ -118,7 +118,7 @@ class Cache:
         return "" if why else folder
 
     def path(self, mode, source):
-        """Where the module of this GLSL is, or will be."""
+        """Returns the path where the module of this GLSL is, or will be."""
         key = hashlib.sha256(self.version + mode.encode() + b"\n" + source.encode()).hexdigest()
         return os.path.join(self.folder, key + ".spv")
 
@@ -130,7 +130,7 @@ class Cache:
             return False
 
     def clean(self):
-        """What was not used for long goes."""
+        """Removes modules that were not used for long."""
         for old in glob.glob(os.path.join(self.folder, "*")):
             try:
                 if os.stat(old).st_mtime < time.time() - UNUSED_DAYS * 86400:

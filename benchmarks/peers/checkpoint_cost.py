@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What torch.utils.checkpoint saves and costs: models of `./rewind memory --measured`.
+"""Measures what torch.utils.checkpoint saves and costs, on the models of `./rewind memory --measured`.
 
 f32 (no TF32), images channels_last, every block of the network in a checkpoint; or, with --activation-budget, the
 compiled model whose partitioner may keep that share of what it would keep without a budget. The peak is the most
@@ -24,7 +24,7 @@ from plain_step import Bert, Decoder, images, most_allocated, resnet50
 
 
 class Checkpointed(nn.Module):
-    """A block whose activations are made again while `on` is set."""
+    """A block whose activations are recomputed while `on` is set."""
 
     on = False
 
@@ -37,7 +37,7 @@ class Checkpointed(nn.Module):
 
 
 class ResidualBlock(nn.Module):
-    """Pre-activated: [norm,] relu, conv, [norm,] relu, conv, and the input on top."""
+    """A pre-activated block: [norm,] relu, conv, [norm,] relu, conv, plus the input."""
 
     def __init__(self, inputs, outputs, stride, norm):
         super().__init__()
@@ -53,7 +53,7 @@ class ResidualBlock(nn.Module):
 
 
 def cifar(k, batch, norm):
-    """CIFAR ResNet of version 2, depth 6k + 2; gradients only."""
+    """Returns a CIFAR ResNet of version 2, depth 6k + 2; only gradients are computed."""
     widths = [16] * k + [32] * k + [64] * k
     inputs = [16] + widths[:-1]
     blocks = [Checkpointed(ResidualBlock(i, o, 1 if i == o else 2, norm)) for i, o in zip(inputs, widths)]
@@ -112,7 +112,7 @@ def step(model, optimizer, loss):
 
 
 class Way:
-    """A model, run plainly or with less memory."""
+    """A way to run a model: plainly or with less memory."""
 
     def __init__(self, make, less, share):
         self.less, self.share = less, share

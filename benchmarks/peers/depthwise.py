@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Milliseconds of depthwise convolutions in PyTorch on the CPU: the rows of `bench depthwise`,
-channels_last. Needs PyTorch (Debian: python3-torch). Usage: depthwise.py [BATCH [ROUNDS]]"""
+"""Measures milliseconds of depthwise convolutions in PyTorch on the CPU, the rows of `bench depthwise`,
+in channels_last. Needs PyTorch (Debian: python3-torch). Usage: depthwise.py [BATCH [ROUNDS]]"""
 
 import sys
 import time

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Peak memory of one f32 training step in PyTorch on the CPU: the models of `bench plain_step`.
+"""Measures the peak memory of one f32 training step in PyTorch on the CPU, for the models of `bench plain_step`.
 
 Gradients are set to none after every update, images are channels_last. The peak is the most bytes that
-PyTorch's own allocator held at once since before the model was made, by its profiler; what libraries
-allocate behind its back does not count. Prints one line per model: NAME MIB.
+PyTorch's own allocator held at once since before the model was made, by its profiler; memory that libraries
+allocate by themselves does not count. Prints one line per model: NAME MIB.
 Needs PyTorch (Debian: python3-torch). Usage: plain_step.py [MODEL...]"""
 
 import sys
@@ -192,7 +192,7 @@ def bert():
 
 
 def most_allocated(body):
-    """The most bytes that PyTorch's allocator held at once while body() ran, by its profiler."""
+    """Returns the most bytes that PyTorch's allocator held at once while body() ran, by its profiler."""
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as record:
         body()
     held = most = 0

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""`apps/resnet --data DIR` in PyTorch on the CPU: ResNet-20 on CIFAR-10's binary files by the same recipe.
+"""Does the same as `apps/resnet --data DIR` in PyTorch on the CPU: ResNet-20 on CIFAR-10's binary files by the same recipe.
 
-SGD with Nesterov momentum, decay of matrices alone, a warm-up over a tenth of the updates and a cosine to zero; images
+SGD with Nesterov momentum, decay of matrices only, a warm-up over a tenth of the updates and a cosine to zero; images
 padded with black by 4, cropped and mirrored at random, the last batch left out. Writes a report with the keys of the
 program's. Needs PyTorch (Debian: python3-torch).
 Usage: resnet_cifar.py --data DIR --report FILE [--batch 128] [--epochs 30] [--lr 0.1] [--seed 1]"""
@@ -24,7 +24,7 @@ DECAY = 1e-4
 
 
 def records(folder, names):
-    """(images [N, 3, 32, 32] in [0, 1], labels) of the files that there are."""
+    """Returns (images [N, 3, 32, 32] in [0, 1], labels) of the files that exist."""
     files = [path for path in (Path(folder) / name for name in names) if path.exists()]
     data = torch.cat([torch.frombuffer(bytearray(path.read_bytes()), dtype=torch.uint8) for path in files])
     data = data.view(-1, 1 + 3 * 32 * 32)
@@ -32,7 +32,7 @@ def records(folder, names):
 
 
 def augmented(images):
-    """Each image mirrored or not, and moved by up to 4 pixels."""
+    """Mirrors each image or not, and moves it by up to 4 pixels."""
     padded = F.pad(images, (4, 4, 4, 4))
     mirrored = torch.rand(len(images)) < 0.5
     padded[mirrored] = padded[mirrored].flip(3)

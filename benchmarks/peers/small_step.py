@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Milliseconds of a step of one sample in PyTorch on the CPU: the rows of `bench small_step`.
+"""Measures milliseconds of a step of one sample in PyTorch on the CPU, the rows of `bench small_step`.
 Needs PyTorch (Debian: python3-torch). Usage: small_step.py [THREADS]"""
 
 import sys

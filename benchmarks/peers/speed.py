@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The cases of benchmarks/speed in PyTorch, as a server: a line on standard input names a case, a line answers with
-the seconds of a run, or with "skip" and why. Images are channels_last; --dtype f16 and bf16 make tensors, and autocast
+"""Runs the cases of benchmarks/speed in PyTorch, as a server: a line on standard input names a case, and a line answers
+with the seconds of a run, or with "skip" and the reason. Images are channels_last; --dtype f16 and bf16 make tensors, and autocast
 training steps, of these.
 Needs PyTorch (Debian: python3-torch). Usage: speed.py [--device cpu|cuda] [--dtype f32|f16|bf16] [--compile]
 [--round SECONDS] [--threads N]"""
@@ -22,7 +22,7 @@ DTYPES = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
 
 
 class BasicBlock(nn.Module):
-    """Of a ResNet for CIFAR: where the shape changes the shortcut is padded with zero channels."""
+    """A block of a ResNet for CIFAR. Where the shape changes, the shortcut is padded with zero channels."""
 
     def __init__(self, inputs, width, stride):
         super().__init__()
@@ -248,7 +248,7 @@ class SmolLMLayer(nn.Module):
 
 
 class SmolLM(nn.Module):
-    """The sizes of SmolLM2-135M."""
+    """A language model of the sizes of SmolLM2-135M."""
 
     def __init__(self, vocabulary=49152, hidden=576, layers=30):
         super().__init__()
@@ -306,7 +306,7 @@ def main():
             if work is None:
                 raise RuntimeError("it could not be prepared")
             print(f"{work.took() / work.runs:.9f}", flush=True)
-        except Exception as error:  # whatever PyTorch lacks: the others go on
+        except Exception as error:  # whatever PyTorch lacks, the other cases go on
             print("skip", str(error).splitlines()[0] if str(error) else type(error).__name__, flush=True)
 
 

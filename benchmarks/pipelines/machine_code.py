@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
-"""What compilers make of the tiles of GPUs, as Markdown: the rows of benchmarks/results/machine-code.md.
+"""Prints the results of compilers for the tiles of GPUs, as Markdown: the rows of benchmarks/results/machine-code.md.
 
     machine_code.py LABEL=FILE.json ...    FILE: of `info --pipelines --json --count TEXT`, one device each
 
 A row per module and label, for one value of its constants: words of 16 bytes in and out, a's along k and b's along n where
-there is a choice. TEXT is what the device's assembler calls a load of 16 bytes (`buffer_load_b128`,
-`buffer_load_dwordx4` before RDNA 3): the last column counts it. Labels are whatever is to stand beside each other:
-devices, commits, other programs whose pipelines were written down in the same form."""
+there is a choice. TEXT is the name of a load of 16 bytes in the device's assembler (`buffer_load_b128`,
+`buffer_load_dwordx4` before RDNA 3): the last column counts it. Labels name whatever is compared: devices, commits,
+other programs whose pipelines were written down in the same form."""
 import json
 import re
 import sys
 
-# What drivers call the same thing: RADV, NVK, Honeykrisp, Turnip.
+# The names of the same thing in different drivers: RADV, NVK, Honeykrisp, Turnip.
 COLUMNS = {
     "registers": ("VGPRs", "Number of GPRs", "GPRs", "Registers used"),
     "waves": ("Subgroups per SIMD", "Max warps/SM", "Threads", "Max Waves Per Core"),

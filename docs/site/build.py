@@ -20,12 +20,12 @@ LINK = re.compile(r"\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)#\s]*)(#[^)\s]*)?\)")
 
 
 def slug(title):
-    """The anchor that GitHub gives a heading."""
+    """Returns the anchor that GitHub gives a heading."""
     return re.sub(r"[^\w-]", "", title.strip().lower().replace(" ", "-"))
 
 
 class Pages:
-    """Copies pages into a folder, with what they link to: sources become pages, folders are only named."""
+    """Copies pages into a folder, with the files to which they link: sources become pages, folders are only named."""
 
     def __init__(self, folder):
         self.folder, self.done = folder, set()
@@ -69,7 +69,7 @@ class Pages:
 
 
 def navigation(pages):
-    """The sections of docs/README.md, which lists every page by its question; measurements; the reference by folder."""
+    """Returns the sections of docs/README.md, which lists every page by its question; measurements; the reference by folder."""
     text = (ROOT / "docs/README.md").read_text()
     nav, seen = [{"Home": "README.md"}, {"All questions": "docs/README.md"}], set()
     for title, body in re.findall(r"^## (.*)\n((?:(?!## ).*\n?)*)", text, re.M):
@@ -116,7 +116,7 @@ def main():
     done = subprocess.run(["mkdocs", "--quiet", "build", "--config-file", folder / "mkdocs.yml"])
     if done.returncode:
         sys.exit("mkdocs failed, or warned of something")
-    # A page of a file may not read another one but as a script.
+    # A page of a file may read another file only as a script.
     search = folder / "site/search/search_index.json"
     index = json.loads(search.read_text())
     index["docs"] = [d for d in index["docs"] if not d["location"].startswith("benchmarks/results")]

@@ -1,12 +1,12 @@
-"""Reads the project's headers: which declarations there are, and which comment documents each.
+"""Reads the project's headers: their declarations, and the comment that documents each.
 
 The rule. A comment documents the declaration that it stands directly before, and those that follow without
-a blank line or another comment between (a run). A comment at the end of a line documents what is declared
-there, with more lines of it below in the same column; behind the brace that ends a type, the type. From a run,
-fields do not take the comment of a type, and what is deleted or defaulted takes none. The first comment of a
+a blank line or another comment between (a run). A comment at the end of a line documents the declaration
+there, with more lines of it below in the same column; after the brace that ends a type, it documents the type. From a run,
+fields do not take the comment of a type, and deleted or defaulted functions take none. The first comment of a
 file describes the file. `// ---- title ----` begins a section and documents nothing.
 
-This is no parser of C++, but of what clang-format and this project's style leave of it."""
+This is not a parser of C++, but of the part of it that clang-format and this project's style leave."""
 
 import re
 from dataclasses import dataclass, field
@@ -47,7 +47,7 @@ class Scope:
 
 
 def flat(text):
-    """Without what is inside brackets: `f(int a = g<3>())` becomes `f()`."""
+    """Removes everything inside brackets: `f(int a = g<3>())` becomes `f()`."""
     text = re.sub(r"operator ?(\(\)|\[\]|[^\s\w(]+)", lambda m: f"operator@{len(m[1])}", text)
     text = re.sub(r"\[\[.*?\]\]|->", " ", text)
     kept, open_brackets = [], []
@@ -220,18 +220,18 @@ class Reader:
             self.found.append(d)
 
     def is_of_type(self, d):
-        """Whether the comment of d's run stands before a type."""
+        """Tells whether the comment of d's run stands before a type."""
         first = next((o for o in self.found if o.block_line == d.block_line and o.block), None)
         return first is not None and first.kind in ("type", "enum")
 
 
 def read(text):
-    """A Reader: `found` are the declarations, `sections` [line, title, comment], `file_block` the first comment."""
+    """Returns a Reader: `found` has the declarations, `sections` [line, title, comment], `file_block` the first comment."""
     return Reader(text)
 
 
 def installed(root):
-    """Paths of the installed headers, from the list in packaging/meson.build."""
+    """Returns the paths of the installed headers, from the list in packaging/meson.build."""
     text = (root / "packaging/meson.build").read_text()
     paths = ["rewind.h"]
     for folder, names in re.findall(r"'([\w/]+)': \[([^\]]*)\]", text):

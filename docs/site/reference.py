@@ -1,4 +1,4 @@
-"""A page of the API reference from a header: what headers.py reads as the comment of a declaration, above its code."""
+"""Makes a page of the API reference from a header: each declaration's comment, as headers.py reads it, above its code."""
 
 import itertools
 import re
@@ -10,12 +10,12 @@ SPECIAL = re.compile(r"([\\*_\[\]<>#])")
 
 
 def title(text):
-    """A heading: Markdown's table of contents shows escapes as they are, so entities stand for special characters."""
+    """Returns a heading. Markdown's table of contents shows escapes as they are, so entities stand for special characters."""
     return re.sub(r"[*\[\]<>#]", lambda match: f"&#{ord(match[0])};", text)
 
 
 def prose(block):
-    """A comment as Markdown: code in backquotes and indented examples stay as they are."""
+    """Returns a comment as Markdown: code in backquotes and indented examples stay as they are."""
     lines, in_item = [], False
     for comment in block:
         text = re.sub(r"^// ?", "", comment)
@@ -34,7 +34,7 @@ def prose(block):
 
 
 def public(lines):
-    """The lines of a declaration without its private members."""
+    """Returns the lines of a declaration without its private members."""
     kept, hidden = [], None
     for line in lines:
         indent = len(line) - len(line.lstrip())
@@ -50,7 +50,7 @@ def public(lines):
 
 
 def runs(reader):
-    """The declarations at namespace scope, those together that share a comment and have no line between them."""
+    """Returns the declarations at namespace scope; those that share a comment and have no line between them are together."""
     found = []
     for d in sorted((d for d in reader.found if d.scope.kind == "namespace" and d.is_public and d.kind != "namespace"),
                     key=lambda d: d.line):
@@ -79,7 +79,7 @@ def page(path, text):
 
 
 def self_test():
-    """An example, which the test `docs` runs."""
+    """Checks an example; the test `docs` runs this."""
     text = """// A file.
 
 namespace rw {

@@ -16,7 +16,7 @@ const overlay = byId('overlay'), tip = byId('tip');
 const shown = trace.data.purposes.map(() => true);
 let pinned = -1, hovered = -1, pointer = null, drag = null, queued = false;
 
-// ---- what is drawn when
+// ---- drawing
 
 function redraw() {
   if (queued) return;

@@ -1,5 +1,5 @@
 'use strict';
-// The trace, decoded: what is alive when, on which axis, and where it is drawn. Nothing of the page.
+// The decoded trace: which tensors are alive when, on which axis, and where they are drawn. It knows nothing of the page.
 
 // First index in the sorted `list` whose value is greater than `value`.
 function upperBound(list, value) {
@@ -81,8 +81,8 @@ class Trace {
     }
   }
 
-  // What is never freed lies at the bottom, so that it stands still; then by purpose, then in order
-  // of allocation. order: rank -> tensor, rank: tensor -> rank.
+  // Tensors that are never freed lie at the bottom, so that they stand still; the others are ordered by
+  // purpose, then by allocation. order: rank -> tensor, rank: tensor -> rank.
   orderStack() {
     const place = this.data.purposes.map((name) => stackOrder.indexOf(name));
     const lasts = (i) => this.data.tensors.end[i] === null;
@@ -187,7 +187,7 @@ class Trace {
   }
 }
 
-// Places events on a line: by position, or in microseconds between the calls around. What happens
+// Places events on a line: by position, or in microseconds between the calls around. An event
 // after a call lies between its end and the start of the next.
 class Axis {
   constructor(trace, id, label, start, end) {

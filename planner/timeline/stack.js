@@ -1,5 +1,5 @@
 'use strict';
-// The view by size: what is alive, stacked, at each column of pixels.
+// The view by size: the live tensors, stacked, at each column of pixels.
 
 // Each column of pixels shows the moment of the most live bytes within it, so that no peak is lost.
 // Rectangles go on over the columns in which a tensor stays where it is.

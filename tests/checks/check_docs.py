@@ -2,12 +2,12 @@
 """Checks that every public name of an installed header has a comment, by the rule of docs/site/headers.py:
 types, functions, members, values of enums, aliases. Usage: check_docs.py ROOT
 
-What a comment elsewhere says, or the language, needs none of its own:
-- constructors, assignments and their kind, destructors, what is `= default` or `= delete`: the type's comment;
-- overrides: the comment of what they override;
-- members that are defined behind their class: the comment in it;
+Names that a comment elsewhere, or the language, explains need none of their own:
+- constructors, assignments and the like, destructors, functions that are `= default` or `= delete`: the type's comment;
+- overrides: the comment of the function that they override;
+- members that are defined after their class: the comment in it;
 - fields and values that the comment of their type names;
-- declarations without a definition, and what is outside of namespace rw (fmt::formatter)."""
+- declarations without a definition, and names outside of namespace rw (fmt::formatter)."""
 
 import re
 import sys
@@ -37,7 +37,7 @@ def is_exempt(d):
 
 
 def undocumented(path, text):
-    """(names that need a comment, a line for each that has none)"""
+    """Returns (names that need a comment, a line for each that has none)."""
     count, found = 0, []
     reader = headers.read(text)
     if not reader.file_block:

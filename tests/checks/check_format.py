@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Checks that C++ files are as .clang-format says. Usage: check_format.py ROOT. Ends with 77 (skipped)
-where there is no clang-format of the version that Debian 12 has, whose decisions count."""
+"""Checks that C++ files are as .clang-format says. Usage: check_format.py ROOT. It ends with 77 (skipped)
+if there is no clang-format of Debian 12's version, whose decisions count."""
 
 import re
 import subprocess

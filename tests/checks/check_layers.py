@@ -10,7 +10,7 @@ from pathlib import Path
 FOLDERS = ["core", "ops", "planner", "backends", "data", "nn", "models", "optim", "io", "dist", "trainer", "apps", "examples", "tools",
            "benchmarks", "tests"]
 
-# What the files below a path may include besides files of the same path. The longest path counts.
+# The includes that the files below a path may have besides files of the same path. The longest path counts.
 # The floors of the library are in the order in which they stand on each other, and so are the rooms of a floor.
 BASE = ["core/base/", "core/files/"]
 BACKEND = BASE + ["core/backend/"]
@@ -97,12 +97,12 @@ LIBRARY = ("core/", "ops/", "planner/", "backends/", "data/", "nn/", "models/", 
            "trainer/")
 MOST_FILES = 25  # of a folder
 GENERATED = {"shaders/reference_kernels.h", "profile_folders.h"}  # by shaders/compile.py, and where Meson says
-# Members that are defined where others stand: Tensor's that need a room above its own.
+# Members that are defined elsewhere: those of Tensor that need a room above its own.
 ELSEWHERE = {"Tensor::operator[]", "Tensor::backward", "Tensor::register_hook",
              "Tensor::register_post_accumulate_grad_hook", "Tensor::retain_grad",
              "Tensor::to_vector", "Tensor::to_ints", "Tensor::item",
              "Tensor::set_grad", "Tensor::copy_"}
-# Who may include the headers of a library. Others than these, the C++ library and POSIX: nobody.
+# The folders that may include the headers of a library. Nobody may include others, besides the C++ library and POSIX.
 LIBRARY_RULES = {
     "fmt/": [""],
     "rewind/": ["examples/", "tests/"],  # as programs outside of the tree see it
@@ -134,7 +134,7 @@ def folder_rule(path):
 
 
 def target(path, included):
-    """The path in the tree that an #include "..." of a file names. Headers include each other by the way from one to the
+    """Returns the path in the tree that an #include "..." of a file names. Headers include each other by the way from one to the
     other, which is the same where they are installed and needs no -I; source files write the path from the root."""
     if path.endswith(".h") and included not in GENERATED:
         return os.path.normpath(os.path.join(os.path.dirname(path), included))
@@ -169,7 +169,7 @@ def unit(path):
 
 
 def cycles(includes):
-    """Sets of units that include each other, one line each. Tarjan's algorithm, by recursion."""
+    """Returns sets of units that include each other, one line each, by Tarjan's algorithm."""
     number, low, stack, found = {}, {}, [], []
 
     def visit(u):
@@ -197,7 +197,7 @@ MEMBER = re.compile(r"^(?!using |template|static |extern |#|//)(?=[A-Za-z~])[\w:
 
 
 def strayed_members(texts):
-    """Members that are not defined in the source file that is named like their type's header."""
+    """Returns members that are not defined in the source file that is named like their type's header."""
     home = {}
     for path, text in texts.items():
         if path.startswith(LIBRARY) and path.endswith(".h"):
@@ -215,7 +215,7 @@ def strayed_members(texts):
 
 
 def violations(root):
-    """(files read, a line for each thing that breaks a rule)"""
+    """Returns (files read, a line for each violation)."""
     found, includes, texts = [], {}, {}
     files = [f for d in FOLDERS for f in sorted((root / d).rglob("*"))] + [root / "rewind.h"]
     found += [f"{f.relative_to(root)} is a link: compilers and git blame want files" for f in files if f.is_symlink()]
@@ -239,7 +239,7 @@ def violations(root):
 
 
 def crowded(files, root):
-    """Folders of the library with more files side by side than one knows by heart."""
+    """Returns folders of the library with more files side by side than one knows by heart."""
     count = {}
     for file in files:
         folder = file.parent.relative_to(root).as_posix() + "/"

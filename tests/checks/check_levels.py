@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Checks that objects of the cpu backend's loops define nothing that code for every processor could be linked with: all
-symbols that others see are of the level's namespace. Usage: check_levels.py FOLDER, which has the objects
+"""Checks that objects of the cpu backend's loops define nothing with which code for every processor could be linked: all
+symbols that others see belong to the level's namespace. Usage: check_levels.py FOLDER, which has the objects
 (libloops_LEVEL.a.p/*.o)"""
 
 import re
@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 def foreign(listing, level):
-    """The symbols of nm's listing that are neither local, nor asked of others, nor of the level."""
+    """Returns the symbols of nm's listing that are neither local, nor undefined, nor of the level."""
     found = []
     for line in listing.splitlines():
         match = re.match(r"[0-9a-f]+ (\S) (.*)", line.strip())

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Turns every shader module of a build into Metal's language and looks for what Metal refuses: an Apple
-machine is not needed to see it. Usage: check_msl.py BUILD/shaders"""
+"""Turns every shader module of a build into Metal's language and looks for constructs that Metal refuses, which needs no
+Apple machine. Usage: check_msl.py BUILD/shaders"""
 
 import array
 import math
@@ -35,7 +35,7 @@ void main() {
 
 
 def bytes_of_types(text):
-    """{type: bytes}, with the structs whose members' types are known, at most: each may be as large as the largest."""
+    """Returns {type: most bytes}, with the structs whose members' types are known; each member may be as large as the largest."""
     sizes = dict(BYTES)
     for name, body in re.findall(r"^struct (\w+)\s*\{(.*?)\};", text, re.M | re.S):
         members = re.findall(r"(\w+) \w+;", body)
@@ -46,7 +46,7 @@ def bytes_of_types(text):
 
 
 def faults(text):
-    """What Metal refuses in a text that spirv-cross wrote."""
+    """Returns what Metal refuses in a text that spirv-cross wrote."""
     found, threadgroup, known = [], 0, bytes_of_types(text)
     for kind, name, size in re.findall(r"^\s*threadgroup (\w+) (\w+)\[(.*?)\];", text, re.M):
         sizes = size.split("][")  # of one dimension or several
@@ -69,7 +69,7 @@ ROW = re.compile(r'^    \{"([\w.]+)", bindings\d+, (true|false), (true|false), .
 
 
 def modules_of(folder):
-    """What shaders/compile.py wrote: [(name, SPIR-V words)]."""
+    """Reads the modules that shaders/compile.py wrote: [(name, SPIR-V words)]."""
     with open(os.path.join(folder, "shader_table.cpp"), encoding="utf-8") as f:
         rows = ROW.findall(f.read())
     words = array.array("I")
@@ -81,7 +81,7 @@ def modules_of(folder):
 
 
 def convert(path):
-    """(faults of a module, whether the tool could convert it)."""
+    """Returns (faults of a module, whether the tool could convert it)."""
     done = subprocess.run(["spirv-cross", "--msl", "--msl-version", VERSION, path],
                           capture_output=True, text=True, check=False)
     if done.returncode == 0:
@@ -93,7 +93,7 @@ def convert(path):
 
 
 def check_planted():
-    """A check that finds nothing must be one that would."""
+    """Checks that planted faults are found."""
     with tempfile.TemporaryDirectory() as folder:
         source, module = os.path.join(folder, "planted.comp"), os.path.join(folder, "planted.spv")
         with open(source, "w", encoding="utf-8") as file:

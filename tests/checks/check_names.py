@@ -15,7 +15,7 @@ NAME = re.compile(r"\s*(?:class\s+|struct\s+)?(?:alignas\([^)]*\)\s*)?(?:\[\[[^\
 
 
 def types(text):
-    """Qualified names of the types that a file defines in named namespaces, not inside functions or types."""
+    """Returns the qualified names of the types that a file defines in named namespaces, not inside functions or types."""
     text = NOISE.sub(lambda m: "\n" * m.group().count("\n"), text)
     text = re.sub(r"^[ \t]*#.*(?:\\\n.*)*", "", text, flags=re.M)
     stack, found = [], set()  # of open braces: a namespace's name, "" for an anonymous one, None for others
@@ -50,7 +50,7 @@ def types(text):
 
 
 def duplicates(root):
-    """(files read, a line for each name that is defined twice)"""
+    """Returns (files read, a line for each name that is defined twice)."""
     count, broken = 0, []
     for program in [[]] + [[p] for p in PROGRAMS]:
         where = {}
@@ -59,7 +59,7 @@ def duplicates(root):
                 path = file.relative_to(root).as_posix()
                 if file.suffix not in (".h", ".cpp") or path.startswith("tests/install/"):
                     continue
-                # Programs of one folder are linked apart: of them only the headers meet.
+                # Programs of one folder are linked separately, so only their headers meet.
                 if program and folder in program and folder != "tests" and file.suffix == ".cpp":
                     continue
                 count += 1

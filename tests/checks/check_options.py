@@ -14,7 +14,7 @@ SHARED = re.compile(r'\bshared_(?:option|flag)\(\s*[\w>-]+,\s*"(--[a-z0-9-]+)"')
 
 
 def problems(table, sources):
-    """`sources`: text by path."""
+    """Returns the options that break the rule; `sources` has texts by path."""
     rows = re.findall(r'\{"(--[a-z0-9-]+)",', table)
     own, shared = collections.defaultdict(list), collections.defaultdict(list)
     for path, text in sorted(sources.items()):

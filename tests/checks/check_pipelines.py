@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""What a device's compiler makes of every pipeline, against a table that is kept.
+"""Compares the results of a device's compiler for every pipeline with a committed table.
 
     check_pipelines.py INFO TABLE [--device CHOICE]   INFO: the program tools/info, on that device
     check_pipelines.py INFO TABLE --write             makes the table anew; allowed spills stay in it
     check_pipelines.py FILE.json TABLE                FILE: what `info --pipelines --json` wrote
 
-A pipeline fails that spills registers and is not allowed to, that needs more registers or instructions than
-the table says (with the same driver: another one only tells), that is not in the table, or that is gone. On
-AMD none may round toward zero when it makes halves."""
+A pipeline fails if it spills registers and is not allowed to, needs more registers or instructions than
+the table says (with another driver that is only a note), is not in the table, or is gone. On
+AMD none may round toward zero when it converts to f16."""
 
 import argparse
 import json
@@ -15,14 +15,14 @@ import subprocess
 import sys
 
 COLUMNS = ("registers", "spills", "shared_bytes", "instructions")
-# What a shader may need more of without a word, and by what factor.
+# The figures of a shader that may grow silently, and by which factor.
 SLACK = {"registers": (4, 1.0), "shared_bytes": (0, 1.0), "instructions": (8, 1.05)}
-# Of AMD's v_cvt_pkrtz_f16_f32, which is v_cvt_pk_rtz_f16_f32 on newer ones: 65504 for what is too large.
+# AMD's v_cvt_pkrtz_f16_f32, on newer devices v_cvt_pk_rtz_f16_f32, gives 65504 for larger values.
 ROUNDS_TO_ZERO = "rtz_f16"
 
 
 def read_device(program, choice):
-    """The device as `info` tells of it, with its pipelines."""
+    """Returns the device as `info` describes it, with its pipelines."""
     if program.endswith(".json"):
         with open(program, encoding="utf-8") as file:
             devices = json.load(file)
@@ -54,7 +54,7 @@ def table_of(device):
 
 
 def write_table(path, device, allowed):
-    """One module per line, so that a change of one is a line that differs."""
+    """Writes one module per line, so that a change of one is one line."""
     modules = table_of(device)
     lines = ",\n".join(f"    {json.dumps(m)}: {json.dumps(modules[m])}" for m in sorted(modules))
     head = {"device": device["name"], "driver": device["driver"], "columns": COLUMNS, "allowed_spills": allowed}
@@ -71,12 +71,12 @@ def grew(column, before, now):
 
 
 def chip(name):
-    """RADV takes what stands before "(RADV NAVI31)" from a file that may be absent."""
+    """Returns the chip's name. RADV takes the text before "(RADV NAVI31)" from a file that may be absent."""
     return name[name.find("(RADV"):] if "(RADV" in name else name
 
 
 def compare(device, table):
-    """(faults, notes) of a device beside its table."""
+    """Returns (faults, notes) of a device, compared with its table."""
     faults, notes = [], []
     if chip(device["name"]) != chip(table["device"]):
         return [f"the table is of '{table['device']}', got '{device['name']}'"], []

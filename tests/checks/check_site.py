@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Makes the site of docs/site and looks at it: no broken link, nothing from the network, and in headless Chromium no error of a
-script on any page, none wider than a phone, a search that finds, light and dark.
+"""Makes the site of docs/site and checks it: there is no broken link and nothing from the network; in headless Chromium no page
+has a script error or is wider than a phone, the search works, and both light and dark do.
 
 Usage: check_site.py ROOT [SCREENSHOT_FOLDER]. Skipped (77) where there is no MkDocs with Material, or no Chromium."""
 
@@ -20,7 +20,7 @@ from check_timeline import BROWSERS, browse, colors_of  # noqa: E402
 
 MATERIAL = Path("/usr/share/mkdocs/themes/material")
 
-# What every page says of itself, when it is there, to the page that shows it.
+# Every page reports this about itself, when it has loaded, to the page that shows it.
 WITNESS = """
 ;(() => {
   const errors = [];
@@ -50,7 +50,7 @@ go();
 """
 
 
-# Has one fault of each kind, which must be found.
+# This page has one fault of each kind, which must be found.
 PLANTED = """<a href="nowhere.html">a</a><a href="index.html#nowhere">b</a><img src="https://example.org/c.png" hidden>
 <form name="search"></form><input id="__search"><div style="width: 400px">d</div><script src="search.js"></script>
 <script>missing();</script>"""
@@ -60,7 +60,7 @@ FAULTS = ["planted.html: nowhere.html leads nowhere", "planted.html: index.html#
 
 
 class Page(HTMLParser):
-    """The anchors of a page, what it links to, and what it loads."""
+    """The anchors of a page, its links, and the files that it loads."""
 
     def __init__(self, file):
         super().__init__()
@@ -98,7 +98,7 @@ def broken_links(site):
 
 
 def what_pages_say(browser, work, site):
-    """By page, what a browser of a phone's width makes of it; one more visit searches."""
+    """Returns, by page, the report of a browser of a phone's width; one more visit searches."""
     script = site / "search.js"
     script.write_text(script.read_text() + WITNESS)
     pages = [file.relative_to(site).as_posix() for file in sorted(site.rglob("*.html"))
@@ -127,7 +127,7 @@ def main():
                   if "\x02" in file.read_text()]
         notes = what_pages_say(browser, work, site)
         assert notes["index.html?q=budget"]["found"] > 3, "the search finds nothing"
-        notes["index.html?q=budget"]["wide"] = 0  # what lies over a page does not scroll it
+        notes["index.html?q=budget"]["wide"] = 0  # a layer over the page does not scroll it
         wrong += [f"{page}: {note['wide']} pixels too wide" for page, note in notes.items() if note["wide"] > 0]
         wrong += [f"{page}: {error}" for page, note in notes.items() for error in note["errors"]]
         assert set(FAULTS) <= set(wrong), f"of planted faults only these are seen: {wrong}"

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""How large the rooms are: lines of code and types of headers, beside those that tests/checks/size.txt has of the last
-release, so that growth is seen in review. Fails where a file or a folder is too long to be known by heart; CONTRIBUTING.md
+"""Prints the sizes of the rooms, as lines of code and types of headers, beside those of the last release in
+tests/checks/size.txt, so that growth is seen in review. Fails if a file or a folder is too long to be known by heart; CONTRIBUTING.md
 wants files of 400 lines, and those above are named. Usage: check_size.py ROOT [--release: writes size.txt anew]"""
 
 import re
@@ -16,7 +16,7 @@ LISTS = {"shaders", "benchmarks/results"}  # one file for each kernel, and for e
 
 
 def measure(root):
-    """({room: (lines, types)}, files of more than LONG lines, a line for each thing that is too long)"""
+    """Returns ({room: (lines, types)}, files of more than LONG lines, a line for each file or folder that is too long)."""
     rooms, long, broken, folders = {}, [], [], {}
     for room in sorted(f.parent.name for f in root.glob("*/meson.build")):
         lines = types = 0

@@ -16,7 +16,7 @@ from pathlib import Path
 NO_ERROR = '<div id="error" role="alert" hidden="">'
 BROWSERS = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"]
 
-# What a visitor does. Each `say` ends up in the dumped DOM.
+# The actions of a visitor. Each `say` ends up in the dumped DOM.
 VISIT = """
 <script>
 const notes = document.body.appendChild(document.createElement('pre'));
@@ -76,7 +76,7 @@ def browse(browser, work, page, *flags, size="1200,900"):
 
 
 def pixels(png):
-    """Rows of bytes and bytes per pixel of an 8-bit PNG that is not interlaced."""
+    """Returns the rows of bytes and the bytes per pixel of an 8-bit PNG that is not interlaced."""
     at, packed = 8, b""
     while at < len(png):
         size, kind = struct.unpack(">I4s", png[at:at + 8])
@@ -101,7 +101,7 @@ def pixels(png):
 
 
 def colors_of(png):
-    """How many pixels of a screenshot have each color."""
+    """Counts the pixels of a screenshot by color."""
     rows, step = pixels(png.read_bytes())
     counts = {}
     for row in rows:

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""check_pipelines.py finds what it is for: faults are planted into what a device tells. And the tables that
-are kept are whole. Usage: test_check_pipelines.py TABLES"""
+"""Tests that check_pipelines.py finds faults that are planted into a device's report, and that the committed tables
+are whole. Usage: test_check_pipelines.py TABLES"""
 
 import contextlib
 import copy
@@ -88,7 +88,7 @@ class Gate(unittest.TestCase):
         self.expect("the table is of 'A GPU'")
 
     def test_the_program(self):
-        """Written, compared, spoilt: by files, as from the command line."""
+        """Writes, compares and damages tables by files, as from the command line."""
         with tempfile.TemporaryDirectory() as folder:
             told, table = Path(folder, "told.json"), Path(folder, "table.json")
 

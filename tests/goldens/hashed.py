@@ -4,7 +4,7 @@ import numpy as np
 
 
 def hashed(name, shape):
-    """float32 values in [-1, 1)."""
+    """Returns float32 values in [-1, 1)."""
     seed = 2166136261
     for byte in name.encode():
         seed = (seed ^ byte) * 16777619 % 2**32

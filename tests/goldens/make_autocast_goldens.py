@@ -1,4 +1,4 @@
-"""Which dtypes torch.autocast("cuda", torch.float16) gives, for tests/ops/test_autocast.cpp. No GPU is
+"""Prints the dtypes that torch.autocast("cuda", torch.float16) gives, for tests/ops/test_autocast.cpp. No GPU is
 needed: the tensors are fake ones.   python3 make_autocast_goldens.py > autocast.inc"""
 from functools import partial
 
@@ -20,7 +20,7 @@ def index(*shape):
 
 
 def rows(dtype):
-    """Name of ours -> a call with inputs of `dtype`; `w`: weights, f32 as parameters are."""
+    """Returns our name -> a call with inputs of `dtype`; `w` are weights, f32 as parameters are."""
     def f(*shape):
         return fake(*shape, dtype=dtype)
 

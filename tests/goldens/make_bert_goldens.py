@@ -20,7 +20,7 @@ LENGTHS = torch.tensor([12, 9, 5])
 
 
 def integers(name, shape, n):
-    """int64 values in [0, n)."""
+    """Returns int64 values in [0, n)."""
     return torch.from_numpy(((hashed(name, shape) + 1) * np.float32(n / 2)).astype(np.int64))
 
 

@@ -19,7 +19,7 @@ BATCH, LENGTH, SAMPLES, PROMPT = 3, 12, 16, 5
 
 
 def integers(name, shape, n):
-    """int64 values in [0, n)."""
+    """Returns int64 values in [0, n)."""
     return torch.from_numpy(((hashed(name, shape) + 1) * np.float32(n / 2)).astype(np.int64))
 
 

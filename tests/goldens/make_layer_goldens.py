@@ -11,7 +11,7 @@ from torch import nn
 
 
 def some_values(shape, seed, scale=1.0):
-    """float32 values in [-scale, scale], as doubles."""
+    """Returns float32 values in [-scale, scale], as doubles."""
     i = np.arange(np.prod(shape, dtype=np.int64))
     values = ((i * 37 + seed * 53) % 101).astype(np.float32) / np.float32(50) - np.float32(1)
     return torch.from_numpy((values * np.float32(scale)).reshape(shape).astype(np.float64))
@@ -27,7 +27,7 @@ def emit(name, tensor):
 
 
 def report(name, outputs, inputs, parameters):
-    """Outputs, and gradients of the sum of the outputs times fixed weights."""
+    """Writes outputs, and gradients of the sum of the outputs times fixed weights."""
     loss = sum((y * some_values(y.shape, 90 + k)).sum() for k, y in enumerate(outputs))
     loss.backward()
     for k, y in enumerate(outputs):

@@ -43,7 +43,7 @@ places = values(2 * 4 * 3 * 5, 8, -3, 3).reshape(2, 4, 3, 5)  # samples, frames,
 
 
 def rnnt(a, frames, labels, blank=0):
-    """The losses of a transducer, by the recursion of Graves 2012."""
+    """Returns the losses of a transducer, by the recursion of Graves 2012."""
     losses = []
     for n in range(2):
         p = a[n].log_softmax(2)

@@ -13,7 +13,7 @@ def some_values(n, seed):
 
 
 def train(make, shapes=((3, 5), (7,))):
-    """The values after 20 steps. Parameter k begins at seed k; its gradient in step t has the seed 7 k + t + 1."""
+    """Returns the values after 20 steps. Parameter k begins at seed k; its gradient in step t has the seed 7 k + t + 1."""
     parameters = [torch.nn.Parameter(some_values(torch.Size(s).numel(), k).reshape(s)) for k, s in enumerate(shapes)]
     optimizer = make(parameters)
     for t in range(20):

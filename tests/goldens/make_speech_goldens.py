@@ -27,7 +27,7 @@ def emit(name, tensor):
 
 
 def filter_bank(mels, window, rate, low, high):
-    """Triangles of height 1 between points evenly spaced on HTK's scale, [bins, mels]."""
+    """Returns triangles of height 1 between points evenly spaced on HTK's scale, [bins, mels]."""
     mel = lambda f: 2595 * np.log10(1 + f / 700)
     points = 700 * (10 ** (np.linspace(mel(low), mel(high), mels + 2) / 2595) - 1)
     hz = np.arange(window // 2 + 1) * rate / window

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes tokenizer.inc: what the reference BERT tokenizer makes of texts chosen here.
+"""Writes tokenizer.inc: the tokens of the reference BERT tokenizer for texts chosen here.
 
 The algorithm is written anew from the description of google-research/bert's tokenization.py (basic
 tokenization, then WordPiece), with Python's unicodedata, so that it shares nothing with data/.
@@ -108,7 +108,7 @@ def tokenize(text, vocabulary, lower=True, limit=200, special=True):
 
 
 def fuzz(count):
-    """Short texts of characters from everywhere that Unicode 14 has."""
+    """Returns short texts of characters from all parts of Unicode 14."""
     assigned = [c for c in range(0x20000) if unicodedata.category(chr(c)) not in ("Cn", "Cs", "Co")]
     pools = ["abcdefgABUW  .,'-", "éüß İıΣσς ", "".join(map(chr, range(0x300, 0x370))), "中国一豈 ",
              "".join(map(chr, range(0, 0x250))), None]
@@ -122,7 +122,7 @@ def fuzz(count):
 
 
 def literal(text):
-    """A C++ string literal; what is not printable becomes octal escapes."""
+    """Returns a C++ string literal; other than printable characters become octal escapes."""
     out = ""
     for char in text:
         marks = unicodedata.category(char)[0] == "M"
@@ -147,7 +147,7 @@ class Hash:
 
 
 def every_character():
-    """Words of texts with each assigned character at the start, inside and at the end of words."""
+    """Returns the words of texts with each assigned character at the start, inside and at the end of words."""
     for lower in (True, False):
         digest = Hash()
         for code in range(0x110000):

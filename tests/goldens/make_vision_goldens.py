@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes vision.inc: what PyTorch computes for convolutions, other sizes and pooling, in double precision.
+"""Writes vision.inc: what PyTorch computes for convolutions, resampling and pooling, in double precision.
 
 Needs PyTorch (Debian: python3-torch). Inputs and the loss's weights come from an integer formula that
 tests/ops/test_vision.cpp repeats. Tensors have channels last here and there, PyTorch sees them permuted.
@@ -12,14 +12,14 @@ from torch import nn
 
 
 def some_values(shape, seed):
-    """float32 values in [-1, 1], as doubles."""
+    """Returns float32 values in [-1, 1], as doubles."""
     i = np.arange(np.prod(shape, dtype=np.int64))
     values = ((i * 37 + seed * 53) % 101).astype(np.float32) / np.float32(50) - np.float32(1)
     return torch.from_numpy(values.reshape(shape).astype(np.float64))
 
 
 def first(t):
-    """Channels last to channels second."""
+    """Moves channels from the last to the second axis."""
     return t.permute(0, -1, *range(1, t.dim() - 1))
 
 
@@ -32,7 +32,7 @@ def emit(name, tensor):
 
 
 def report(name, shapes, f):
-    """The output of f of tensors [N, ..., C] (the others as they are), and the gradients."""
+    """Writes the output of f of tensors [N, ..., C] (the others as they are), and the gradients."""
     inputs = [some_values(s, 1 + k).requires_grad_() for k, s in enumerate(shapes)]
     y = last(f(*[first(t) if t.dim() > 2 else t for t in inputs]))
     (y * some_values(y.shape, 90)).sum().backward()

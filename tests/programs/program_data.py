@@ -1,4 +1,4 @@
-"""What the tests of the programs share: running them, and small data in every format that they read."""
+"""The common part of the tests of programs: running them, and small data in every format that they read."""
 
 import math
 import random
@@ -48,7 +48,7 @@ def write_data(folder):
 
 
 def png(height, width, colour):
-    """A picture of one colour with a little noise."""
+    """Returns a picture of one colour with a little noise."""
     draw = random.Random(repr(colour))
     rows = b"".join(b"\0" + bytes(min(255, max(0, c + draw.randrange(-20, 20))) for _ in range(width) for c in colour)
                     for _ in range(height))
@@ -74,7 +74,7 @@ TONES = {"low": 300, "middle": 900, "high": 2700}  # what is said, in Hz
 
 
 def write_speech(root, speakers=("s1", "s2", "s3"), each=8, longest=3):
-    """LibriSpeech's folders of words that are tones, each speaker with another loudness and pace."""
+    """Writes LibriSpeech's folders of words that are tones, each speaker with another loudness and pace."""
     draw = random.Random(5)
     for k, speaker in enumerate(speakers):
         folder = root / speaker / "1"

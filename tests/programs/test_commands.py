@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Programs where something of the machine is missing. Usage: test_commands.py REWIND BUILD_FOLDER"""
+"""Tests programs on machines that lack something. Usage: test_commands.py REWIND BUILD_FOLDER"""
 
 import json
 import os
@@ -32,7 +32,7 @@ def test_temporary_folder():
 
 
 def test_groups():
-    """One screen of commands in groups; those for maintainers have one of their own, and no other name."""
+    """The commands are on one screen in groups; those for maintainers are on one of their own, and have no other name."""
     screen, own = run(REWIND, "help"), run(REWIND, "dev")
     expect(re.findall(r"^[A-Z]\w+$", screen.stdout, re.M) == ["Train", "Plan", "Look", "Check", "Build"], "groups", screen)
     expect(all(len(line) < 110 for line in (screen.stdout + own.stdout).splitlines()), "too wide", screen)
@@ -62,7 +62,7 @@ def test_no_driver():
     result = run(SPEED, "--device", "vulkan", "--only", "gemm", **nothing)
     expect(result.returncode == 1 and result.stderr.startswith("error: ") and "terminate" not in result.stderr,
            "no driver", result)
-    # For want of a GPU training is on the cpu, and says at its end where else; who asked for the cpu is not told.
+    # Without a GPU, training runs on the cpu and says at its end where else it could run, unless the user asked for the cpu.
     training = (BUILD + "/apps/mnist", "--images", "20", "--epochs", "1", "--quiet")
     result = run(*training, **nothing)
     note = result.stderr.splitlines()[-1:]
@@ -83,7 +83,7 @@ def test_speed(folder):
     expect(result.returncode == 0 and "inf" not in result.stdout and "nan" not in result.stdout, "speed.py", result)
     with open(output[:-2] + "json") as file:
         report = json.load(file)
-    # The yardstick may not be there: then it is named, too.
+    # PyTorch may be missing, and is then named, too.
     yardstick = run(SPEED, "--reference", "--only", "gemm/256x256x256-nn", "--round", "0.01").returncode != 0
     missing = {"PyTorch", "Other"} | ({"OpenBLAS, memcpy"} if yardstick else set())
     expect(set(report["missing"]) == missing, report["missing"], result)
@@ -100,7 +100,7 @@ def test_speed(folder):
 
 
 def test_packages(folder):
-    """What only shows something installs nothing; a terminal is asked, CI is not."""
+    """Commands that only show something install nothing; a terminal is asked, CI is not."""
     asked, tools = folder + "/asked", folder + "/bin"
     os.mkdir(tools)
     # A Debian without any of the packages, whose apt-get cannot install them either.
@@ -110,7 +110,7 @@ def test_packages(folder):
         os.chmod(f"{tools}/{name}", 0o755)
 
     def rewind(*command, typed=None, **variables):
-        """With nobody at a terminal, or with somebody who types. What apt-get was asked for is `installs`."""
+        """Runs it with nobody at a terminal, or with somebody who types. `installs` has the packages asked of apt-get."""
         if os.path.exists(asked):
             os.remove(asked)
         env = {k: v for k, v in os.environ.items() if k not in ("CI", "REWIND_YES", "REWIND_NO_INSTALL")}

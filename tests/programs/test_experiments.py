@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tables and pictures of benchmarks/experiments.py from reports that are there, and what it says of data that are not.
+"""Tests tables and pictures of benchmarks/experiments.py from existing reports, and its notes about missing data.
 Usage: test_experiments.py BENCHMARKS"""
 
 import json

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The report of packaging/gpu.sh, of the programs and of such that fail. Usage: test_gpu.py GPU_SH BUILD_FOLDER"""
+"""Tests the report of packaging/gpu.sh, with the real programs and with failing ones. Usage: test_gpu.py GPU_SH BUILD_FOLDER"""
 
 import json
 import os
@@ -17,7 +17,7 @@ case "$*" in
   *) echo "vulkan:0  A Card, ${CARD:-discrete GPU}"; echo "  in use        everything"; echo "$NOTE" ;;
 esac
 """
-# Ends as its name in the folder `ends` says, after output that JSON must escape.
+# The program ends as its name in the folder `ends` says, after output that JSON must escape.
 PROGRAM = """#!/bin/sh
 printf 'says "this"\\\\ \\t \\033 \\303\\244 of %s on %s\\n' "$1" "$REWIND_DEVICE"
 while [ $# -gt 0 ]; do
@@ -27,7 +27,7 @@ while [ $# -gt 0 ]; do
 done
 exit "$(cat "$(dirname "$0")/../ends/$(basename "$0")" 2> /dev/null || echo 0)"
 """
-# In place of waiting for a limit of minutes.
+# This replaces waiting for a limit of minutes.
 TIMEOUT = """#!/bin/sh
 case $4 in
   */rewind_tests) echo "the first lines"; exit 124 ;;
@@ -62,7 +62,7 @@ def report(folder):
 
 
 def test_failures(top):
-    """What fails, hangs or is missing is told, and the others go on."""
+    """Parts that fail, hang or are missing are reported, and the others go on."""
     for folder, names in PROGRAMS.items():
         for name in names:
             write(f"{top}/fake/{folder}/{name}", INFO if name == "info" else PROGRAM)
@@ -93,7 +93,7 @@ def test_failures(top):
 
 
 def test_choice(top):
-    """Parts are chosen by name, and what there is no time for is left out."""
+    """Parts are chosen by name, and those for which there is no time are left out."""
     result = run(top, "--programs", top + "/fake", "--only", "tune,ops,memory", "--skip", "memory", "--output", "some")
     expect(result.returncode == 0 and "of 3 parts 0 failed" in result.stderr, "chosen parts", result)
     parts, _ = report(top + "/some")
@@ -125,7 +125,7 @@ def test_no_device(top):
 
 
 def test_programs(top):
-    """All parts of the real programs, on this machine's device."""
+    """Runs all parts of the real programs on this machine's device."""
     result = run(top, "--programs", BUILD, "--quick", "--output", "real")
     if "there must be a Vulkan 1.2 device" in result.stderr:
         print("no Vulkan device: the programs were not run")

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What `info` tells of each device. Usage: test_info.py PROGRAM"""
+"""Tests what `info` prints about each device. Usage: test_info.py PROGRAM"""
 
 import json
 import os
@@ -21,7 +21,7 @@ def devices(**environment):
 
 
 def check_cpu():
-    """It is there with and without Vulkan, and says of each kernel what runs it."""
+    """The cpu is listed with and without Vulkan, with the code that runs each kernel."""
     for environment in ({}, {"VK_DRIVER_FILES": "/nonexistent", "VK_ICD_FILENAMES": "/nonexistent"}):
         done = run("--kernels", "--device", "cpu", **environment)
         assert done.returncode == 0 and done.stdout.startswith("cpu  "), (done.stdout, done.stderr)
@@ -37,7 +37,7 @@ def halves(device):
 
 
 def check_pipelines(plain):
-    """Numbers of every pipeline, or the extension that the driver would need."""
+    """Prints the numbers of every pipeline, or the extension that the driver would need."""
     assert "pipelines" not in json.loads(plain.stdout)[0]
     done = run("--pipelines", "--json", "--device", "vulkan:0")
     assert done.returncode == 0, done.stderr
@@ -47,7 +47,7 @@ def check_pipelines(plain):
         return
     kernels = {k["kernel"] for k in device["kernels"] if k["variant"]}
     missing = kernels - {p["kernel"] for p in device["pipelines"]}
-    # What no call on this device asks for: the other family of matrix kernels.
+    # No call on this device uses the other family of matrix kernels.
     assert all("_subgroup" in k or "_tiled" in k or k == "matrix_pack" for k in missing), missing
     assert all(p["driver"] for p in device["pipelines"]), device["pipelines"][0]
 

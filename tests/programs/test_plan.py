@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Plans of the example programs against what they then do, and training that goes on where it stopped.
+"""Compares plans of the example programs with their runs, and tests training that is resumed.
 Usage: test_plan.py FOLDER_OF_EXAMPLES"""
 
 import json
@@ -36,7 +36,7 @@ def report(folder, *command):
 
 
 def same_peak(folder, *command):
-    """A plan made without any data, and the run that it is a plan of."""
+    """Compares a plan that is made without any data with the run that it predicts."""
     plan = report(folder, *command, "--plan")["memory"]
     real = report(folder, *command, "--quiet")["device"]
     expect(plan["peak"] == real["memory"]["peak"] == real["predicted_peak"], "peaks", command, plan,
@@ -97,7 +97,7 @@ def test_peaks(folder):
     expect("one for each micro-batch: use --checkpoint" in error, "a budget of many tapes", error)
     same_peak(folder, *cifar, "--device", "vulkan", "--memory-budget", "2500KiB")
     same_peak(folder, *cifar, "--check-numerics", "1", "--gradient-ranges", "--loss-scale", "tensorflow:64:2")
-    # Photographs: the plan counts the folders, the run opens the files.
+    # With photographs, the plan counts the folders, and the run opens the files.
     for name, shade in (("a", 40), ("b", 90), ("c", 160)):
         (folder / "photos" / name).mkdir(parents=True)
         for i in range(4):
@@ -117,7 +117,7 @@ def test_peaks(folder):
     tuned = report(folder, "bert", "finetune", "--task", "task", "--model", "model", "--batch", "4",
                    "--seq", "32", "--quiet")["device"]
     expect(tuned["memory"]["peak"] == tuned["predicted_peak"], "fine-tuning", tuned)
-    # Some steps begin like a shorter one, and are laid out anew from where they go on otherwise.
+    # Some steps begin like a shorter one, and are laid out anew from where they differ.
     expect(tuned["memory"]["plan_misses"] <= 2 * tuned["memory"]["followed_steps"], "sentences of all lengths", tuned)
     speech = ("asr", "--data", "speech", "--hidden", "32", "--batch", "3", "--save", "net")
     for steps in ("1", "4"):
@@ -133,7 +133,7 @@ def test_peaks(folder):
 
 
 def test_files(folder):
-    """Profiles, timelines and traces, of plans and of runs."""
+    """Tests profiles, timelines and traces, of plans and of runs."""
     tiny = ("resnet", "--data", "cifar", "--model", "resnet8", "--batch", "4")
     pictures = ("--timeline", "page.html", "--trace", "trace.json")
     for command in (("--device", "vulkan", "--steps", "4", "--save-profile", "device.json"),
@@ -148,12 +148,12 @@ def test_files(folder):
 
 
 def remedies_in(error):
-    """Lists of options, as the end of an error names them."""
+    """Returns the lists of options that the end of an error names."""
     return [line[2:].split("  ")[0].split() for line in error.splitlines() if line.startswith("  --")]
 
 
 def with_options(command, options):
-    """The command with options added, or with other values where it has them."""
+    """Returns the command with options added, or with other values if it has them."""
     command = list(command)
     for name, value in zip(*[iter(options)] * 2):
         if name in command:
@@ -164,7 +164,7 @@ def with_options(command, options):
 
 
 def sweep(folder, limits, *command):
-    """Below what a program needs, it refuses and names options; with each of them it runs to its end."""
+    """With less memory than a program needs, it refuses and names options, with each of which it runs to its end."""
     tried = 0
     for limit in limits:
         limited = (*command, "--memory-limit", str(limit))
@@ -211,7 +211,7 @@ def test_limits(folder):
 
 
 def need_of(folder, *command):
-    """Peak and blocks, in bytes, that a program says it needs when it has next to nothing."""
+    """Returns the peak and the blocks, in bytes, that a program says it needs when it has next to nothing."""
     error = run(folder, *command, "--memory-limit", "4KiB", fails=True)
     found = re.search(r"run as it is needs (\S+) (\w+) \((\S+) (\w+) in blocks\)", error)
     expect(found, "no need", command, error)
@@ -221,7 +221,7 @@ def need_of(folder, *command):
 
 
 def test_memory_limits(folder):
-    """Every program at limits below its need: evaluation, loading and saving fit too."""
+    """Runs every program at limits below its need: evaluation, loading and saving fit, too."""
     plain = ("--device", "reference")  # whose kernels need no scratch, on machines with any number of cores
     f32 = (*plain, "--dtype", "f32")
     net = ("resnet", "--data", "cifar", "--model", "resnet8", "--quiet", *f32)
@@ -249,13 +249,13 @@ def test_memory_limits(folder):
         peak, blocks = need_of(folder, *alone)
         tried = sweep(folder, [int(peak * f) for f in fractions], *command)
         expect(tried >= least, "too few remedies", command, peak, tried)
-        # What it says is enough.
+        # The options that it names are enough.
         if alone == command:
             run(folder, *command, "--memory-limit", str(int(blocks)))
 
 
 def test_profiles(folder):
-    """The committed profiles of devices that are not there."""
+    """Plans for the committed profiles of devices that are not present."""
     profiles = sorted((Path(__file__).resolve().parent.parent.parent / "benchmarks/profiles").glob("*.json"))
     expect(len(profiles) >= 10, "profiles", profiles)
     for profile in profiles:
@@ -264,7 +264,7 @@ def test_profiles(folder):
                 plan = report(folder, program, "--plan", "--device", f"dry:{profile}", "--dtype", dtype)
                 expect(0 < plan["memory"]["peak"] <= plan["memory"]["peak_reserved"], "peak", profile, plan)
 
-    # By name; a file of that name that is here goes first.
+    # Profiles are found by name, after a file of that name in the current folder.
     named = ("mnist", "--plan", "--data", "mnist", "--images", "64", "--device", "dry:rx7900xtx.json")
     expect("RX 7900 XTX" in run(folder, *named), "profile by name")
     error = run(folder, *named[:-1], "dry:rx9999.json", fails=True)
@@ -296,7 +296,7 @@ def test_fit(folder):
 
 
 def test_resume(folder):
-    """Training that goes on from an older snapshot ends with the same weights."""
+    """Training that is resumed from an older snapshot ends with the same weights."""
     often = ("--accumulate", "2", "--device", "cpu", "--resume", "snapshots")
     for weights, *command in (
             ("out", "resnet", "--data", "cifar", "--model", "resnet8", "--batch", "4", "--steps", "9",

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The example programs with outputs that are no plain files, readers that leave, damaged snapshots,
+"""Tests the example programs with outputs that are no plain files, readers that leave, damaged snapshots,
 and signals. Usage: test_programs.py FOLDER_OF_THE_PROGRAMS [NAME_OF_A_TEST...]"""
 
 import json
@@ -30,7 +30,7 @@ def test_outputs(folder):
     run(folder, *train, "--save", "plain", "--report", "plain.json")
     pipe = folder / "pipe"
     os.mkfifo(pipe)
-    # Both ends, so that nobody waits; what is written fits in a pipe.
+    # Opening both ends keeps either from waiting; the output fits in a pipe.
     ends = os.open(pipe, os.O_RDWR)
     run(folder, *train, "--report", "pipe")
     expect(json.loads(os.read(ends, 1 << 16))["test_images"] == 4, "the report in the pipe")
@@ -58,7 +58,7 @@ def test_outputs(folder):
 
 
 def test_lost_output(folder):
-    """Who does not listen to the end still gets the model."""
+    """A user who stops reading the output still gets the model."""
     train = (*RESNET, "--steps", "20", "--save", "lost", "--report", "lost.json")
     run(folder, *train)
     whole = (folder / "lost").read_bytes()
@@ -83,7 +83,7 @@ def test_lost_output(folder):
 
 
 def test_damage(folder):
-    """A damaged snapshot is passed over with a warning; --restart is needed when none is whole."""
+    """A damaged snapshot is skipped with a warning; --restart is needed if none is whole."""
     train = (*RESNET, "--resume", "kept", "--snapshot-every", "2", "--steps", "8", "--save", "out")
     run(folder, *train)
     whole = (folder / "out").read_bytes()
@@ -103,7 +103,7 @@ def test_damage(folder):
 
 
 def test_finetune(folder):
-    """Fine-tuning that goes on ends with the weights of the run that did not stop."""
+    """Fine-tuning that is resumed ends with the weights of an uninterrupted run."""
     run(folder, "bert", "--text", "text.txt", "--vocab", "vocab.txt", "--seq", "16", "--batch", "4", "--steps",
         "2", "--save", "model", *FAST)
     tune = ("bert", "finetune", "--task", "task", "--model", "model", "--batch", "4", "--epochs", "2", "--save",
@@ -122,7 +122,7 @@ def test_finetune(folder):
 
 
 def test_loss_scale(folder):
-    """Scalers by name, what is not one, and what watches them."""
+    """Tests scalers by name, wrong names, and the options that monitor them."""
     train = (*RESNET, "--steps", "4", "--quiet", "--report", "report.json")
     for name, scale in (("none", 1), ("fixed:64", 64), ("dynamic:32:4:0.5:3", 128), ("tensorflow:8:2", 32)):
         run(folder, *train, "--loss-scale", name)
@@ -147,7 +147,7 @@ def test_loss_scale(folder):
 
 
 def test_learning_rate(folder):
-    """--lr follows the samples of an update; a run goes on at the rate that it had."""
+    """--lr scales with the samples of an update; a resumed run keeps its rate."""
     train = (*RESNET, "--steps", "4", "--lr", "0.1", "--report", "report.json")
     for options, rate in ((("--scale-lr", "linear", "--reference-batch", "16", "--accumulate", "2"), 0.05),
                           (("--scale-lr", "sqrt", "--reference-batch", "16"), 0.05),
@@ -173,7 +173,7 @@ def test_learning_rate(folder):
 
 
 def test_average(folder):
-    """--ema: evaluated beside the weights, saved beside them, and gone on with to the bit."""
+    """Averages by --ema are evaluated and saved beside the weights, and resumed bit for bit."""
     train = (*RESNET, "--steps", "12", "--accumulate", "2", "--ema", "0.5", "--save", "net.safetensors", "--report",
              "report.json")
     out, _ = run(folder, *train)
@@ -227,7 +227,7 @@ def test_average(folder):
 
 
 def test_photos(folder):
-    """A model is trained on a folder of photographs, saved with their classes, and asked."""
+    """Trains a model on a folder of photographs, saves it with their classes, and classifies with it."""
     write_photos(folder / "photos")
     net = ("--data", "photos", "--model", "resnet8", "--image", "16", *FAST)
     train = ("resnet", *net, "--batch", "4", "--lr", "0.05")
@@ -238,7 +238,7 @@ def test_photos(folder):
     expect(report["device"]["memory"]["peak"] == report["device"]["predicted_peak"], "peak", report)
     expect("test accuracy 100.00 % of 4 images" in out, "what is so easy is learnt", out)
 
-    # The file says which model it is, of which size and classes.
+    # The file has the kind of model, its size and its classes.
     out, _ = run(folder, "resnet", "--load", "net", "--predict", "photos/sunset/3.png", "photos/night/1.png",
                  "--report", "seen.json", *FAST)
     lines = out.splitlines()
@@ -273,7 +273,7 @@ def test_photos(folder):
     _, errors = run(folder, "resnet", "--load", "net", "--predict", "photos/fog/2.png", *FAST, status=1)
     expect("fog/2.png" in errors, "a bad photograph", errors)
 
-    # A split of one's own, and too few classes.
+    # The user's own split, and too few classes.
     write_photos(folder / "split/train", each=4)
     write_photos(folder / "split/val", each=2)
     out, _ = run(folder, "resnet", "--data", "split", *net[2:], "--steps", "1", "--batch", "4")
@@ -285,7 +285,7 @@ def test_photos(folder):
 
 
 def test_pairs(folder):
-    """A classifier of pairs with labels that are words, and what it says of texts."""
+    """Trains a classifier of pairs with labels that are words, and classifies texts with it."""
     run(folder, "bert", "--text", "text.txt", "--vocab", "vocab.txt", "--seq", "16", "--batch", "4", "--steps",
         "2", "--save", "model", *FAST)
     draw = random.Random(2)
@@ -310,7 +310,7 @@ def test_pairs(folder):
     expect(lines[:2] == ["the model learns", "every word"] and len(lines) == 5, one)
     expect({line.split("%")[1].strip() for line in lines[2:]} == {"neutral", "no", "yes"}, one)
     expect(abs(sum(float(line.split("%")[0]) for line in lines[2:]) - 100) < 0.2, one)
-    # From a file, among others and in batches, it is the same.
+    # The result is the same from a file, among others and in batches.
     (folder / "asked.txt").write_text("it is a word\tthe text of it and more\nthe model learns\tevery word\n")
     many, _ = run(folder, *ask, "--file", "asked.txt", "--batch", "1")
     expect(many.split("\n\n")[1] == one, "from a file", many, one)
@@ -330,7 +330,7 @@ def test_pairs(folder):
 
 
 def test_speech(folder):
-    """A recogniser is trained on folders of speech, goes on where it stopped, and is asked."""
+    """Trains a recogniser on folders of speech, resumes it, and recognises with it."""
     write_speech(folder / "speech")
     net = ("asr", "--data", "speech", "--tokens", "word", "--hidden", "24", "--channels", "16", *FAST)
     train = (*net, "--batch", "4", "--lr", "0.02", "--seed", "5")
@@ -340,10 +340,10 @@ def test_speech(folder):
     expect(len(report["train_voices"]) == 2 and len(report["test_voices"]) == 1, "voices", report)
     expect(not set(report["train_voices"]) & set(report["test_voices"]), "held out", report)
     expect(report["device"]["memory"]["peak"] == report["device"]["predicted_peak"], "peak", report)
-    # How much of a voice that it never heard depends on the seed and on the driver's sums; guessing gets two thirds wrong.
+    # The accuracy on an unknown voice depends on the seed and on the driver's sums; guessing gets two thirds wrong.
     expect(report["word_error_rate"] <= 0.4, "what is so easy is learnt", out)
 
-    # Files say what was trained; sounds of any rate are heard, in chunks of any length.
+    # Files describe the model; sounds of any rate are recognised, in chunks of any length.
     voice = report["test_voices"][0]
     lines = (folder / f"speech/{voice}/1/{voice}-1.trans.txt").read_text().splitlines()
     files = [f"speech/{voice}/1/{line.split()[0]}.wav" for line in lines]
@@ -405,7 +405,7 @@ def test_speech(folder):
 
 
 def test_names(folder):
-    """Names of files are bytes: those that are no UTF-8 work as others do."""
+    """Names of files are bytes, and those that are not UTF-8 work like others."""
     name = os.fsdecode(b"pictures\xff")
     (folder / name).symlink_to("cifar")
     train = ("resnet", "--data", name, *RESNET[3:], "--resume", "kept", "--snapshot-every", "2",
@@ -419,7 +419,7 @@ def test_names(folder):
 
 
 def catches(pid):
-    """The process has a handler for SIGINT: it is in its training loop, and got no signal yet."""
+    """Tells whether the process has a handler for SIGINT: it is in its training loop, and got no signal yet."""
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith("SigCgt:"):
             return bool(int(line.split()[1], 16) >> (signal.SIGINT - 1) & 1)
@@ -465,7 +465,7 @@ def test_signals(folder):
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGCONT):
         child.send_signal(number)
     child.communicate(timeout=300)
-    # Where there are several threads, either may be the first.
+    # With several threads, either may be the first.
     expect(child.returncode in (-signal.SIGINT, -signal.SIGTERM), "the second signal", child.returncode)
     expect(not list((folder / "new").glob("step-*")), "the step was finished")
 

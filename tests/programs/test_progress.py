@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What people see of a training: a bar on a terminal, lines elsewhere, the page of --report in a browser.
+"""Tests what people see of a training: a bar on a terminal, lines elsewhere, the page of --report in a browser.
 
 Usage: test_progress.py FOLDER_OF_THE_PROGRAMS [NAME_OF_A_TEST...]"""
 
@@ -32,7 +32,7 @@ def resize(terminal, columns):
 
 
 def at_terminal(folder, columns, steps, *options, then=None, env={}):
-    """All that a program writes to a terminal; which has `then` columns from the first bar on."""
+    """Returns everything that a program writes to a terminal, which has `then` columns from the first bar on."""
     keeper, terminal = pty.openpty()
     resize(terminal, columns)
     child = subprocess.Popen([EXAMPLES / TRAIN[0], *TRAIN[1:], str(steps), *options], cwd=folder, stdin=terminal,
@@ -58,7 +58,7 @@ def at_terminal(folder, columns, steps, *options, then=None, env={}):
 
 
 def bars(text):
-    """The states of the line that is redrawn, without colours."""
+    """Returns the states of the line that is redrawn, without colours."""
     return [ESCAPE.sub("", bar.split("\x1b[K")[0]) for bar in re.split(r"\r(?!\n)", text)
             if re.search(r"step \d+/", bar)]
 
@@ -80,7 +80,7 @@ def test_resized(folder):
 
 
 def test_colours(folder):
-    """In colour, unless NO_COLOR is set; ASCII where the locale is no UTF-8; lines on a dumb terminal."""
+    """The bar has colours unless NO_COLOR is set, and is ASCII if the locale is not UTF-8; a dumb terminal gets lines."""
     colour = re.compile(r"\x1b\[[0-9;]*m")
     expect(colour.search(at_terminal(folder, 90, 4)), "colours")
     text = at_terminal(folder, 90, 4, env={"NO_COLOR": "1", "LC_ALL": "C"})
@@ -90,7 +90,7 @@ def test_colours(folder):
 
 
 def test_lines(folder):
-    """Who reads through a pipe (`| tee`) gets at most ten lines, and nothing else but text."""
+    """A pipe (`| tee`) gets at most ten lines, and nothing but text."""
     out, errors = run(folder, *TRAIN, "25", env=PLAIN)
     lines = re.findall(r"^step (\d+)/25  loss .*$", out, re.M)
     expect(len(lines) == 10 and lines[-1] == "25" and "\x1b" not in out + errors and "\r" not in out, "lines", out)
@@ -101,7 +101,7 @@ def test_lines(folder):
 
 
 def test_json_lines(folder):
-    """Standard output is for a program: what is for people goes to standard error."""
+    """Standard output is for a program; texts for people go to standard error."""
     out, errors = run(folder, *TRAIN, "250", "--json-lines")
     lines = [json.loads(line) for line in out.splitlines()]
     steps, report = lines[:-1], lines[-1]["report"]
@@ -114,7 +114,7 @@ def test_json_lines(folder):
 
 
 def test_report(folder):
-    """A folder with a page, its figures and the memory of an update; no script fails, and it fits a phone."""
+    """The report is a folder with a page, its figures and the memory of an update; no script fails, and it fits a phone."""
     run(folder, *TRAIN, "30", "--report", "some where/report", "--ema", "0.5")
     report = folder / "some where" / "report"
     figures = json.loads((report / "report.json").read_text())

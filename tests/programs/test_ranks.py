@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The training programs under mpirun: the bits of one process, refusals, and what happens when a rank dies.
+"""Tests the training programs under mpirun: the bits of one process, refusals, and the death of a rank.
 Usage: test_ranks.py APPS_FOLDER. Skipped (status 77) where there is no mpirun, or a build without MPI."""
 
 import filecmp
@@ -74,7 +74,7 @@ def check_bits():
 
 
 def check_shards():
-    """Optimizer states in parts: the same bits in less memory, of which every rank's was predicted."""
+    """Optimizer states in parts give the same bits in less memory, which is predicted for every rank."""
     resnet, bert = ["--steps", 12, "--accumulate", 6], ["--steps", 9, "--accumulate", 6, "--overflow", "micro-batch"]
     for program, options, ranks in ((RESNET, resnet, 2), (RESNET, resnet, 3), (BERT, bert, 3)):
         name, bits, states = f"{program[0]} on {ranks}", [], []
@@ -104,7 +104,7 @@ def check_shards():
 
 
 def check_plans():
-    """A plan for ranks, made by one process, and the run that it is a plan of."""
+    """Compares a plan for ranks, made by one process, with the run that it predicts."""
     options = ["--steps", 6, "--accumulate", 3, "--shard", "states"]
     report = folder / "plan.json"
     result = run(1, RESNET, *options, "--plan", "--ranks", 3, "--fit", "4MiB", "--report", report)
@@ -149,14 +149,14 @@ def sharded(ranks, stage="states"):
 
 
 def check_resume():
-    """Stopped with 2 ranks, gone on with 4 and with one process: the bits of a run that was not stopped."""
+    """A run that stops with 2 ranks and is resumed with 4 or with one process has the bits of one that was not stopped."""
     options = ["--accumulate", 4, "--snapshot-every", 8]
     whole = folder / "whole"
     expect(run(1, RESNET, *options, "--steps", 16, "--save", whole).returncode == 0, "a whole run")
     for first, then, shards in ((2, 4, 0), (4, 1, 0), (1, 2, 0), (2, 4, 2), (4, 1, 1), (2, 4, 1), (1, 2, 2)):
         name = f"{first}-{then}-{shards}"
         snapshots, end = folder / f"snapshots-{name}", folder / f"resumed-{name}"
-        # The schedule is that of the total: stop by a signal, not by --steps.
+        # The schedule depends on the total, so the run is stopped by a signal instead of --steps.
         process = start(first, RESNET, *options, "--steps", 16, "--resume", snapshots, *(sharded(first) if shards else []))
         while process.poll() is None and not list(snapshots.glob("step-*.safetensors")):
             time.sleep(0.02)
@@ -199,20 +199,20 @@ def check_killed_saves():
 
 
 def resnet(options):
-    """Four steps with these options in place of the usual ones."""
+    """Takes four steps with these options in place of the usual ones."""
     usual = dict(zip(RESNET[1:-1:2], RESNET[2:-1:2]))
     usual.update({"--steps": "4"}, **dict(zip(options[::2], options[1::2])))
     return [str(apps / "resnet"), "--quiet"] + [word for pair in usual.items() for word in pair]
 
 
 def two_kinds(first, second):
-    """Rank 0 with the first options, rank 1 with the second."""
+    """Runs rank 0 with the first options and rank 1 with the second."""
     return subprocess.run(LAUNCH + ["-n", "1"] + resnet(first) + [":", "-n", "1"] + resnet(second),
                           capture_output=True, text=True, timeout=120)
 
 
 def in_two_folders(first, second):
-    """The same options, rank 1 with another current folder, in which its data lie."""
+    """Runs both with the same options, rank 1 with another current folder, in which its data lie."""
     return subprocess.run(
         LAUNCH + ["-n", "2", "bash", "-c",
                   'cd "$1" && [ "${OMPI_COMM_WORLD_RANK:-$PMI_RANK}" != 1 ] || cd "$2"; shift 2; exec "$@"', "ranks",
@@ -268,7 +268,7 @@ def children(pid):
 
 
 def check_death():
-    """A rank is killed: the run ends within seconds, and says so."""
+    """If a rank is killed, the run ends within seconds, and says so."""
     process = subprocess.Popen(LAUNCH + ["-n", "3", str(apps / RESNET[0])] + RESNET[1:] + ["--steps", "100000"],
                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 60

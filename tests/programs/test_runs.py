@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""What the training programs promise of a run as a whole: it goes on with its own settings and data only, its end says what
-was learnt, and killed ones leave nothing behind. Usage: test_runs.py FOLDER_OF_THE_PROGRAMS [NAME_OF_A_TEST...]"""
+"""Tests what the training programs promise for a run as a whole: it is resumed only with its own settings and data, its end
+says what was learnt, and a killed run leaves nothing behind. Usage: test_runs.py FOLDER_OF_THE_PROGRAMS [NAME_OF_A_TEST...]"""
 
 import json
 import os
@@ -20,7 +20,7 @@ KEPT = ("--resume", "kept", "--snapshot-every", "2", "--quiet")
 
 
 def changed(command, *options):
-    """The command with these options, in the place of those that it has."""
+    """Returns the command with these options in place of its own."""
     command = list(command)
     for option, value in zip(options[::2], options[1::2]):
         if option in command:
@@ -31,7 +31,7 @@ def changed(command, *options):
 
 
 def refuse(folder, command, what, before, now):
-    """The run does not go on, and one line says what was given, what is and what to do."""
+    """Checks that the run is not resumed, and that one line says what was given, what the run has and what to do."""
     _, errors = run(folder, *command, *KEPT, status=1)
     expect("error: [resume] 'kept' is of another run: " in errors and errors.count("error: ") == 1, "the error", errors)
     expect(f"{what} was {before} there and is {now} now" in errors, "what differs", what, before, now, errors)
@@ -45,7 +45,7 @@ def accept(folder, command, note=None):
 
 
 def test_other_settings(folder):
-    """Every option is a setting of the run, but for a short list (docs/resuming.md)."""
+    """Every option is a setting of the run, except for a short list (docs/resuming.md)."""
     write_speech(folder / "speech")
     run(folder, *ASR, *KEPT)
     for option, before, now in (("--loss-scale", "not given", "fixed:8"), ("--overflow", "window", "micro-batch"),
@@ -74,14 +74,14 @@ def test_other_settings(folder):
     accept(folder, (*BERT, "--offload-states", "--checkpoint", "none"))
     shutil.rmtree(folder / "kept")
 
-    # Another program's.
+    # The settings of another program.
     run(folder, *RESNET, "--steps", "2", *KEPT)
     _, errors = run(folder, *BERT, *KEPT, status=1)
     expect("'kept' is of another program: resnet, not bert;" in errors, "another program", errors)
 
 
 def test_other_data(folder):
-    """Data of the same names and sizes are other data where their contents differ."""
+    """Data of the same names and sizes are other data if their contents differ."""
     def edited(command, path, before, after):
         run(folder, *command, *KEPT)
         accept(folder, command)
@@ -116,7 +116,7 @@ def test_other_data(folder):
 
 
 def test_verdict(folder):
-    """A run that made no update has trained nothing: it fails and saves nothing. Others say what they skipped."""
+    """A run that made no update has trained nothing, so it fails and saves nothing. Other runs say what they skipped."""
     voided = ("--loss-scale", "fixed:1e30", "--dtype", "f16", "--report", "report.json")
     write_speech(folder / "speech")
     for command, saved in (((*RESNET, "--steps", "4", "--save", "weights"), "weights"), (ASR, "net"), (BERT, "model"),
@@ -136,7 +136,7 @@ def test_verdict(folder):
 
 
 def test_stale_files(folder):
-    """What a killed --save left beside its target goes with the next one; a living writer's stays."""
+    """The next --save removes the file that a killed one left beside its target; that of a living writer stays."""
     save = (*RESNET, "--steps", "1", "--save", "net.safetensors", "--quiet")
     for name in ("net.safetensors.partial-a1B2c3", "net.safetensors.partial-ZZZZZZ", "other.safetensors.partial-a1B2c3",
                  "net.safetensors.partial-notes"):

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The formulas of benchmarks/scaling.py beside sums that are done by hand. Usage: test_scaling.py BENCHMARKS"""
+"""Compares the formulas of benchmarks/scaling.py with sums that are done by hand. Usage: test_scaling.py BENCHMARKS"""
 
 import math
 import sys
@@ -27,7 +27,7 @@ class Messages(unittest.TestCase):
             self.assertEqual(message(1, 400, LINK), 0)
 
     def test_no_free_lunch(self):
-        # What comes together of many ranks has the bytes of one all-reduce, whatever the order.
+        # The messages of all ranks have the bytes of one all-reduce, whatever the order.
         link = Link(0, 1e-9)
         for ranks in (2, 8, 1024):
             both = scaling.all_to_all(ranks, 1e9, link) + scaling.all_gather_ring(ranks, 1e9, link)

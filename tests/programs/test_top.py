@@ -60,7 +60,7 @@ def test_errors():
 
 
 def test_watch_pipe():
-    """Without a terminal: plain text, again and again."""
+    """Without a terminal, it prints plain text again and again."""
     for options, again in [((), "vulkan:0"), (("--json",), '"devices"')]:
         child = subprocess.Popen([PROGRAM, "--watch", "0.1", *options], stdout=subprocess.PIPE)
         seen = b""
@@ -78,7 +78,7 @@ def test_watch_pipe():
 
 
 def test_watch_terminal():
-    """On a terminal: its second screen, and the first one again after Ctrl-C or a SIGTERM."""
+    """On a terminal, it takes the second screen, and restores the first one after Ctrl-C or a SIGTERM."""
     for end in ["Ctrl-C", "SIGTERM"]:
         pid, terminal = pty.fork()
         if pid == 0:

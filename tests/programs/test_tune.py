@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The command `tune`: lists, measures, keeps, forgets. Usage: test_tune.py TUNE INFO"""
+"""Tests the command `tune`: it lists, measures, stores and forgets choices. Usage: test_tune.py TUNE INFO"""
 
 import os
 import subprocess

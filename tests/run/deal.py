@@ -3,9 +3,9 @@
     deal.py [--jobs N] [--durations N] [--history FILE] [--most SECONDS] < PLAN
 
 A line of PLAN is `cases NAME COMMAND...`: a test program with its filters, whose cases are dealt out, or
-`command NAME COMMAND...`: one test; words are quoted as in a shell. What took longest the last time, as FILE tells,
-begins first; cases that took more than SECONDS are left out. Prints a line for each NAME when it is done, with the output of what failed, then the slowest tests, and
-at the end `PASSED FAILED` on the file descriptor 3, where that is open.
+`command NAME COMMAND...`: one test; words are quoted as in a shell. Tests that took longest the last time, by FILE,
+begin first; cases that took more than SECONDS are left out. Prints a line for each NAME when it is done, with the output of
+failed tests, then the slowest tests, and at the end `PASSED FAILED` on the file descriptor 3, if that is open.
 """
 import argparse
 import collections
@@ -66,7 +66,7 @@ class Worker:
         self.answers = os.fdopen(reading, "rb")
 
     def run(self, item):
-        """(whether it passed, its output); the process is gone where it crashed or was too slow."""
+        """Returns (whether it passed, its output); the process is gone if it crashed or was too slow."""
         start = self.output.seek(0, os.SEEK_END)
         timer = threading.Timer(LIMIT, self.kill)
         timer.start()
@@ -125,7 +125,7 @@ class Deal:
         for group in groups:
             wanted = [item for item in group.items if item.number == 0 or history.get(self.key(item), 0) <= most]
             group.left_out, group.items = len(group.items) - len(wanted), wanted
-            # What was never run may be long.
+            # A test that was never run may take long.
             group.items.sort(key=lambda item: -history.get(self.key(item), 1e9))
             self.queue += group.items
             group.left = len(group.items)
@@ -138,7 +138,7 @@ class Deal:
         return f"{item.group.name}: {item.name}" if item.number else item.name
 
     def next(self, group):
-        """The next item; of the same group as long as it has some, as a new process is dear."""
+        """Returns the next item, of the same group as long as it has some, since a new process is expensive."""
         with self.lock:
             for i in range(len(self.queue) - 1, -1, -1):
                 if self.queue[i].group is group:

@@ -1,4 +1,4 @@
-"""The faults of tests/mutants/*.txt, and how they are written into sources (see CONTRIBUTING.md).
+"""Reads the faults of tests/mutants/*.txt, and writes them into sources (see CONTRIBUTING.md).
 
     # A comment.
     [optim/adam.cpp] optim update_kernels REWIND_LIKE_GPU=1 : adam*
@@ -8,10 +8,10 @@
       survives: why no test can see it
 
 The head of a section names a file and the tests that should see its faults: files test_NAME.cpp of tests/,
-variables of the environment, and after a colon doctest's patterns of cases, after ! those left out. A fault is a name, a text that
-the file holds exactly once (any white space is like any other), and what stands in its place; in braces,
-the part of the text that is replaced. What ends with ; or } is a statement, anything else an expression.
-Lines that are indented go on with the line before.
+variables of the environment, and after a colon doctest's patterns of cases, after ! those left out. A fault is a name, a
+text that the file holds exactly once (any white space is like any other), and its replacement; in braces is the part of
+the text that is replaced. A text that ends with ; or } is a statement, anything else an expression. Indented lines
+continue the line before.
 """
 import glob
 import hashlib
@@ -22,7 +22,7 @@ from dataclasses import dataclass
 TESTS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 ROOT = os.path.dirname(TESTS)
 
-# Files that are pasted into others take the switch from those.
+# Files that are pasted into others take the switch from these.
 INCLUDERS = {"shaders/elementwise.def": ["backends/cpu/loops/elementwise.cpp", "backends/reference/loops/elementwise.h",
                                          "shaders/elementwise.glsl", "shaders/compare.comp"]}
 
@@ -36,13 +36,13 @@ inline const unsigned rewind_mutant = [] {
 }();
 #define REWIND_MUTANT(number) (::rewind_mutant == number)
 """
-# The blank before `layout` hides it from the shader compiler, which takes constants for choices of calls.
+# The blank before `layout` hides it from the shader compiler, which would take the constant for a choice of calls.
 SWITCH_GLSL = """#ifndef REWIND_MUTANT
  layout(constant_id = 120) const uint rewind_mutant = 0;
 #define REWIND_MUTANT(number) (rewind_mutant == number)
 #endif
 """
-# What gives shaders the number.
+# This gives shaders the number.
 PIPELINES = ("backends/vulkan/pipelines/pipelines.cpp", "{kBrainId, key.brain}}",
              "{kBrainId, key.brain}, {120u, ::rewind_mutant}}")
 
@@ -89,11 +89,11 @@ class Fault:
 
     @property
     def number(self):
-        """By its name, so that another fault in the table changes no other file."""
+        """Returns a number from its name, so that another fault in the table changes no other file."""
         return int(hashlib.sha256(self.full_name.encode()).hexdigest()[:7], 16) + 1
 
     def switched(self, old):
-        """The text that is `old`, or the fault where it is switched on."""
+        """Returns a text that means `old`, or the fault if it is switched on."""
         condition = f"REWIND_MUTANT({self.number}u)"
         if old.rstrip().endswith((";", "}")):
             return f"if ({condition}) {{ {self.new} }} else {{ {old} }}"
@@ -101,7 +101,7 @@ class Fault:
 
 
 def logical_lines(path):
-    """(number, text) of the lines of a table: without comments, with what goes on below joined."""
+    """Returns (number, text) of the lines of a table, without comments and with continued lines joined."""
     lines = []
     with open(path) as f:
         for number, line in enumerate(f, 1):
@@ -151,7 +151,7 @@ def pattern(text):
 
 
 def span(fault, source):
-    """Where the part of `source` lies that the fault replaces."""
+    """Returns the place of the part of `source` that the fault replaces."""
     before, opening, rest = fault.text.partition("{{")
     part, closing, after = rest.partition("}}")
     if not opening:
@@ -169,7 +169,7 @@ def span(fault, source):
 
 
 def rewrite(source, faults):
-    """`source` with a switch at each fault's place."""
+    """Returns `source` with a switch at each fault's place."""
     places, errors = {}, []
     for fault in faults:
         try:
@@ -191,7 +191,7 @@ def rewrite(source, faults):
 
 
 def with_switch(path, source):
-    """`source` with what its faults need in front."""
+    """Returns `source` with the declarations that its faults need at its beginning."""
     if path.endswith((".comp", ".glsl")):
         head = re.match(r"(?://!.*\n)*", source).end()  # the shader's manifest stays first
         return source[:head] + SWITCH_GLSL + source[head:]
@@ -199,7 +199,7 @@ def with_switch(path, source):
 
 
 def rewritten(faults, read):
-    """{path: text} of the files that change. `read` gives the text of a path."""
+    """Returns {path: text} of the files that change. `read` returns the text of a path."""
     by_file = {}
     for fault in faults:
         by_file.setdefault(fault.file, []).append(fault)

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Builds once with every fault of tests/mutants/*.txt behind a switch, runs for each the tests that should
-see it, and prints which ones no test saw.
+see it, and prints the faults that no test saw.
 
     mutate.py BUILD [N] [--only PATTERN] [--list] [--durations]
 
-N: a sample of so many, always the same ones. BUILD/mutants gets the sources and the build.
+N takes a sample of so many, always the same ones. BUILD/mutants gets the sources and the build.
 """
 import argparse
 import fcntl
@@ -25,7 +25,7 @@ SLOWEST = 10
 
 
 def update(path, text):
-    """Writes what changed only, so that the next build is a short one."""
+    """Writes only files that changed, so that the next build is short."""
     if os.path.exists(path):
         with open(path, "rb") as f:
             if f.read() == text:
@@ -36,7 +36,7 @@ def update(path, text):
 
 
 def copy_tree(root, target, changed):
-    """The sources of `root` in `target`, with the texts of `changed` in place of theirs."""
+    """Copies the sources of `root` to `target`, with the texts of `changed` in place of theirs."""
     command = ["git", "-C", root, "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     names = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split("\0")
     names = {n for n in names if n and os.path.lexists(os.path.join(root, n))}
@@ -66,8 +66,8 @@ def run_or_die(command):
 
 
 def build(folder, faults):
-    """The test program with all faults behind switches. The build lies in the sources' folder, as
-    ./rewind build has it: the compiler's commands are the same, and ccache has what no fault touches."""
+    """Builds the test program with all faults behind switches. The build lies in the sources' folder, as with
+    ./rewind build: the compiler's commands are the same, and ccache has the objects that no fault touches."""
     source = os.path.join(folder, "source")
 
     def read(path):
@@ -96,11 +96,11 @@ class Runner:
         self.usual = {}  # seconds of tests without a fault
 
     def run(self, tests, number, limit):
-        """(what was wrong, or "", and seconds)"""
+        """Returns (the failure, or "", and seconds)."""
         start = time.monotonic()
         with tempfile.TemporaryDirectory(prefix="mutant-") as scratch:
-            # Caches of their own: what a fault spoils there, others must not find. Kernels are not
-            # proved first, since a kernel that the check refuses is one that no test runs.
+            # Each fault has a cache of its own, since others must not find what it spoils. Kernels are not
+            # proved first, since no test would run a kernel that the check refuses.
             settings = {"REWIND_WITHOUT": "self-check", "REWIND_CACHE": scratch, "TMPDIR": scratch,
                         "REWIND_MUTANT": str(number), "LP_NUM_THREADS": "1"}
             for name, value in (word.split("=", 1) for word in tests.environment):
@@ -120,7 +120,7 @@ class Runner:
         return (f"{result}\n{output[-3000:]}" if result else ""), seconds
 
     def check(self, tests):
-        """That the tests pass without a fault."""
+        """Checks that the tests pass without a fault."""
         wrong, self.usual[tests] = self.run(tests, 0, 600)
         return f"without a fault, {' '.join(tests.options())} fails: {wrong}" if wrong else ""
 
@@ -130,7 +130,7 @@ class Runner:
 
 
 def run_all(runner, faults, verbose):
-    """[(fault, killed, seconds)]; ends where tests fail without a fault."""
+    """Returns [(fault, killed, seconds)]; ends if tests fail without a fault."""
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         wrong = [w for w in pool.map(runner.check, dict.fromkeys(f.tests for f in faults)) if w]
         if wrong:
@@ -148,7 +148,7 @@ def run_all(runner, faults, verbose):
                 elif verbose:
                     print(f"killed: {fault.full_name} ({seconds:.1f} s)", flush=True)
 
-        # The longest ones first.
+        # The longest ones come first.
         list(pool.map(one, sorted(faults, key=lambda f: -runner.usual[f.tests])))
     return done
 
@@ -160,7 +160,7 @@ def print_survivor(fault):
 
 
 def report(done, start):
-    """Prints the sum; whether it is good enough."""
+    """Prints the sum, and returns whether it is good enough."""
     survivors = [fault for fault, killed, _ in done if not killed]
     explained = [fault for fault in survivors if fault.survives]
     for fault, killed, _ in done:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The table of faults (tests/mutants/*.txt) fits the tree: every text is there, once."""
+"""Tests that the table of faults (tests/mutants/*.txt) fits the tree: every text occurs once."""
 import unittest
 
 import mutant_table as table

@@ -1,4 +1,4 @@
-"""shaders/cooperative.py: modules with cooperative matrices, from the NV form to the KHR form."""
+"""Tests shaders/cooperative.py: modules with cooperative matrices, from the NV form to the KHR form."""
 import os
 import sys
 import tempfile
@@ -19,7 +19,7 @@ UINT, BOOL, FALSE, TRUE, HALF, FLOAT, N, LEFT, RIGHT, SUM = range(1, 11)
 LEFT_SCOPE, RIGHT_SCOPE, SUM_SCOPE = 11, 12, 13
 NEW = range(40, 45)  # the bound of HEADER, and what comes then: 0 to 3, and bf16
 
-# (opcode, operands) of a module that multiplies: no function around, the translator needs none.
+# (opcode, operands) of a module that multiplies, without a function, which the translator does not need.
 HEAD = [(17, [5357]), (10, cooperative.extension("SPV_NV_cooperative_matrix"))]
 CONSTANTS = [(21, [UINT, 32, 0]), (20, [BOOL]), (42, [BOOL, FALSE]), (41, [BOOL, TRUE]), (22, [HALF, 16]),
              (22, [FLOAT, 32]), (43, [UINT, N, 16]), (43, [UINT, LEFT_SCOPE, 0x103]),
@@ -136,7 +136,7 @@ void main() {
 
 
 class Compiled(unittest.TestCase):
-    """The macros, by the compiler that is there."""
+    """Tests the macros with the installed compiler."""
 
     def compile(self, folder, brain, text=SOURCE):
         extensions, macros = cooperative.prelude(COMPILER.is_native(brain), brain)

@@ -1,4 +1,4 @@
-"""The shader compiler: manifests, variants, reflection, error positions. Usage: test_shader_compiler.py COMPILER"""
+"""Tests the shader compiler: manifests, variants, reflection, error positions. Usage: test_shader_compiler.py COMPILER"""
 import os
 import subprocess
 import sys
@@ -123,7 +123,7 @@ class Constants(unittest.TestCase):
                 self.parse(line)
 
     def test_every_declaration_is_seen(self):
-        """One that is written otherwise would be asked for in vain."""
+        """A constant whose declaration is written in another way would have no effect."""
         for file in os.listdir(SHADERS):
             if file.endswith((".comp", ".glsl")):
                 with open(os.path.join(SHADERS, file)) as f:
@@ -145,7 +145,7 @@ class Compile(unittest.TestCase):
         os.symlink(os.path.join(SHADERS, "params"), os.path.join(self.folder, "params"))
 
     def compile(self, text):
-        """{variant: (file, module)} of a kernel."""
+        """Returns {variant: (file, module)} of a kernel."""
         path = os.path.join(self.folder, "kernel.comp")
         with open(path, "w") as f:
             f.write(text)
