@@ -25,7 +25,7 @@ mkdir "$top/peers"
 cp "$here"/../benchmarks/peers/*.py "$top/peers/"
 cp "$here/../benchmarks/speed.py" "$top/"
 
-# "SONAME PATH" of everything that the programs load, but the C library's own parts.
+# Prints "SONAME PATH" of every library that the programs load, except the C library's own parts.
 if grep 'not found' "$stage/ldd" >&2; then exit 1; fi
 awk '$2 == "=>" && !seen[$1]++ {print $1, $3}' "$stage/ldd" |
   grep -Ev '^lib(c|m|dl|rt|pthread|resolv|util|anl|mvec)\.so\.' > "$stage/libraries"

@@ -1,6 +1,6 @@
 #!/bin/sh
-# One report about this machine's Vulkan device: what of Rewind works there and how fast. Needs a POSIX shell, awk and
-# timeout beside the programs, which lie here (in a bundle) or in the build folder that --programs names.
+# Writes one report about this machine's Vulkan device: which parts of Rewind work there and how fast. It needs a POSIX
+# shell, awk and timeout beside the programs, which lie here (in a bundle) or in the build folder that --programs names.
 set -u
 usage() {
   cat << 'TEXT'
@@ -21,7 +21,7 @@ long is reported, and the others go on. Both files are up to date after every pa
 TEXT
 }
 
-# Those come first that find most of what may be wrong.
+# The parts that find most faults come first.
 parts() {
   cat << 'TEXT'
 devices 120 devices and self-check
@@ -78,7 +78,7 @@ for tool in awk timeout tr mktemp; do
 done
 mkdir -p "$output" && [ -d "$output" ] && [ -w "$output" ] ||
   die "$output must be a folder that can be written; name another with --output"
-# Not in that folder: what is brought back of it may be few files.
+# These are not in that folder, from which perhaps only few files are brought back.
 work=$(mktemp -d) || die "a temporary folder must be possible in ${TMPDIR:-/tmp}"
 trap 'rm -rf "$work"' EXIT
 trap 'say "stopped; what was done is in $output/rewind-gpu.md"; exit 130' INT TERM HUP
@@ -86,7 +86,7 @@ export REWIND_CACHE="$work/cache"  # nothing compiled or checked before
 mkdir -m 700 "$REWIND_CACHE"
 export REWIND_DEVICE="${device:-vulkan}"  # what all programs mean by "auto" and "vulkan"
 
-# program NAME: its path.
+# program NAME: prints its path.
 program() {
   for path in "$here/$1" "$programs/tools/$1" "$programs/tests/$1" "$programs/benchmarks/$1" "$programs/apps/$1"; do
     if [ -f "$path" ] && [ -x "$path" ]; then
@@ -99,14 +99,14 @@ program() {
 
 # ---- the report ----------------------------------------------------------------------------------
 
-# Texts as JSON strings. Bytes that are no ASCII are left out: a text may end in the middle of a letter.
+# Turns texts into JSON strings. Bytes other than ASCII are left out, since a text may end in the middle of a letter.
 tab=$(printf '\t')
 quoted() {
   LC_ALL=C tr -cd '\11\12\40-\176' | sed "s/\\\\/\\\\\\\\/g; s/\"/\\\\\"/g; s/$tab/\\\\t/g" |
     awk 'BEGIN {printf "\""} {printf "%s\\n", $0} END {printf "\""}'
 }
 
-# assemble: both files from the parts so far, replaced at once.
+# assemble: replaces both files by the parts so far.
 assemble() {
   {
     printf '{\n"made": "%s",\n"quick": %s,\n"machine": ' "$(date -u +%Y-%m-%dT%H:%M:%SZ)" "$quick"
@@ -131,7 +131,7 @@ assemble() {
 
 count=0 failed=0 skipped=0 last=$(($(date +%s) + 60 * minutes))
 
-# part FUNCTION SECONDS NAME: what FUNCTION prints is the part's text; a JSON document that it leaves in $result is its
+# part FUNCTION SECONDS NAME: the output of FUNCTION is the part's text; a JSON document that it leaves in $result is its
 # result. Every program that it calls by `run` is stopped when SECONDS are over.
 part() {
   seconds=$2 name=$3 begin=$(date +%s) status=0
@@ -172,7 +172,7 @@ part() {
   say "  $verdict ($took s)"
 }
 
-# run NAME [OPTIONS]: a program of ours, in what is left of the part's time.
+# run NAME [OPTIONS]: runs one of our programs within the rest of the part's time.
 run() {
   left=$((end - $(date +%s)))
   [ "$left" -gt 0 ] || return 124
@@ -214,7 +214,7 @@ large() {
   if "$quick"; then run speed --large --only gemm/4096 --dtype f16; else run speed --large --dtype f16 && run speed --large; fi
 }
 
-# One model and batch, plain and in every way to recompute; each prints its steps' times.
+# Runs one model and batch, plain and in every way to recompute; each run prints its steps' times.
 recompute() {
   for options in '' '--checkpoint block' '--recompute memory' "--memory-budget $budget"; do
     echo "resnet ${options:-plain}"
@@ -223,7 +223,7 @@ recompute() {
   done
 }
 
-# Device time by kernel in a step; and what the driver's compiler made of those that took longest.
+# Prints device time by kernel in a step, and the driver's compiler's results for the longest ones.
 profile() {
   export REWIND_PROFILE=1
   status=0
@@ -239,7 +239,7 @@ resnet() { run resnet --model "$model" --batch 64 --steps "$steps" --dtype "$1" 
 resnet_f32() { resnet f32; }
 resnet_f16() { resnet f16; }
 
-# What it learns from lies here; a machine need not have any text.
+# The text to learn from is made here, since a machine need not have any.
 bert() {
   set -- "$1" "$here"/licenses/* "$here"/README.txt "$here"/../README.md "$here"/../docs/*.md
   dtype=$1
@@ -289,7 +289,7 @@ pytorch() {
 } > "$work/machine" 2> /dev/null
 : > "$work/table"
 
-# wanted PART: is it among those to run?
+# wanted PART: tells whether it is among those to run.
 wanted() {
   case ,$skip, in *",$1,"*) return 1 ;; esac
   case ,$only, in ,,) ;; *",$1,"*) ;; *) return 1 ;; esac

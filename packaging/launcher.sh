@@ -3,7 +3,7 @@
 here=$(dirname "$(readlink -f "$0")")
 libraries=$here/lib
 
-# This machine's Vulkan driver shares our C++ runtime: leave ours out where the machine's is newer.
+# This machine's Vulkan driver shares our C++ runtime, so ours is left out if the machine's is newer.
 release() { readlink -f "$1" | sed 's/.*\.//'; }  # 30 for libstdc++.so.6.0.30
 system=$(PATH=$PATH:/usr/sbin:/sbin ldconfig -p 2>/dev/null |
   sed -n 's/.*libstdc++\.so\.6 (libc6,.* => //p' | head -n 1)

@@ -10,7 +10,7 @@ root=$build/install-test
 rm -rf "$root"
 compiler=${CXX:-c++}
 
-# quietly LOG COMMAND...: the log is shown when it fails.
+# quietly LOG COMMAND...: shows the log if the command fails.
 quietly() {
   log=$root/$1.log
   shift
@@ -26,7 +26,7 @@ export PKG_CONFIG_PATH PKG_CONFIG_SYSROOT_DIR="$root/installed"
 # shellcheck disable=SC2046  # flags are words
 compile() { "$compiler" -std=c++20 $(pkg-config --cflags rewind) "$@"; }
 
-# One -I, and headers that are the ones which <rewind/rewind.h> and training programs reach.
+# One -I is enough, and the installed headers are those that <rewind/rewind.h> and training programs reach.
 pkg-config --cflags-only-I rewind | tr ' ' '\n' | grep -qx -- "-I$prefix/include"
 if pkg-config --cflags rewind | grep 'include/rewind'; then exit 1; fi
 (cd "$prefix/include" && find rewind -name '*.h' | sort) > "$root/installed.txt"
@@ -36,7 +36,7 @@ done > "$root/all.cpp"
 compile -M "$root/all.cpp" | tr ' \\' '\n\n' | grep "^$prefix/include/" | xargs realpath --relative-to="$prefix/include" |
   sort -u > "$root/reached.txt"
 diff "$root/installed.txt" "$root/reached.txt"
-# Each is complete by itself; together they define no macro of ours but REWIND_...
+# Each header is complete by itself; together they define no macro of ours except REWIND_...
 sed 's/.*/#include <&>/' "$root/installed.txt" > "$root/each.cpp"
 compile -fsyntax-only "$root/each.cpp"
 for part in nn/layers optim/adam ops/ops data/images/loader io/models/model; do
@@ -47,7 +47,7 @@ if grep -rnE '^ *# *define ' "$prefix/include/rewind" | grep -vE 'define REWIND_
   echo 'these macros reach users'
   exit 1
 fi
-# A shared library shows namespace rw only.
+# A shared library exports only namespace rw.
 strange=$(nm -DC --defined-only "$libraries/librewind.so" | sed 's/^[0-9a-f]* . //' |
   grep -vE '(^|[ (<,&*])rw::' || true)
 test -z "$strange" || { echo "librewind.so shows $strange"; exit 1; }
@@ -90,7 +90,7 @@ for kind in static shared; do
   run_on cpu vulkan
 done
 readelf -d "$root/shared/example" | grep -q 'librewind.so.0'
-# A training program of a user's.
+# A user's own training program.
 # shellcheck disable=SC2046  # flags are words
 compile "$source/examples/trainer.cpp" -o "$root/trainer" $(pkg-config --cflags --libs rewind_trainer)
 LD_LIBRARY_PATH=$libraries "$root/trainer" --device cpu --dtype f32 --plan | grep -q 'peak'
@@ -104,8 +104,8 @@ else
   echo 'no cmake: find_package(rewind) is not tried'
 fi
 
-# As a subproject: nothing but the library and what compiles its shaders is configured; compiling it once more would take minutes,
-# so only the user's part is.
+# As a subproject, only the library and the compiler of its shaders are configured. Compiling it once more would take
+# minutes, so only the user's part is compiled.
 mkdir -p "$root/with/subprojects"
 cp "$here/main.cpp" "$here/meson.build" "$here/meson_options.txt" "$root/with/"
 ln -s "$source" "$root/with/subprojects/rewind"

@@ -1,13 +1,13 @@
 #!/bin/sh
-# The README's test command on a new Debian 12: a system of debootstrap, in which nothing is but what `./rewind`
-# installs, and a clone of the last commit. It takes root and 4 GiB. Usage: bare_debian.sh REPOSITORY [COMMAND]
+# Runs the README's test command on a new Debian 12: a system by debootstrap that has only what `./rewind` installs, and
+# a clone of the last commit. It needs root and 4 GiB. Usage: bare_debian.sh REPOSITORY [COMMAND]
 set -eu
 repository=$1
 command=${2:-./rewind test}
 folder=$(mktemp -d)
 end() {
   for place in proc dev; do umount -l "$folder/system/$place" 2> /dev/null || true; done
-  # Never through a mount that could not be taken away.
+  # Nothing is deleted through a mount that could not be removed.
   rm -rf --one-file-system "$folder"
 }
 trap end EXIT
@@ -16,7 +16,7 @@ trap 'exit 1' INT TERM
 mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Codename: bookworm' 'Created-By: Packages' 2> /dev/null | head -n 1)
 debootstrap --variant=minbase --include=ca-certificates bookworm "$folder/system" "${mirror:-http://deb.debian.org/debian}" \
   > "$folder/log" 2>&1 || { tail -n 20 "$folder/log" && exit 1; }
-# The same way to the packages, and to names.
+# The system gets packages and resolves names as this one does.
 for file in /etc/apt/sources.list /etc/apt/sources.list.d /etc/apt/apt.conf.d /etc/apt/apt.conf /etc/apt/auth.conf.d \
   /etc/resolv.conf /etc/hosts /usr/share/keyrings /usr/local/share/ca-certificates /etc/ssl/certs; do
   if [ -e "$file" ]; then

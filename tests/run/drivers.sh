@@ -1,10 +1,10 @@
 # The tests on other Vulkan drivers. Sourced by `rewind`; fetch.sh fetches drivers.
 
-# GPUs that need not be there: Mesa's drivers for them, on Mesa's stand-ins for the hardware. All is compiled by the
-# driver's true compiler for the true limits, commands are accepted and do nothing.
+# GPUs that need not be present: Mesa's drivers for them, on Mesa's stand-ins for the hardware. The driver's real compiler
+# compiles everything for the real limits; commands are accepted and do nothing.
 stand_ins=(radv:vega10 radv:navi21 radv:navi31 radv:gfx1201 nvk:162 nvk:172 honeykrisp:m1 turnip:630 turnip:740 turnip:750)
 
-# The Vulkan drivers that are installed: "NAME FILE" in lines.
+# Prints the installed Vulkan drivers, as lines "NAME FILE".
 installed_drivers() {
   local file name
   for file in /usr/share/vulkan/icd.d/*.json /etc/vulkan/icd.d/*.json; do
@@ -25,7 +25,7 @@ on_stand_in() {
     turnip:*) manifest=freedreno shim=freedreno variables+=("FD_GPU_ID=$device") ;;
     honeykrisp:*) manifest=asahi shim=asahi ;;
   esac
-  # Nothing that was compiled before, by us or by Mesa.
+  # Earlier compiled code, ours or Mesa's, must not be used.
   variables+=(MESA_SHADER_CACHE_DISABLE=true REWIND_CACHE="$results/${1//:/-}")
   on "$folder/$manifest.json" "${variables[@]}" "$folder/ld.so" --library-path "$folder/lib" \
     --preload "$folder/lib/lib${shim}_noop_drm_shim.so"
@@ -33,7 +33,7 @@ on_stand_in() {
 
 tried= # what is not fetched again for each of those that need it
 
-# missing NAME: why there is no such driver here, after an attempt to fetch it; or nothing.
+# missing NAME: prints why there is no such driver here, after an attempt to fetch it, or nothing.
 missing() {
   local name=$1
   if [[ $name == *:* ]]; then name=$newest; fi
@@ -55,8 +55,8 @@ missing() {
   esac
 }
 
-# add_driver NAME [OPTIONS of `cases`]: what can be tested on that driver, of a real one the cases that OPTIONS
-# select. A driver that a machine has no device for is skipped.
+# add_driver NAME [OPTIONS of `cases`]: adds the tests that can run on that driver; for a real one, the cases that OPTIONS
+# select. A driver for which the machine has no device is skipped.
 add_driver() {
   local name=$1 file why version runner=() log=$results/info without=()
   shift
@@ -71,7 +71,7 @@ add_driver() {
     *)
       file=$(installed_drivers | sed -n "s/^$name //p" | head -n 1)
       on "$file"
-      # Its compiler takes minutes for what tells nothing of a driver, or of a kernel that was not called before.
+      # Its compiler takes minutes for tests that show nothing new about a driver or a kernel.
       if [[ $name == swiftshader ]]; then
         runner+=(REWIND_TESTS_BRIEF=1)
         without=('-tce=*a lost device*,pacing: kernels in parts*,resnet*,recompute: on vulkan')
@@ -89,8 +89,8 @@ add_driver() {
   fi
 }
 
-# One more driver than the system's, another one in each commit, runs the kernels that changed lately, all where what
-# they share did.
+# One driver besides the system's, another one in each commit, runs the kernels that changed lately, or all kernels if
+# their common part changed.
 driver_of_commit() {
   local all=(swiftshader "$fast" "$newest") commits changed name
   commits=$(git -C "$root" rev-list --count HEAD 2> /dev/null || echo 0)
@@ -108,7 +108,7 @@ driver_of_commit() {
   add_driver "$name" "$changed" GALLIVM_PERF=nopt
 }
 
-# The committed table of a stand-in's pipelines.
+# Prints the committed table of a stand-in's pipelines.
 pipelines_of() {
   local device=${1#*:}
   case $1 in
@@ -118,8 +118,8 @@ pipelines_of() {
   echo "$root/benchmarks/pipelines/$device.json"
 }
 
-# steps_on_stand_in NAME: a step of each program, and every pipeline that may be asked for, against its table.
-# Nothing is computed: there is no GPU. The programs come to their end and say so.
+# steps_on_stand_in NAME: runs a step of each program, and compares every pipeline that may be asked for with its table.
+# Nothing is computed, since there is no GPU. The programs come to their end and say so.
 steps_on_stand_in() {
   local found=$results/${1//:/-}.json count program
   for program in resnet bert; do
@@ -130,13 +130,13 @@ steps_on_stand_in() {
   part "$1: pipelines" bash -c "$count > $found && $root/tests/checks/check_pipelines.py $found $(pipelines_of "$1")"
 }
 
-# The names of all drivers, in lines.
+# Prints the names of all drivers, in lines.
 known_drivers() {
   installed_drivers | cut -d ' ' -f 1
   printf '%s\n' "$fast" "$newest" "${stand_ins[@]}"
 }
 
-# all_drivers [NAME]: but for the one of that name.
+# all_drivers [NAME]: adds all drivers except the one of that name.
 all_drivers() {
   local name
   missing "$newest" > /dev/null
@@ -146,7 +146,7 @@ all_drivers() {
   done
 }
 
-# with_driver NAME|all: the tests that need Vulkan on one driver, installed or fetched, or on each.
+# with_driver NAME|all: runs the tests that need Vulkan on one driver, installed or fetched, or on each.
 with_driver() {
   local wanted=$1 names
   names=$(known_drivers)

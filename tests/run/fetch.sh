@@ -1,5 +1,5 @@
-# Vulkan drivers that the tests fetch: Debian's packages, unpacked into the folder $drivers. Sourced by `rewind`. A driver
-# there is complete or not there: it is made in .new-NAME, tried, and renamed.
+# Fetches Vulkan drivers for the tests: Debian's packages, unpacked into the folder $drivers. Sourced by `rewind`. A driver
+# is there as a whole or not at all: it is made in .new-NAME, tried, and renamed.
 
 keyring=/usr/share/keyrings/debian-archive-keyring.gpg
 swiftshader=/usr/lib/chromium/vk_swiftshader_icd.json
@@ -8,12 +8,12 @@ swiftshader=/usr/lib/chromium/vk_swiftshader_icd.json
 fast=lavapipe-backports newest=lavapipe-forky
 drivers=${REWIND_CACHE:-${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/rewind}/drivers
 
-# of_system NAME: a value of os-release.
+# of_system NAME: prints a value of os-release.
 of_system() { (unset "$1"; . /etc/os-release 2> /dev/null && echo "${!1:-}"); }
 
 is_debian_12() { [[ $(of_system ID) == debian && $(of_system VERSION_CODENAME) == bookworm ]]; }
 
-# Says why nothing can be fetched here, or nothing.
+# Prints why nothing can be fetched here, or nothing.
 cannot_fetch() {
   local program
   if [[ -n ${REWIND_NO_INSTALL:-} ]]; then
@@ -31,11 +31,11 @@ cannot_fetch() {
 
 # ---- fetching ------------------------------------------------------------------------------------
 
-# The functions up to `fetch` are its parts: they work in the folder $work, and where they fail $why says it.
+# The functions up to `fetch` are its parts: they work in the folder $work, and if they fail, $why has the reason.
 
-# unpack STATUS SUITES PACKAGE...: the packages of the last suite, and what they need beyond what the file STATUS
-# tells to be installed, into $work/root. apt checks all signatures. It has lists of its own: the system stays as
-# it is, and nobody needs to be root.
+# unpack STATUS SUITES PACKAGE...: unpacks the packages of the last suite, and those that they need beyond the ones that
+# the file STATUS lists as installed, into $work/root. apt checks all signatures. It has lists of its own, so the system
+# stays as it is, and nobody needs to be root.
 unpack() {
   local status=$1 suites=$2 mirror suite package
   shift 2
@@ -51,8 +51,8 @@ unpack() {
     -o Acquire::AllowInsecureRepositories=false -o Acquire::AllowDowngradeToInsecureRepositories=false
     -o Acquire::AllowWeakRepositories=false -o APT::Get::AllowUnauthenticated=false
     -o APT::Update::Error-Mode=any -o Acquire::Retries=1 -o Acquire::http::Timeout=20 -o Acquire::https::Timeout=20
-    # The lock would be that of the system's packages, which stay; we have our own. And where root runs this, apt's
-    # own user has no way into root's cache folder.
+    # The lock would be that of the system's packages, which stay; we have our own. And if root runs this, apt's own user
+    # has no access to root's cache folder.
     -o Debug::NoLocking=true -o APT::Sandbox::User=root)
   if ! "${apt[@]}" update > "$work/log" 2>&1 ||
     ! "${apt[@]}" -t "${suites##* }" --no-install-recommends --download-only install "$@" > "$work/log" 2>&1; then
@@ -112,7 +112,7 @@ make_lavapipe-forky() {
   mv "$work/made/lvp.json" "$work/made/icd.json"
 }
 
-# has_room MIB: whether so much fits into $work. apt waits forever where its lists do not fit.
+# has_room MIB: tells whether so much fits into $work. apt waits forever if its lists do not fit.
 has_room() {
   local free
   free=$(df -Pm "$work" | awk 'END {print $4}')
@@ -121,7 +121,7 @@ has_room() {
   return 1
 }
 
-# fetch NAME: 0 when the driver is there, else 1 after a message, which stays in $why.
+# fetch NAME: returns 0 if the driver is there, else 1 after a message, which stays in $why.
 fetch() {
   local name=$1 work=$drivers/.new-$1
   why=
@@ -140,12 +140,12 @@ fetch() {
 
 # ---- running on a driver -------------------------------------------------------------------------
 
-# on FILE VARIABLE=VALUE... [-- COMMAND...]: sets `runner`, what comes before a program that is to run on the driver
-# of the manifest FILE.
+# on FILE VARIABLE=VALUE... [-- COMMAND...]: sets `runner`, the words before a program that is to run on the driver of
+# the manifest FILE.
 runner=()
 on() { runner=(env VK_DRIVER_FILES="$1" VK_ICD_FILENAMES="$1" "${@:2}"); }
 
-# on_fetched FOLDER: the same for what `fetch` made.
+# on_fetched FOLDER: does the same for a driver from `fetch`.
 on_fetched() {
   if [[ -f $1/ld.so ]]; then
     on "$1/icd.json" "$1/ld.so" --library-path "$1/lib"
@@ -154,7 +154,7 @@ on_fetched() {
   fi
 }
 
-# works FOLDER: whether the driver in it has a device that computes right. `info` opens it, which checks it.
+# works FOLDER: tells whether the driver in it has a device that computes right. `info` opens it, which checks it.
 works() {
   local found runner=()
   on_fetched "$1"

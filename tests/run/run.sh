@@ -1,7 +1,7 @@
 # The commands test, dev sanitize and dev fuzz. Sourced by `rewind`.
 
-# fuzz [MINUTES]: with libFuzzer where clang has it, else with the tests' own driver. What shows a fault
-# stays in the current folder.
+# fuzz [MINUTES]: uses libFuzzer if clang has it, else the tests' own driver. Inputs that show a fault stay in the current
+# folder.
 fuzz() {
   local minutes=${1:-10} corpus=$build/fuzz-corpus build=$build name seconds faults=0 clang=
   [[ $minutes =~ ^[1-9][0-9]{0,5}$ ]] || die "fuzz how long? ./rewind dev fuzz [MINUTES]"
@@ -52,8 +52,8 @@ add() {
   plan+=("$line")
 }
 
-# cases NAME [doctest options or VARIABLE=VALUE...]: the test program, on the driver that `runner` says. Its cases are
-# dealt out one by one.
+# cases NAME [doctest options or VARIABLE=VALUE...]: plans the test program on the driver that `runner` says. Its cases
+# are dealt out one by one.
 cases() {
   local name=$1 variables=() options=() argument
   shift
@@ -63,10 +63,10 @@ cases() {
   add cases "$name" env "${variables[@]}" "${runner[@]}" "$build/tests/rewind_tests" "${options[@]}"
 }
 
-# part NAME COMMAND...: one test.
+# part NAME COMMAND...: plans one test.
 part() { add command "$@"; }
 
-# script NAME...: tests of tests/meson.build that are not the test program.
+# script NAME...: plans tests of tests/meson.build that are not the test program.
 script() {
   local name
   for name in "$@"; do
@@ -96,18 +96,18 @@ finish() {
   return "$status"
 }
 
-# ---- what is tested ----------------------------------------------------------------------------------
+# ---- the tests ---------------------------------------------------------------------------------------
 
-# Compiling is most of the time of what runs more than once, and these runs are not about lavapipe's compiler.
+# Compiling takes most of the time of tests that run more than once, and these runs do not test lavapipe's compiler.
 quick_compiler=GALLIVM_PERF=nopt
 like_gpu=(REWIND_LIKE_GPU=1 REWIND_WITHOUT=unified-memory,half-packing REWIND_LIMITS=dispatch-us:100)
-# The cases that call kernels one by one: what drivers and validation layers have found faults in.
+# The cases that call kernels one by one, in which drivers and validation layers have found faults.
 kernel_files='*test_ops.cpp,*kernels.cpp,*test_attention*.cpp,*test_matrix.cpp,*test_group_norm.cpp,*test_vulkan_backend.cpp'
 kernel_files+=',*test_chain.cpp,*test_bf16.cpp,*test_batch_statistics.cpp,*test_ctc.cpp,*test_rnnt.cpp,*test_hazards.cpp'
 # Scripts that pack, or start many processes.
 long_scripts=(gpu bundle ranks fuzz)
 
-# The scripts that are not given.
+# Prints the scripts that are not given.
 scripts_without() {
   local name
   for name in $(meson test -C "$build" --no-rebuild --list | grep -vx rewind_tests); do
@@ -115,7 +115,7 @@ scripts_without() {
   done
 }
 
-# The files of tests that include a header of a file that was changed, or were changed themselves.
+# Prints the files of tests that include a header of a changed file, or were changed themselves.
 changed_tests() {
   local file
   { git -C "$root" diff --name-only HEAD && git -C "$root" ls-files --others --exclude-standard; } 2> /dev/null |
@@ -127,10 +127,10 @@ changed_tests() {
     done | sort -u | sed 's/^/*/' | paste -sd ,
 }
 
-# How large the rooms have become since the last release; the test `size` refuses what is too long.
+# Prints how much the rooms have grown since the last release; the test `size` refuses files that are too long.
 show_sizes() { python3 "$root/tests/checks/check_size.py" "$root" || true; }
 
-# While working: what needs no device and is quick, each kernel once, and what the changed files touch.
+# For use while working: quick tests that need no device, each kernel once, and the tests of changed files.
 test_quick() {
   local changed
   need "${packages[@]}"
@@ -143,7 +143,7 @@ test_quick() {
   finish --most 4
 }
 
-# Everything once.
+# Runs everything once.
 run_tests() {
   need "${packages[@]}" "${test_packages[@]}"
   compile all meson-test-prereq
@@ -158,7 +158,7 @@ run_tests() {
   durations=40 finish
 }
 
-# All that there is, on every driver.
+# Runs everything on every driver.
 test_all() {
   need "${packages[@]}" "${test_packages[@]}" "${all_packages[@]}"
   compile all meson-test-prereq
@@ -179,7 +179,7 @@ test_all() {
 
 # ---- sanitizers --------------------------------------------------------------------------------------
 
-# A debug build with what finds memory faults and undefined behaviour.
+# A debug build that finds memory faults and undefined behaviour.
 sanitized() {
   local build=$build/sanitized
   local setup_options=(-Ddebug=true -Doptimization=g -Ddefault_library=static -Db_lundef=false -Db_sanitize=address,undefined
@@ -188,7 +188,7 @@ sanitized() {
 }
 compile_sanitized() { sanitized compile tests/rewind_tests apps/mnist tests/fuzz/fuzz; }
 
-# And one that finds races.
+# A build that finds races.
 threaded() {
   local build=$build/threads
   local setup_options=(-Dbuildtype=debugoptimized -Ddefault_library=static -Db_lundef=false -Db_sanitize=thread)
@@ -197,11 +197,11 @@ threaded() {
 compile_threads() { threaded compile tests/rewind_tests; }
 
 add_sanitized() {
-  # Drivers keep memory to the end of the process, which is no leak of ours.
+  # Drivers keep memory to the end of the process, which is not a leak of ours.
   local variables=(ASAN_OPTIONS=detect_leaks=0:detect_stack_use_after_return=1 UBSAN_OPTIONS=print_stacktrace=1)
-  # Without it the sanitizer does not find its addresses on kernels that spread them widely.
+  # Without this, the sanitizer does not find its addresses on kernels that spread them widely.
   threaded cases 'threads, races' '-tc=threads*,cpu work*' TSAN_OPTIONS=halt_on_error=1
-  # Searches over random programs take most of the time, and no memory that others do not.
+  # Searches over random programs take most of the time, and use no memory in ways that others do not.
   sanitized cases 'host, address and undefined' -ts=host "${variables[@]}" \
     '-tce=*random programs*,*plans and eviction*,plan: loading*,*largest batch*,*grow*with the logarithm*,dry run: steady*,recompute search*'
   part 'fuzz, address and undefined' "$build/sanitized/tests/fuzz/fuzz" --artifacts "$build/sanitized"
