@@ -1,0 +1,36 @@
+// Tokenizers as GGUF files have them, in metadata named tokenizer.ggml.* (ggml's docs/gguf.md).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bpe_parts.h"
+
+namespace rw {
+
+// The metadata, by its names. Bytes ("gpt2") have `merges`, "a b" each; SentencePiece ("llama") has
+// `scores`.
+struct GgufTokenizer {
+  std::string model;                // "gpt2" or "llama"
+  std::string pre = "default";      // the name of the patterns that cut words, if "gpt2"
+  std::vector<std::string> tokens;  // by id
+  std::vector<int32_t> token_type;  // TokenType, by id; empty: all are normal
+  std::vector<std::string> merges;  // earlier ones come first
+  std::vector<float> scores;        // by id; merges to tokens of higher scores come first
+  std::optional<int32_t> bos_token_id, eos_token_id, eot_token_id, padding_token_id;
+  std::optional<bool> add_bos_token;  // none: as llama.cpp does it for the model and patterns
+  bool add_space_prefix = true;       // if "llama"
+  std::string chat_template;
+};
+
+// The parts of a BpeTokenizer that encodes as llama.cpp does, and where that differs from Hugging
+// Face's tokenizer of the same model, as that: Qwen's normalises to NFC. FileError for models and
+// patterns that are not known here, and for merges and types that contradict the tokens.
+BpeParts from_gguf(const GgufTokenizer& metadata);
+
+// The metadata of a tokenizer. ValueError where GGUF has no form for it.
+GgufTokenizer to_gguf(const BpeParts& parts);
+
+}  // namespace rw
