@@ -39,13 +39,13 @@ struct LossScaler {
 // of f32.
 LossScaler default_scaler(DType dtype);
 
-// The scaler that a text names, as a command line gives it; what is left out at the end has the
-// default of the function of that name.
+// Returns the scaler that a text of the command line names. Numbers that are left out at the end
+// have the defaults of the function of that name.
 //   none
 //   fixed:N
 //   dynamic[:INITIAL[:GROWTH[:BACKOFF[:INTERVAL]]]]
 //   tensorflow[:INITIAL[:INCR_EVERY[:DECR_EVERY[:INCR_RATIO[:DECR_RATIO]]]]]
-// TensorFlow's manager has no defaults of the first two: 32768 and 2000, as Keras has them.
+// TensorFlow's manager has no defaults for the first two; they are Keras's, 32768 and 2000.
 // ValueError, with these forms, for another text.
 LossScaler parse_loss_scale(std::string_view text);
 // The text from which parse_loss_scale() makes this scaler; floor, ceiling and a `hysteresis` that

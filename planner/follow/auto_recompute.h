@@ -73,7 +73,7 @@ class [[nodiscard]] AutoRecompute : public Follower {
   }
 
  private:
-  // What identifies the kind of a pass: its ops, and the sizes of their first outputs.
+  // The identity of the kind of a pass: its ops, and the sizes of their first outputs.
   struct Trace {
     std::vector<std::string> ops;
     std::vector<uint64_t> bytes;

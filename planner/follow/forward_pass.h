@@ -29,11 +29,11 @@ class ForwardPass : public Tape::Follower {
   // when forward ends, by id, with the record that makes each.
   std::unordered_map<uint64_t, int64_t> held_values() const;
 
-  void leave();  // the plan is for something else: what follows is evicted or kept
+  void leave();  // the plan is for something else: the rest is evicted or kept
   void end();    // must be called before backward
 
   bool diverged() const { return diverged_; }                    // the pass departed from its plan
-  const std::string& difference() const { return difference_; }  // what it did instead
+  const std::string& difference() const { return difference_; }  // the op that it ran instead
 
  private:
   void keep_in_replays(const Record& record);

@@ -40,7 +40,7 @@ struct SearchOptions {
 class Search {
  public:
   using OpenDry = std::function<std::unique_ptr<Backend>()>;  // opens the dry backend of a run
-  using Program = std::function<void()>;                      // what dry_run() takes
+  using Program = std::function<void()>;                      // the argument of dry_run()
 
   // `program` builds its model and takes a few training steps that are alike. It runs twice at
   // once, without recomputation.

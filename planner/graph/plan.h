@@ -14,8 +14,8 @@
 
 namespace rw {
 
-// What happens to the activations of forward passes under this plan: segments, and the values in
-// them that are kept.
+// The treatment of the activations of forward passes: segments, and the values in them that are
+// kept.
 struct Plan {
   // A range of records that is dropped and replayed.
   struct Segment {

@@ -205,7 +205,7 @@ TEST_CASE("hostile files: a data set in the cache that is no longer whole is dra
     CHECK(bytes_of(file) == whole);
     const auto time = fs::last_write_time(file);
     make(folder.path, sizes);
-    CHECK(fs::last_write_time(file) == time);  // what is whole stays
+    CHECK(fs::last_write_time(file) == time);  // the whole file stays
   };
   for (const char* name : {"train-images-idx3-ubyte", "train-labels-idx1-ubyte",
                            "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"})

@@ -266,7 +266,7 @@ TEST_CASE("safetensors: checksums find what changed" * doctest::test_suite("host
                        FileError);
   CHECK_THROWS_WITH_AS(changed(whole.size() - 1), doctest::Contains("checksum of tensor \"a\""),
                        FileError);
-  // What moves from a name to its value shows in the checksum of the metadata.
+  // A text that moves from a name to its value changes the checksum of the metadata.
   const auto sum_of = [&](const Metadata& metadata) {
     write_safetensors(folder.path / "moved", {}, metadata, {}, Checksums::crc32);
     return SafetensorsFile(folder.path / "moved").metadata().at("crc32");
@@ -414,7 +414,8 @@ TEST_CASE("npy: written, read back, refused") {
   const size_t header_end = text.size() - 6 * sizeof(float);
   for (size_t size = 0; size < text.size(); ++size) {
     refused(text.substr(0, size), "", "");
-    if (size >= 12 && size < header_end)  // what a header lacks is not looked for behind the file
+    // Bytes that a header lacks are not read from after the file.
+    if (size >= 12 && size < header_end)
       CHECK_THROWS_WITH_AS(load_npy(path), doctest::Contains("is cut short"), FileError);
   }
   refused(text, "<f4", ">f4");

@@ -69,7 +69,7 @@ TEST_CASE("snapshot: the newest whole file counts, others stay out of the way" *
   CHECK(loaded->damaged[0].find("step-000000000010") != std::string::npos);
   run.position = loaded->position;
 
-  // What a killed writer left goes with the next save, and what was passed over; other files stay.
+  // The next save removes files that a killed writer left, and damaged ones; other files stay.
   std::ofstream(folder.path / "step-000000000012.safetensors.partial-aB3dE6") << "half";
   std::ofstream(folder.path / "notes.txt") << "mine";
   snapshots.save(run.state(), run.position);
@@ -241,7 +241,7 @@ TEST_CASE("snapshot: whichever call fails or is the last, training goes on from 
       if (i == 1) snapshots.save(run.state(), run.position);
     }
   }
-  // From the lock to the end of the save: what a process that goes on does with files.
+  // Does everything with files that a resumed process does, from the lock to the end of the save.
   const auto resume_and_save = [&] {
     SnapshotDirectory snapshots(used, 1);
     Run other(DType::f32);

@@ -28,8 +28,8 @@ constexpr const char* folder_variable = "REWIND_TEST_CHECKPOINTS";
 constexpr const char* kill_variable = "REWIND_TEST_KILL";
 constexpr const char* kind_variable = "REWIND_TEST_KIND";
 
-// What is trained: windows of two micro-batches with a snapshot after each window, and windows of
-// four with snapshots inside of them as well, whose sums are kept in one way or another.
+// The kinds of training: windows of two micro-batches with a snapshot after each window, and
+// windows of four with snapshots inside of them as well, whose sums are kept in one way or another.
 enum class Kind { updates, windows, judged_windows, narrow_windows };
 constexpr int kinds = 4;
 

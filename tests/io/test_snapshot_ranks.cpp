@@ -135,7 +135,7 @@ void train(const fs::path& folder, const How& how, int64_t end, std::vector<Bits
   });
 }
 
-// What one process has after so many micro-batches, without any snapshot.
+// Returns the bits of one process after so many micro-batches, without any snapshot.
 Bits whole_bits(int64_t end, bool is_half = false) {
   Bits bits;
   run_ranks(1, [&](Communicator& alone) {
@@ -146,7 +146,7 @@ Bits whole_bits(int64_t end, bool is_half = false) {
   return bits;
 }
 
-// What one process loads from a folder.
+// Loads a folder into one process.
 LoadedSnapshot loaded_from(const fs::path& folder, Bits& bits, bool is_half = false) {
   std::optional<LoadedSnapshot> loaded;
   run_ranks(1, [&](Communicator& alone) {

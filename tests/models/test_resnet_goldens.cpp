@@ -17,7 +17,7 @@ using test::on_each_device;
 
 namespace {
 
-// What PyTorch computed of one tensor: its 2-norm, and elements at equal distances.
+// PyTorch's results for one tensor: its 2-norm, and elements at equal distances.
 struct GoldenRow {
   std::string name;
   std::vector<int64_t> shape;

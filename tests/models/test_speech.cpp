@@ -208,7 +208,7 @@ TEST_CASE("SpeechRecognizer: training lowers the loss" * doctest::test_suite("ho
       optimizer.zero_grad();
     }
     CHECK(last < 0.1f * first);
-    // What it was trained with, it recognises.
+    // It recognises the sounds with which it was trained.
     model.eval();
     const Tensor x = tensor(hashed("features", 3 * frames * mels), {3, frames, mels});
     const auto heard = model.recognise(x, Labels{23, 17, 12});

@@ -181,7 +181,7 @@ TEST_CASE_FIXTURE(CpuDevice, "half: what is written to parameters reaches their 
   sgd.set_learning_rate(0);
   step(sgd, net, 9);
   CHECK(wide.back().to_vector() == Values(last.size(), 0.25f));
-  CHECK(wide[0].to_vector() == first);  // what nobody wrote keeps all its bits
+  CHECK(wide[0].to_vector() == first);  // parameters to which nobody wrote keep all their bits
   CHECK(written.to_vector() == Values(last.size(), 0.25f));
 }
 

@@ -1,4 +1,4 @@
-// Standard output of programs: what libraries do with the stream that replaces it.
+// Standard output of programs, and libraries that use the stream which replaces it.
 #include <doctest/doctest.h>
 
 #include <cstdio>

@@ -17,7 +17,7 @@ class App;
 
 namespace rw {
 
-// What happens to a program when nobody reads its standard output any more (`| head`).
+// The fate of a program when nobody reads its standard output any more (`| head`).
 enum class Output {
   may_end,   // it continues to its end, since it does more than print
   is_needed  // it ends
