@@ -27,13 +27,14 @@ const DecoderConfig& checked(const DecoderConfig& c) {
 }
 
 // Matrices are normal, biases zero; the norms' weights stay as they are.
-void init_weights(const Module& module, const DecoderConfig& c) {
+void set_weights(Module& module, const DecoderConfig& c, DType dtype) {
   for (const auto& [name, parameter] : module.named_parameters()) {
     if (parameter.rank() > 1)
       init::normal_(parameter, 0, to_float(c.initializer_range));
     else if (name.ends_with("bias"))
       init::zeros_(parameter);
   }
+  if (dtype != DType::f32) module.to(dtype);
 }
 
 float norm_offset(const DecoderConfig& c) {
@@ -152,25 +153,29 @@ Decoder::Rotation Decoder::rotation(const RotarySchedule& schedule) {
   return {tensor(schedule.frequencies, {pairs}), schedule.scale};
 }
 
-Decoder::Decoder(const DecoderConfig& c)
+Decoder::Decoder(const DecoderConfig& c, DType dtype)
     : config_(checked(c)),
       global_(rotation(c.rotary())),
       local_(rotation(c.rotary(c.model_type == "gemma3_text"))),
       embed_tokens_(c.vocab_size, c.hidden_size),
       norm_(c.hidden_size, to_float(c.rms_norm_eps), norm_offset(c)) {
+  // The head comes first: its f32 values are large, and no other parameters are there yet.
+  if (!c.tie_word_embeddings) {
+    lm_head_ = std::make_unique<Linear>(c.hidden_size, c.vocab_size, false);
+    set_weights(*lm_head_, c, dtype);
+  }
+  set_weights(embed_tokens_, c, dtype);
   register_module("model.embed_tokens", embed_tokens_);
   for (int64_t i = 0; i < c.num_hidden_layers; ++i) {
     const bool slides = c.has_window(i);
     layers_.push_back(
         std::make_unique<Layer>(c, slides ? local_ : global_, slides ? c.sliding_window : 0));
+    set_weights(*layers_.back(), c, dtype);
     register_module(fmt::format("model.layers.{}", i), *layers_.back());
   }
+  set_weights(norm_, c, dtype);
   register_module("model.norm", norm_);
-  if (!c.tie_word_embeddings) {
-    lm_head_ = std::make_unique<Linear>(c.hidden_size, c.vocab_size, false);
-    register_module("lm_head", *lm_head_);
-  }
-  init_weights(*this, c);
+  if (lm_head_) register_module("lm_head", *lm_head_);
   if (checkpoints_blocks()) set_checkpoint(1);
 }
 

@@ -18,8 +18,9 @@ namespace rw {
 class Decoder : public CausalLM {
  public:
   // ValueError as DecoderConfig::check(). Weights start as Hugging Face's: normal, norms at 1. With
-  // $REWIND_RECOMPUTE=block it starts with a segment per layer.
-  explicit Decoder(const DecoderConfig& config);
+  // $REWIND_RECOMPUTE=block it starts with a segment per layer. Parameters are of `dtype` (as by
+  // Module::to()), layer by layer, so that the model is never in memory in f32 as a whole.
+  explicit Decoder(const DecoderConfig& config, DType dtype = DType::f32);
   ~Decoder() override;
 
   Tensor hidden(Tensor ids, KeyValueCaches* caches) override;

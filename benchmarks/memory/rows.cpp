@@ -23,6 +23,7 @@ const std::vector<Row>& rows() {
       {"chain", "40 000 ops on 100 000 floats in 64 MB", false, chain_row},
       {"steps", "ResNet-20 and -56, BERT-mini and a small decoder", false, steps_row},
       {"decoder", "GPT-2's 12 layers over 4096 tokens", false, decoder_row},
+      {"language", "language models at their published shapes, 2048 tokens", false, language_row},
   };
   return all;
 }

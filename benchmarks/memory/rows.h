@@ -36,6 +36,7 @@ void resnet1001_row(const RowOptions& options, Report& report);
 void chain_row(const RowOptions& options, Report& report);
 void steps_row(const RowOptions& options, Report& report);
 void decoder_row(const RowOptions& options, Report& report);
+void language_row(const RowOptions& options, Report& report);
 
 // One line for each real run whose peak or tape differs from the prediction.
 std::vector<std::string> mispredictions(const Report& report);
