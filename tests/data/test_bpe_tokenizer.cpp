@@ -8,6 +8,7 @@
 #include "data/base/files.h"
 #include "data/base/unicode.h"
 #include "data/tokenizers/bpe_tokenizer.h"
+#include "data/tokenizers/bpe_training.h"
 #include "tests/data/bpe_fixture.h"
 
 using namespace rw;
@@ -209,6 +210,29 @@ TEST_CASE("bpe tokenizer: long words and long blanks") {
     const std::string text = std::string(static_cast<size_t>(count), character) + "x";
     CHECK(tokenizer.decode(tokenizer.encode(text)) == text);
   }
+}
+
+TEST_CASE("train_bpe: the merges of the reference") {
+  const std::vector<std::string> lines(std::begin(train_lines), std::end(train_lines));
+  const BpeParts trained = train_bpe(lines, {.size = 330});
+  const BpeParts wanted = load(json::parse(bases[0])).parts();
+  CHECK(trained.merges == wanted.merges);
+  REQUIRE(trained.tokens.size() == 330);  // the reference has two added ones behind
+  for (size_t id = 0; id < 330; ++id) CHECK(trained.tokens[id].text == wanted.tokens[id].text);
+  CHECK(trained.tokens[2].type == TokenType::control);
+  CHECK(trained.eos == std::vector<int32_t>{0});
+
+  const auto with = [&](BpeOptions options) { return train_bpe(lines, options); };
+  CHECK(with({.size = 259}).merges.empty());
+  CHECK(with({.size = 256, .special_tokens = {}}).eos.empty());
+  CHECK(with({.size = 5000, .min_frequency = 1000}).merges.empty());
+  CHECK(with({.size = 5000}).tokens.size() < 5000);  // every pair that is there twice
+  CHECK(train_bpe({}).merges.empty());
+  CHECK_THROWS_AS(with({.size = 258}), ValueError);
+  CHECK_THROWS_AS(with({.min_frequency = 0}), ValueError);
+  CHECK_THROWS_AS(with({.special_tokens = {"<s>", "<s>"}}), ValueError);
+  CHECK_THROWS_AS(with({.special_tokens = {"a"}}), ValueError);
+  CHECK_THROWS_AS(with({.pattern = "("}), FileError);
 }
 
 TEST_CASE("bpe tokenizer: malformed files") {

@@ -78,7 +78,7 @@ TEST_CASE("gguf tokenizer: SentencePiece merges by score") {
   CHECK(words(tokenizer, "abc") == Words{mark, "abc"});
   CHECK(words(tokenizer, "bcab") == Words{mark, "bc", "ab"});
   CHECK(words(tokenizer, "a") == Words{mark + "a"});
-  // Of equal scores, the leftmost grows.
+  // The leftmost of equal scores grows.
   CHECK(words(tokenizer, "    b") == Words{mark + mark + mark, mark + mark, "b"});
   CHECK(words(tokenizer, "z</s>") == Words{mark, "<0x7A>", "</s>"});
   CHECK(tokenizer.decode(tokenizer.encode("zé c")) == "zé c");
