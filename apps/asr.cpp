@@ -43,7 +43,7 @@ int main(int argc, char** argv) {
   AsrOptions options;
   options.add_to(app);
   Recognise recognise;
-  CLI::App& ask = *app.add_subcommand("recognise", "what is said in sound files");
+  CLI::App& ask = *app.add_subcommand("recognise", "print the words in sound files");
   recognise.add_to(ask);
   return run_program(app, argc, argv, [&] { ask ? recognise.run() : run(options); });
 }

@@ -13,10 +13,12 @@ int main(int argc, char** argv) {
   CLI::App& fine = *app.add_subcommand("finetune", "train a classifier of sentences from a model");
   finetune.add_to(fine);
   rw::Classify classify;
-  CLI::App& ask = *app.add_subcommand("classify", "the classes of texts, by a trained classifier");
+  CLI::App& ask =
+      *app.add_subcommand("classify", "print the classes of texts by a trained classifier");
   classify.add_to(ask);
   rw::FillMask fill_mask;
-  CLI::App& fill = *app.add_subcommand("fill-mask", "the most likely tokens for [MASK] in a text");
+  CLI::App& fill =
+      *app.add_subcommand("fill-mask", "print the most likely tokens for [MASK] in a text");
   fill_mask.add_to(fill);
   return rw::run_program(app, argc, argv, [&] {
     if (fine)

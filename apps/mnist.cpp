@@ -41,10 +41,11 @@ struct Options : TrainerOptions {
 };
 
 void Options::add_to(CLI::App& app) {
-  shared_option(app, "--data", data, "MNIST's idx files; without it the digits are synthetic");
-  app.add_option("--images", images, "training images, 0 for all")->capture_default_str();
+  shared_option(app, "--data", data, "MNIST's idx files; without it, the digits are synthetic");
+  app.add_option("--images", images, "the number of training images, 0 for all")
+      ->capture_default_str();
   shared_option(app, "--epochs", epochs)->capture_default_str();
-  app.add_option("--runs", runs, "which of single, accumulate, batch")
+  app.add_option("--runs", runs, "the runs to make: single, accumulate, batch")
       ->delimiter(',')
       ->check(CLI::IsMember({"single", "accumulate", "batch"}))
       ->capture_default_str();

@@ -44,20 +44,21 @@ struct Options {
 void Options::add_to(CLI::App& app) {
   std::string list;
   for (const Row& row : memory::rows()) list += fmt::format("\n  {}: {}", row.name, row.what);
-  app.add_option("--row", rows, "what to measure, several may be given:" + list);
+  app.add_option("--row", rows, "the rows to measure:" + list);
   app.add_flag("--all", all, "every row in every configuration; minutes");
-  shared_option(app, "--device", device, "in real runs")->capture_default_str();
-  shared_option(app, "--profile", profile, "or a device that is here")->capture_default_str();
+  shared_option(app, "--device", device, "for real runs")->capture_default_str();
+  shared_option(app, "--profile", profile, "or a device of this machine")->capture_default_str();
   auto* dry = shared_flag(app, "--dry", dry_only, "predict only");
   app.add_flag("--measured", measured,
                "run every row on the device, take its profile, and time the steps; "
                "tens of minutes on a CPU")
       ->excludes(dry);
-  shared_option(app, "--rounds", rounds,
-                "steps of the chosen rows, all ways of a model in turn; 0: never (default 5, on a "
-                "CPU only of the small networks)");
-  app.add_option("--output", output, "folder for NAME.json, .csv, .md and .html");
-  app.add_option("--name", name, "of the files")->capture_default_str();
+  shared_option(
+      app, "--rounds", rounds,
+      "of the steps of the chosen rows, all ways of a model in turn; 0: none (default 5, on a "
+      "CPU only for the small networks)");
+  app.add_option("--output", output, "the folder for NAME.json, .csv, .md and .html");
+  app.add_option("--name", name, "the name of these files")->capture_default_str();
 }
 
 bool Options::wants(const Row& row) const {

@@ -188,12 +188,12 @@ void tell_pipelines(const Found& found, const std::string& text, nlohmann::json*
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app("What Rewind makes of the devices: features, self-check, kernel variants.");
+  CLI::App app("Prints how Rewind uses the devices: features, self-check, kernel variants.");
   std::string choice;
   std::string text;
   bool json = false, kernels = false, pipelines = false;
-  shared_option(app, "--device", choice, "only this one, of all");
-  app.add_flag("--kernels", kernels, "how every kernel runs, too");
+  shared_option(app, "--device", choice, "only this one");
+  app.add_flag("--kernels", kernels, "print how every kernel runs, too");
   app.add_flag("--pipelines", pipelines,
                "compile every pipeline that may be asked for (minutes): registers, spills, shared "
                "memory and instructions, as the driver reports them");

@@ -140,13 +140,14 @@ void watch(const std::string& choice, double seconds, bool json) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app("How busy the Vulkan devices are, their memory, and the processes that use them.");
+  CLI::App app(
+      "Prints the load of the Vulkan devices, their memory, and the processes that use them.");
   std::string choice;
   double seconds = 2;
   bool json = false;
-  shared_option(app, "--device", choice, "only this one, of all");
+  shared_option(app, "--device", choice, "only this one");
   shared_flag(app, "--json", json, "with --watch one per line");
-  CLI::Option* watching = app.add_option("--watch", seconds, "again every SECONDS, until Ctrl-C")
+  CLI::Option* watching = app.add_option("--watch", seconds, "refresh every SECONDS, until Ctrl-C")
                               ->type_name("[SECONDS=2]")
                               ->expected(0, 1);
   return run_program(

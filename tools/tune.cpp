@@ -102,20 +102,21 @@ void run(const Settings& settings) {
 
 int main(int argc, char** argv) {
   CLI::App app(
-      "Measures in which way this device runs matrix products and convolutions fastest, and keeps "
-      "it for later runs. Bits stay the same from one tune to the next.");
+      "Measures how this device runs matrix products and convolutions fastest, and keeps "
+      "it for later runs. The bits of results stay the same from one tune to the next.");
   Settings settings;
-  shared_option(app, "--device", settings.tune.device, "one of Vulkan's")->capture_default_str();
-  app.add_option("--for", settings.log,
-                 "a file that REWIND_TUNE_LOG=FILE made a program write: tune for its products, "
-                 "not for those of ResNet, BERT and an MLP");
+  shared_option(app, "--device", settings.tune.device, "a Vulkan device")->capture_default_str();
+  app.add_option(
+      "--for", settings.log,
+      "a file that a program wrote because of REWIND_TUNE_LOG=FILE: tune for its products "
+      "instead of those of ResNet, BERT and an MLP");
   shared_option(app, "--model", settings.model,
                 "those of resnet20, resnet50, bert and mlp whose names contain this");
-  shared_option(app, "--dtype", settings.dtype, "default f32 and f16");
+  shared_option(app, "--dtype", settings.dtype, "default: f32 and f16");
   shared_option(app, "--only", settings.tune.only, "classes of products");
   app.add_flag("--quick", settings.tune.quick, "fewer and shorter rounds");
   shared_flag(app, "--dry", settings.dry, "list the classes");
-  app.add_flag("--reset", settings.reset, "forget what was tuned");
+  app.add_flag("--reset", settings.reset, "forget all measurements");
   return run_program(app, argc, argv, [&] {
     settings.tune.measures = !settings.dry;
     run(settings);

@@ -35,13 +35,15 @@ std::unique_ptr<Optimizer> AdamWRecipe::make(const Module& model, const StepRank
 }
 
 void AdamWSettings::add_to(CLI::App& app) {
-  app.add_option("--optimizer", optimizer, "adamw, or adamw-8bit: its moments in 2 bytes")
+  app.add_option("--optimizer", optimizer,
+                 "the optimizer: adamw, or adamw-8bit, whose moments take 2 bytes per parameter")
       ->check(CLI::IsMember({"adamw", "adamw-8bit"}))
       ->capture_default_str();
   app.add_flag("--offload-states", offload_states, "keep the optimizer's moments in host memory");
   app.add_option("--fused-update", fused_update,
                  "update each weight inside backward, so that no gradients are kept: in 1 pass, "
-                 "clipped by the norm of the update before, or exactly, in 2; needs --accumulate 1")
+                 "clipped by the norm of the previous update, or in 2 passes, clipped exactly; "
+                 "needs --accumulate 1")
       ->check(CLI::Range(0, 2))
       ->capture_default_str();
 }

@@ -14,7 +14,7 @@ void TrainerOptions::add_common_to(CLI::App& app, const TrainerWords& words) {
   if (words.batch.empty()) size->capture_default_str();
   app.add_option("--accumulate", accumulate, "steps per update of the weights")
       ->capture_default_str();
-  app.add_option("--seed", seed, "of " + words.random)->capture_default_str();
+  app.add_option("--seed", seed, "the seed of " + words.random)->capture_default_str();
   CLI::Option* const silent = app.add_flag("--quiet", quiet, "print the results only");
   app.add_flag_callback(
          "--json-lines",
@@ -22,7 +22,7 @@ void TrainerOptions::add_common_to(CLI::App& app, const TrainerWords& words) {
            if (is_first_rank()) begin_json_lines();
          },
          "print lines of JSON for other programs: one for each step that is shown, "
-         "and the report; what is for people goes to standard error")
+         "and the report; text for people goes to standard error")
       ->excludes(silent);
   add_recomputation_to(app, words);
   device.add_to(app);
@@ -42,22 +42,24 @@ void TrainerOptions::add_recomputation_to(CLI::App& app, const TrainerWords& wor
       ->check(CLI::IsMember(choices))
       ->capture_default_str();
   if (!words.joins_segments) return;
-  app.add_option("--checkpoint-every", checkpoint_every, "how many of these are a segment")
+  app.add_option("--checkpoint-every", checkpoint_every, "the number of these in a segment")
       ->capture_default_str();
   app.add_flag("--host-boundaries", host_boundaries,
-               "what lies between segments waits in host memory");
+               "keep the values between segments in host memory");
 }
 
 void TrainerOptions::add_to(CLI::App& app, const TrainerWords& words) {
   lr.add_to(app);
-  app.add_option("--weight-decay", weight_decay, "of " + words.decayed)->capture_default_str();
+  app.add_option("--weight-decay", weight_decay, "the weight decay of " + words.decayed)
+      ->capture_default_str();
   app.add_option("--resume", resume,
-                 "keep training snapshots in this folder and go on from the newest, if any");
+                 "keep training snapshots in this folder, and resume from the newest, if any");
   app.add_flag("--restart", restart, "remove the snapshots in that folder and start from zero")
       ->needs("--resume");
-  app.add_flag("--change-dtype", change_dtype, "go on from a snapshot of another --dtype")
+  app.add_flag("--change-dtype", change_dtype, "resume from a snapshot of another --dtype")
       ->needs("--resume");
-  app.add_option("--snapshot-every", snapshot_every, "steps between them")->capture_default_str();
+  app.add_option("--snapshot-every", snapshot_every, "the number of steps between snapshots")
+      ->capture_default_str();
   add_common_to(app, words);
 }
 

@@ -14,32 +14,31 @@ std::string default_recognizer() {
 void AsrOptions::add_to(CLI::App& app) {
   shared_option(
       app, "--data", data,
-      "speech as LibriSpeech has it, SPEAKER/CHAPTER/*.trans.txt beside FLAC or WAV files, also "
-      "below train*/ and dev*/; without it espeak-ng speaks digits");
-  app.add_option("--strings", strings, "strings of digits to train with, without --data")
+      "speech as in LibriSpeech, SPEAKER/CHAPTER/*.trans.txt beside FLAC or WAV files, also "
+      "below train*/ and dev*/; without it, espeak-ng speaks digits");
+  app.add_option("--strings", strings,
+                 "without --data: the number of strings of digits to train with")
       ->capture_default_str();
-  app.add_option("--loss", loss, "ctc, or rnnt: a transducer")
+  app.add_option("--loss", loss, "the loss: ctc, or rnnt, which trains a transducer")
       ->check(CLI::IsMember({"ctc", "rnnt"}))
       ->capture_default_str();
   app.add_option("--tokens", tokens,
-                 "what is recognised one by one: word or character (default word, with --data "
-                 "character)")
+                 "the units to recognise: word or character (default word, with --data character)")
       ->check(CLI::IsMember({"word", "character"}));
-  app.add_option("--hidden", hidden, "size of the LSTMs")->capture_default_str();
-  app.add_option("--layers", layers, "LSTMs on top of each other")->capture_default_str();
-  app.add_option("--channels", channels, "of the convolutions")->capture_default_str();
-  shared_option(app, "--test-share", test_share,
-                "of the speakers, where there is no dev*/ or test*/")
+  app.add_option("--hidden", hidden, "the size of the LSTMs")->capture_default_str();
+  app.add_option("--layers", layers, "the number of LSTM layers")->capture_default_str();
+  app.add_option("--channels", channels, "the channels of the convolutions")->capture_default_str();
+  shared_option(app, "--test-share", test_share, "of the speakers, if there is no dev*/ or test*/")
       ->capture_default_str();
-  shared_option(app, "--epochs", epochs, "default 4, of a transducer 6, with --data 20");
+  shared_option(app, "--epochs", epochs, "default 4, for a transducer 6, with --data 20");
   shared_option(app, "--steps", steps, "instead of --epochs");
-  app.add_option("--beam", beam, "prefixes of the search in the evaluation; 1: greedy")
+  app.add_option("--beam", beam, "the prefixes that the search in an evaluation keeps; 1: greedy")
       ->capture_default_str();
   shared_option(app, "--load", load);
   shared_option(app, "--save", save, "a safetensors file (default: in the cache)");
   shared_flag(app, "--eval", eval);
   TrainerOptions::add_to(app, {.samples = "utterances", .segments = {"block"}});
-  app.add_option("--seconds", seconds, "with --plan and without --data: length of the sounds")
+  app.add_option("--seconds", seconds, "with --plan and without --data: the length of the sounds")
       ->needs("--plan")
       ->capture_default_str();
 }

@@ -19,7 +19,7 @@ namespace rw {
 void Recognise::add_to(CLI::App& app) {
   app.add_option("files", files, "WAV, FLAC or Ogg files")->required();
   shared_option(app, "--model", model, "a file that asr --save wrote (default: in the cache)");
-  app.add_option("--chunk", chunk, "seconds of sound that are computed at a time")
+  app.add_option("--chunk", chunk, "the seconds of sound to compute at a time")
       ->capture_default_str();
   device.add_to(app);
 }

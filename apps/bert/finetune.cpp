@@ -19,9 +19,9 @@ namespace rw {
 void Finetune::add_to(CLI::App& app) {
   app.add_option(
       "--task", task,
-      "folder with train.tsv and dev.tsv (or dev_matched.tsv): columns sentence and label, "
+      "the folder with train.tsv and dev.tsv (or dev_matched.tsv): columns sentence and label, "
       "or sentence1, sentence2 and label for pairs; labels are numbers or words");
-  shared_option(app, "--model", model, "the folder of a pre-trained one")->capture_default_str();
+  shared_option(app, "--model", model, "the folder of a pre-trained model")->capture_default_str();
   shared_option(app, "--seq", length)->capture_default_str();
   shared_option(app, "--epochs", epochs)->capture_default_str();
   shared_option(app, "--steps", steps, "instead of --epochs");

@@ -31,11 +31,13 @@ BertConfig ModelFolder::load_config(const Vocabulary& tokens) const {
 }
 
 void Pretrain::add_to(CLI::App& app) {
-  app.add_option("--text", text, "text files; without them the licences that Debian comes with");
+  app.add_option("--text", text, "text files; without them, the licences that come with Debian");
   shared_option(app, "--model", model, "tiny, mini, small, medium, base, large or a config.json")
       ->capture_default_str();
-  app.add_option("--vocab", vocabulary, "vocab.txt; without it one is made from the text");
-  app.add_option("--vocab-size", vocabulary_size, "most tokens of a vocabulary that is made")
+  app.add_option("--vocab", vocabulary,
+                 "a vocab.txt; without it, a vocabulary is made from the text");
+  app.add_option("--vocab-size", vocabulary_size,
+                 "the most tokens of a vocabulary that is made from the text")
       ->capture_default_str();
   shared_option(app, "--seq", length)->capture_default_str();
   shared_option(app, "--steps", steps)->capture_default_str();

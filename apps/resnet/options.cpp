@@ -16,20 +16,22 @@ void ResNetOptions::add_to(CLI::App& app) {
   shared_option(
       app, "--data", data,
       "a folder of photographs (PNG, JPEG) for each class, or train/ and val/ with these; or "
-      "CIFAR-10's binary files; without it the images are synthetic");
+      "CIFAR-10's binary files; without it, the images are synthetic");
   shared_option(app, "--model", model,
                 "resnet20, 32, 56, 110 (6k + 2), resnet18, 34, 50, 101, 152, v2-20 (6k + 2), "
                 "v2-bottleneck-164 (9k + 2) (default resnet20, for images of more than 64 "
                 "pixels resnet18)");
-  app.add_option("--norm", norm, "batch, or group: of one image, whatever the batch")
+  app.add_option("--norm", norm,
+                 "the normalisation: batch, or group, which looks at one image only")
       ->check(CLI::IsMember({"batch", "group"}))
       ->capture_default_str();
-  app.add_option("--image", image,
-                 "height and width that photographs are brought to (default 224), or to plan for");
+  app.add_option(
+      "--image", image,
+      "the height and width to which photographs are scaled (default 224), or to plan for");
   app.add_flag("--skip-bad-images", skip_bad,
                "leave out photographs that cannot be read, with a warning");
   shared_option(app, "--test-share", test_share,
-                "of the photographs of each class, where there is no val/")
+                "of the photographs of each class, if there is no val/")
       ->capture_default_str();
   app.add_flag("--exact-batch-norm", exact_batch_norm,
                "run the --accumulate batches of an update side by side, so that BatchNorm sees all "
@@ -40,7 +42,7 @@ void ResNetOptions::add_to(CLI::App& app) {
   shared_option(app, "--save", save, "a safetensors file, in PyTorch's layout");
   shared_flag(app, "--eval", eval);
   app.add_option("--predict", predict,
-                 "only say what is in these photographs, by the weights given with --load")
+                 "only classify these photographs, with the weights given with --load")
       ->needs("--load")
       ->excludes("--eval");
   TrainerOptions::add_to(app, {.samples = "images",

@@ -146,12 +146,12 @@ Run data_parallel(CLI::App& app) {
   shared_option(app, "--device", o->device)->capture_default_str();
   shared_option(app, "--model", o->model, "resnetN (CIFAR), or a preset of BERT: tiny, mini, ...");
   app.add_option("--transport", o->transport, "dtype of gradients in messages");
-  shared_option(app, "--batch", o->batch, "images or sequences of 64 tokens of a rank");
-  shared_option(app, "--steps", o->steps, "those are timed");
-  app.add_option("--bucket", o->bucket_kib, "KiB of gradients in a message");
+  shared_option(app, "--batch", o->batch, "a rank's images, or sequences of 64 tokens");
+  shared_option(app, "--steps", o->steps, "these are timed");
+  app.add_option("--bucket", o->bucket_kib, "the KiB of gradients in a message");
   shared_option(app, "--shard", o->in_parts);
-  app.add_option("--gathered", o->gathered_kib, "KiB of parameters in parts that stay");
-  app.add_option("--link", o->link, "MB/s of a network that messages are slowed down to; 0: none");
+  app.add_option("--gathered", o->gathered_kib, "the KiB of gathered parameters that stay");
+  app.add_option("--link", o->link, "slow messages down to a network of so many MB/s; 0: do not");
   return [o] { run(*o); };
 }
 

@@ -196,8 +196,8 @@ Run plain_step(CLI::App& app) {
   };
   const auto o = std::make_shared<Options>();
   app.add_option("models", o->names, "unet, resnet50, bert-base, decoder; default: all");
-  shared_option(app, "--device", o->device, "its memory is predicted")->capture_default_str();
-  app.add_flag("--run", o->runs, "take the steps, too");
+  shared_option(app, "--device", o->device, "predict its memory")->capture_default_str();
+  app.add_flag("--run", o->runs, "also take the steps");
   return [o] {
     set_default_device(open_backend(o->device));
     for (const Row& row : rows) {

@@ -65,7 +65,7 @@ void measure(const Network& network, const Profile& profile, const std::vector<d
 }  // namespace
 
 Run plan_costs(CLI::App& app) {
-  app.description("What plans cost, in % on top of a step, at shares of the plain peak.");
+  app.description("The costs of plans, in % of a step, at shares of the plain peak.");
   struct Options {
     std::string profile = "rx7900xtx.json";
     std::vector<double> shares = {0.5, 0.33, 0.25, 0.2, 0.15, 0.1};
@@ -73,8 +73,8 @@ Run plan_costs(CLI::App& app) {
   };
   const auto o = std::make_shared<Options>();
   shared_option(app, "--profile", o->profile)->capture_default_str();
-  app.add_option("--share", o->shares, "of the plain peak")->check(CLI::Range(0.0, 1.0));
-  app.add_option("--flops-per-byte", o->objective.flops_per_byte, "what memory traffic costs")
+  app.add_option("--share", o->shares, "a share of the plain peak")->check(CLI::Range(0.0, 1.0));
+  app.add_option("--flops-per-byte", o->objective.flops_per_byte, "the cost of memory traffic")
       ->capture_default_str();
   return [o] {
     fmt::print("| network |");

@@ -122,7 +122,7 @@ int main(int argc, char** argv) {
   settings.device.dtype = "f32";
   settings.device.add_to(app);
   shared_option(app, "--only", settings.only, "cases");
-  app.add_option("--round", settings.round, "seconds that are measured at a time")
+  app.add_option("--round", settings.round, "the seconds to measure at a time")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   app.add_flag("--large", settings.large,
@@ -130,6 +130,6 @@ int main(int argc, char** argv) {
   app.add_flag("--list", settings.list, "list names, operations and bytes of the cases");
   app.add_flag("--serve", settings.serve, "measure the cases named on standard input");
   app.add_flag("--reference", settings.reference,
-               "measure OpenBLAS and memcpy instead of a device, where they do the same");
+               "measure OpenBLAS and memcpy instead of a device, if they do the same");
   return run_program(app, argc, argv, [&] { run(settings); });
 }

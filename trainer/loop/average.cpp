@@ -8,9 +8,9 @@ namespace rw {
 
 void AverageOptions::add_to(CLI::App& app) {
   app.add_option("--ema", decay,
-                 "keep an exponential moving average of the weights, of which this share stays "
-                 "per update (as 0.999); it is evaluated beside them after every epoch, and with "
-                 "--save saved beside them as NAME.ema.EXTENSION");
+                 "keep an exponential moving average of the weights, of which this share remains "
+                 "after an update (as 0.999); it is evaluated beside them after every epoch, and "
+                 "saved beside them by --save as NAME.ema.EXTENSION");
 }
 
 void AverageOptions::check_numbers() const {

@@ -17,7 +17,7 @@ void LearningRateOptions::add_to(CLI::App& app, const char* about_lr) {
                  "--accumulate: linear (for SGD), sqrt (for Adam) or none")
       ->capture_default_str();
   app.add_option("--reference-batch", reference,
-                 "with --scale-lr: samples per update that --lr suits");
+                 "with --scale-lr: the samples per update for which --lr is meant");
 }
 
 double LearningRateOptions::rate(int64_t batch, uint32_t accumulate) const {

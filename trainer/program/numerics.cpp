@@ -11,21 +11,22 @@
 namespace rw {
 
 void NumericsOptions::add_to(CLI::App& app) {
-  app.add_option("--loss-scale", loss_scale,
-                 "none, fixed:N, dynamic[:INITIAL[:GROWTH[:BACKOFF[:INTERVAL]]]] as PyTorch's "
-                 "GradScaler, or tensorflow[:INITIAL[:INCR_EVERY[:DECR_EVERY[:INCR_RATIO"
-                 "[:DECR_RATIO]]]]] (default: dynamic in f16, else none)");
+  app.add_option(
+      "--loss-scale", loss_scale,
+      "the loss scale: none, fixed:N, dynamic[:INITIAL[:GROWTH[:BACKOFF[:INTERVAL]]]] as PyTorch's "
+      "GradScaler, or tensorflow[:INITIAL[:INCR_EVERY[:DECR_EVERY[:INCR_RATIO"
+      "[:DECR_RATIO]]]]] (default: dynamic in f16, else none)");
   app.add_option(
          "--overflow", overflow,
-         "what a gradient that overflows voids of an update: the window of --accumulate, or "
-         "its own micro-batch")
+         "what a gradient that overflows voids: the window of --accumulate, or only its own "
+         "micro-batch")
       ->check(CLI::IsMember({"window", "micro-batch"}))
       ->capture_default_str();
   app.add_option("--check-numerics", check_numerics,
                  "watch the values of every N-th update, and name the first op, tensor and step "
-                 "that overflowed or went denormal");
+                 "that overflowed or became denormal");
   app.add_flag("--gradient-ranges", gradient_ranges,
-               "print the ranges of the last update's gradients, by parameter (of the last one "
+               "print the ranges of the last update's gradients, by parameter (or of the last one "
                "that --check-numerics watches)");
 }
 

@@ -43,18 +43,21 @@ void PlanningOptions::add_to(CLI::App& app) {
   app.add_option(
       "--recompute", recompute,
       "instead of --checkpoint: memory (the least, with every op at most twice), speed (keeps "
-      "matrix products), collection:NAME,... (keeps what ops of these names return, and values "
-      "with these names), or evict (drops and makes again while it runs, to stay below "
+      "matrix products), collection:NAME,... (keeps the results of ops of these names, and values "
+      "with these names), or evict (drops and recomputes values while it runs, to stay below "
       "--memory-budget)");
-  app.add_option("--plan-effort", effort,
-                 "times the work that planning may take: more than 1 (at most 2 s, 20 s for very "
-                 "large models) finds better plans")
+  app.add_option(
+         "--plan-effort", effort,
+         "a factor on the work that planning may take: with more than 1 (at most 2 s, 20 s for "
+         "very large models) it finds better plans")
       ->check(CLI::Range(0.01, 1000.0));
-  app.add_option("--report", report,
-                 "write a page of the run and all of its figures to this folder, or the figures "
-                 "alone to FILE.json");
+  app.add_option(
+      "--report", report,
+      "write a page of the run and all of its figures to this folder, or only the figures "
+      "to FILE.json");
   app.add_option("--timeline", timeline, "write what is in memory during an update to this page");
-  app.add_option("--trace", trace, "the same for Perfetto or chrome://tracing, with kernel times");
+  app.add_option("--trace", trace,
+                 "write the same for Perfetto or chrome://tracing, with kernel times");
 }
 
 namespace {

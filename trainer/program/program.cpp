@@ -154,10 +154,10 @@ void warn(const std::string& text) {
 void DeviceOptions::add_to(CLI::App& app) {
   shared_option(app, "--device", device,
                 "%r in it is the rank's number on its machine; to plan, dry:FILE.json, a saved "
-                "profile, or the name of one that comes along, as dry:rx7900xtx.json")
+                "profile, or the name of one that comes with Rewind, as dry:rx7900xtx.json")
       ->capture_default_str();
   shared_option(app, "--dtype", dtype)->capture_default_str();
-  app.add_option("--memory-limit", memory_limit, "most device memory, as 512MiB");
+  app.add_option("--memory-limit", memory_limit, "the most device memory to use, as 512MiB");
 }
 
 void DeviceOptions::open() const {

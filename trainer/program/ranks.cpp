@@ -15,7 +15,7 @@ void RankOptions::add_to(CLI::App& app) {
   shared_option(app, "--shard", shard)
       ->check(CLI::IsMember(sharding_words()))
       ->capture_default_str();
-  app.add_option("--ranks", planned, "with --plan: for so many ranks, without mpirun")
+  app.add_option("--ranks", planned, "with --plan: plan for so many ranks, without mpirun")
       ->check(CLI::Range(1, 1024))
       ->needs("--plan");
 }

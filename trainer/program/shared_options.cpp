@@ -14,39 +14,38 @@ struct SharedOption {
 
 constexpr SharedOption table[] = {
     {"--batch", "samples per step"},
-    {"--classes", "with --plan: how many classes there are"},
-    {"--data", "folder of what it is trained on"},
+    {"--classes", "with --plan: the number of classes"},
+    {"--data", "the folder of the training data"},
     {"--device",
-     "where it runs: cpu, vulkan, vulkan:NAME (a part of it), vulkan:INDEX, vulkan:uuid=... or "
-     "auto "
-     "(a GPU, or else cpu)"},
+     "the device to use: cpu, vulkan, vulkan:NAME (a part of it), vulkan:INDEX, vulkan:uuid=... or "
+     "auto (a GPU, or else cpu)"},
     {"--dry", "measure nothing"},
-    {"--dtype", "of activations and matrix products: f16, bf16 or f32"},
+    {"--dtype", "the dtype of activations and matrix products: f16, bf16 or f32"},
     {"--epochs", "passes over the data"},
     {"--eval", "only evaluate the weights given with --load"},
     {"--json", "print one JSON document"},
     {"--load", "start from the weights in this safetensors file"},
-    {"--memory", "of each device, as 8GiB"},
+    {"--memory", "the memory of each device, as 8GiB"},
     {"--model", "the model"},
-    {"--only", "those whose names contain this"},
-    {"--profile", "predict this device: a saved profile or the name of one that comes along"},
-    {"--rounds", "how often it is measured"},
-    {"--save", "where the trained model is written"},
-    {"--seq", "most tokens per text"},
+    {"--only", "only those whose names contain this text"},
+    {"--profile",
+     "predict this device: a saved profile, or the name of one that comes with Rewind"},
+    {"--rounds", "the number of measurements"},
+    {"--save", "write the trained model here"},
+    {"--seq", "the most tokens per text"},
     {"--shard",
-     "what the ranks of mpirun keep in parts, instead of all on each of them: none, states or "
+     "what each rank of mpirun keeps only a part of, instead of all of it: none, states or "
      "parameters"},
     {"--steps", "steps to take"},
-    {"--test-share", "share of the data to test with"},
-    {"--top", "how many answers are shown"},
+    {"--test-share", "the share of the data to test with"},
+    {"--top", "the number of answers to show"},
 };
 
 }  // namespace
 
 std::string shared_text(std::string_view name, const std::string& more) {
   const auto* row = std::ranges::find(table, name, &SharedOption::name);
-  check(row != std::end(table), "options", "the table must have {}, got a name that it has not",
-        name);
+  check(row != std::end(table), "options", "the table must have {}, got an unknown name", name);
   return more.empty() ? row->text : std::string(row->text) + ": " + more;
 }
 
