@@ -222,7 +222,7 @@ std::vector<VkQueueFamilyProperties> families(const Memory& memory) {
   return all;
 }
 
-// What drivers list of cooperative matrices, as {M, N, K, A, B, C, result, scope}; types: 0 f16,
+// Cooperative matrices as drivers list them: {M, N, K, A, B, C, result, scope}; types: 0 f16,
 // 1 f32, 3 s8, 5 s32, 1000141000 bf16; scopes: 2 workgroup, 3 subgroup.
 using Shape = std::array<uint32_t, 8>;
 

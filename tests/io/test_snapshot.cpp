@@ -241,7 +241,7 @@ TEST_CASE("snapshot: whichever call fails or is the last, training goes on from 
       if (i == 1) snapshots.save(run.state(), run.position);
     }
   }
-  // Does everything with files that a resumed process does, from the lock to the end of the save.
+  // The same work with files as in a resumed process, from the lock to the end of the save.
   const auto resume_and_save = [&] {
     SnapshotDirectory snapshots(used, 1);
     Run other(DType::f32);

@@ -178,7 +178,7 @@ def sweep(folder, limits, *command):
 
 
 def test_out_of_memory(folder):
-    """What an error suggests works when it is added to the command line."""
+    """The options that an error suggests work when they are added to the command line."""
     big = ("resnet", "--data", "cifar", "--model", "resnet8", "--batch", "20", "--dtype", "f32",
            "--memory-limit", "11MiB", "--steps", "1", "--quiet")
     for command in (big, (*big, "--plan")):
