@@ -68,6 +68,12 @@ uint64_t content_hash(const SpeechDataset& data) {
   return content.hash();
 }
 
+uint64_t content_hash(std::span<const int32_t> tokens) {
+  Content content;
+  content.add(std::vector(tokens.begin(), tokens.end()));
+  return content.hash();
+}
+
 uint64_t content_hash(std::span<const TextExample> data) {
   Content content;
   for (const TextExample& example : data)

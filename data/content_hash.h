@@ -18,6 +18,8 @@ uint64_t content_hash(const PhotoDataset& data);
 // Covers names, speakers, transcripts, lengths and sizes of all sounds, and the bytes of up to 16
 // of them: reading all of LibriSpeech would take minutes. FileError if one is gone.
 uint64_t content_hash(const SpeechDataset& data);
+// Covers the tokens.
+uint64_t content_hash(std::span<const int32_t> tokens);
 // Covers tokens and labels.
 uint64_t content_hash(std::span<const TextExample> data);
 

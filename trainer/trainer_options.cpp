@@ -14,7 +14,7 @@ void TrainerOptions::add_common_to(CLI::App& app, const TrainerWords& words) {
   if (words.batch.empty()) size->capture_default_str();
   app.add_option("--accumulate", accumulate, "steps per update of the weights")
       ->capture_default_str();
-  app.add_option("--seed", seed, "the seed of " + words.random)->capture_default_str();
+  shared_option(app, "--seed", seed, words.random)->capture_default_str();
   CLI::Option* const silent = app.add_flag("--quiet", quiet, "print the results only");
   app.add_flag_callback(
          "--json-lines",

@@ -36,9 +36,7 @@ void Pretrain::add_to(CLI::App& app) {
       ->capture_default_str();
   app.add_option("--vocab", vocabulary,
                  "a vocab.txt; without it, a vocabulary is made from the text");
-  app.add_option("--vocab-size", vocabulary_size,
-                 "the most tokens of a vocabulary that is made from the text")
-      ->capture_default_str();
+  shared_option(app, "--vocab-size", vocabulary_size)->capture_default_str();
   shared_option(app, "--seq", length)->capture_default_str();
   shared_option(app, "--steps", steps)->capture_default_str();
   app.add_flag("--whole-words", whole_words, "mask all pieces of a word or none");

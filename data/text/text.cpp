@@ -37,16 +37,24 @@ void append_documents(std::string_view text, std::vector<Document>& documents) {
   finish();
 }
 
+std::string read_text(const fs::path& file) {
+  const auto bytes = read_file(file);
+  check<FileError>(std::ranges::find(bytes, 0) == bytes.end(), "text",
+                   "{} must be a text file, but has NUL bytes", file.string());
+  return {bytes.begin(), bytes.end()};
+}
+
 }  // namespace
+
+std::vector<std::string> read_texts(std::span<const fs::path> files) {
+  std::vector<std::string> texts;
+  for (const fs::path& file : files) texts.push_back(read_text(file));
+  return texts;
+}
 
 std::vector<Document> read_documents(std::span<const fs::path> files) {
   std::vector<Document> documents;
-  for (const fs::path& file : files) {
-    const auto bytes = read_file(file);
-    check<FileError>(std::ranges::find(bytes, 0) == bytes.end(), "read_documents",
-                     "{} must be a text file, but has NUL bytes", file.string());
-    append_documents({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, documents);
-  }
+  for (const fs::path& file : files) append_documents(read_text(file), documents);
   check<FileError>(!documents.empty(), "read_documents",
                    "there must be text to read, got {} files without", files.size());
   return documents;

@@ -15,7 +15,7 @@ struct SharedOption {
 constexpr SharedOption table[] = {
     {"--batch", "samples per step"},
     {"--classes", "with --plan: the number of classes"},
-    {"--data", "the folder of the training data"},
+    {"--data", "the training data"},
     {"--device",
      "the device to use: cpu, vulkan, vulkan:NAME (a part of it), vulkan:INDEX, vulkan:uuid=... or "
      "auto (a GPU, or else cpu)"},
@@ -32,6 +32,7 @@ constexpr SharedOption table[] = {
      "predict this device: a saved profile, or the name of one that comes with Rewind"},
     {"--rounds", "the number of measurements"},
     {"--save", "write the trained model here"},
+    {"--seed", "the seed of all that is random"},
     {"--seq", "the most tokens per text"},
     {"--shard",
      "what each rank of mpirun keeps only a part of, instead of all of it: none, states or "
@@ -39,6 +40,7 @@ constexpr SharedOption table[] = {
     {"--steps", "steps to take"},
     {"--test-share", "the share of the data to test with"},
     {"--top", "the number of answers to show"},
+    {"--vocab-size", "the most tokens of a vocabulary that is made from the text"},
 };
 
 }  // namespace

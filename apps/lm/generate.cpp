@@ -1,0 +1,129 @@
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include "apps/lm/commands.h"
+#include "backends/open.h"
+#include "core/base/rng.h"
+#include "data/base/files.h"
+#include "data/text/text.h"
+#include "ops/autocast.h"
+#include "trainer/language/language_model.h"
+#include "trainer/program/shared_options.h"
+
+namespace rw {
+
+void LmSampling::add_to(CLI::App& app) {
+  app.add_option("--max-new-tokens", tokens, "most tokens to draw")->capture_default_str();
+  app.add_option("--temperature", sample.temperature, "0: always the likeliest token")
+      ->capture_default_str();
+  app.add_option("--top-k", sample.top_k, "only of the k likeliest tokens; 0: of all")
+      ->capture_default_str();
+  app.add_option("--top-p", sample.top_p,
+                 "only of the likeliest tokens that have this probability together")
+      ->capture_default_str();
+  app.add_option("--min-p", sample.min_p,
+                 "only of tokens at least this share as likely as the likeliest")
+      ->capture_default_str();
+  app.add_option("--repetition-penalty", sample.repetition_penalty,
+                 "makes tokens that the text has less likely; 1: does not")
+      ->capture_default_str();
+  shared_option(app, "--seed", seed, "the tokens that are drawn")->capture_default_str();
+  app.add_option("--stop", stop, "a string that ends the text; may be given again");
+}
+
+void LmGenerate::add_to(CLI::App& app) {
+  app.add_option("prompt", prompt, "the text to continue, or with --chat the message to answer")
+      ->required();
+  shared_option(app, "--model", model, "a folder or FILE.gguf")->capture_default_str();
+  app.add_flag("--chat", chat, "answer the prompt as a message, by the model's chat template");
+  app.add_option("--chat-format", chat_format, "the template, if the model's is not known");
+  app.add_option("--system", system, "a system message before the prompt")->needs("--chat");
+  app.add_flag("--no-cache", no_cache, "read the whole text again for each token");
+  sampling.add_to(app);
+  device.add_to(app);
+}
+
+namespace {
+
+std::vector<int32_t> tokens_of(const LmGenerate& o, const BpeTokenizer& tokenizer) {
+  if (!o.chat) return tokenizer.encode(o.prompt, true, true);
+  return {};
+}
+
+}  // namespace
+
+void LmGenerate::run() {
+  if (model == default_lm_folder()) {
+    cache_directory();  // it must be this user's alone
+    check<FileError>(std::filesystem::exists(model), "generate",
+                     "there is no model in '{}'; train one first, by lm train", model);
+  }
+  device.open();
+  const LanguageModel opened = LanguageModel::open(model, device.parsed_dtype());
+  const std::vector<int32_t> ids = tokens_of(*this, opened.tokenizer);
+  Generator generator(sampling.seed);
+  TextOptions options{.generate = {.max_new_tokens = sampling.tokens,
+                                   .sample = sampling.sample,
+                                   .use_cache = !no_cache},
+                      .stop = sampling.stop,
+                      .on_text = [](std::string_view text) {
+                        fmt::print("{}", text);
+                        std::fflush(stdout);
+                      }};
+  options.generate.sample.generator = &generator;
+  if (!chat) fmt::print("{}", prompt);
+  const GeneratedText text = continue_text(*opened.model, opened.tokenizer, ids, options);
+  fmt::print("\n");
+  const MemoryReport memory = default_device()->memory_report();
+  fmt::print(
+      stderr,
+      "\n{} tokens read in {:.2f} s ({:.1f}/s), {} more in {:.2f} s ({:.1f}/s); {:.1f} MiB "
+      "at most, on {}\n",
+      text.prompt_tokens, text.first_seconds,
+      static_cast<double>(text.prompt_tokens) / text.first_seconds,
+      std::max<int64_t>(text.tokens - 1, 0), text.seconds,
+      static_cast<double>(std::max<int64_t>(text.tokens - 1, 0)) / std::max(text.seconds, 1e-9),
+      static_cast<double>(memory.peak) / (1 << 20), default_device()->info().name);
+}
+
+void LmPerplexity::add_to(CLI::App& app) {
+  shared_option(app, "--data", data, "text files, joined");
+  app.get_option("--data")->required();
+  shared_option(app, "--model", model, "a folder or FILE.gguf")->capture_default_str();
+  app.add_option("--context", length, "tokens of a window, the second half of which count")
+      ->capture_default_str();
+  device.add_to(app);
+}
+
+void LmPerplexity::run() const {
+  device.open();
+  const LanguageModel opened = LanguageModel::open(model, device.parsed_dtype());
+  const std::vector<std::filesystem::path> files(data.begin(), data.end());
+  std::string text;
+  for (const std::string& part : read_texts(files)) text += part;
+  const BpeTokenizer& tokenizer = opened.tokenizer;
+  const bool begins = tokenizer.parts().add_bos;
+  const std::vector<int32_t> ids = tokenizer.encode(text, true, true);
+  const Perplexity found =
+      perplexity(*opened.model, ids, length, begins ? tokenizer.bos() : std::nullopt);
+  fmt::print("perplexity {:.4f} over {} tokens of {}, in windows of {}\n", found.value,
+             found.tokens, ids.size(), length);
+}
+
+void LmConvert::add_to(CLI::App& app) {
+  app.add_option("from", from, "a folder or FILE.gguf")->required();
+  app.add_option("to", to, "a folder or FILE.gguf")->required();
+  app.add_option("--type", type,
+                 "of the weights: f32, f16 or bf16, in GGUF also q8_0 (default: f16)");
+}
+
+// Reads into f32, in which every type has its values, and only one tensor at a time is rounded.
+void LmConvert::run() const {
+  set_default_device(open_backend("cpu"));
+  const LanguageModel opened = LanguageModel::open(from, DType::f32);
+  save_language_model(to, *opened.model, opened.tokenizer, type.empty() ? "f16" : type);
+  fmt::print("{}: {} parameters, {} tokens\n", to, opened.model->parameter_count(),
+             opened.tokenizer.size());
+}
+
+}  // namespace rw

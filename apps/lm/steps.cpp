@@ -1,0 +1,38 @@
+#include "apps/lm/steps.h"
+
+#include "ops/autocast.h"
+
+namespace rw {
+
+LmTask::LmTask(const LmRecipe& recipe, const StepSettings& settings)
+    : model(recipe.config), recipe_(recipe), settings_(settings) {
+  check(settings.checkpoint != "stage", "options",
+        "language models have no stages, use blocks: their layers");
+  model.set_checkpoint(settings.checkpoint == "block" ? settings.checkpoint_every : 0);
+}
+
+std::unique_ptr<Optimizer> LmTask::make_optimizer(const StepRanks& ranks) const {
+  return recipe_.update.make(model, ranks, settings_.accumulate);
+}
+
+TokenBatch LmTask::batch_of(const BatchShape& shape) const {
+  return {.rows = shape.rows_or(settings_.batch), .length = recipe_.length};
+}
+
+Tensor LmTask::loss_of(const TokenBatch& batch, Meter& meter) {
+  const Shape shape = {batch.rows, batch.length};
+  Tensor ids, targets, loss;
+  {
+    const PurposeScope scope(Purpose::data);
+    ids = batch_tensor(batch.ids, shape);
+    targets = batch_tensor(batch.targets, shape);
+  }
+  {
+    const Autocast autocast(settings_.dtype, settings_.dtype != DType::f32);
+    loss = model.loss(std::move(ids), targets);
+  }
+  meter.add(loss, static_cast<double>(shape.numel()));
+  return loss;
+}
+
+}  // namespace rw

@@ -1,0 +1,250 @@
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "apps/lm/commands.h"
+#include "core/base/rng.h"
+#include "core/files/cache.h"
+#include "data/base/files.h"
+#include "data/content_hash.h"
+#include "data/text/text.h"
+#include "data/tokenizers/bpe_training.h"
+#include "io/models/decoder.h"
+#include "trainer/language/language_model.h"
+#include "trainer/program/shared_options.h"
+#include "trainer/trainer.h"
+
+namespace rw {
+
+std::string default_lm_folder() {
+  return (user_cache_directory() / "lm").string();
+}
+
+LmTrain::LmTrain()
+    : TrainerOptions{.lr = {.lr = 3e-3}, .batch = 8, .steps = 400, .checkpoint = "block"} {}
+
+void LmTrain::add_to(CLI::App& app) {
+  shared_option(app, "--data", data, "text files; without them the licences that Debian has");
+  app.add_option("--config", config,
+                 "a new model: tiny, a preset as qwen3-0.6b or smollm2-135m, or a config.json")
+      ->capture_default_str();
+  shared_option(app, "--model", model, "a folder or FILE.gguf to go on from, instead of --config");
+  app.add_option("--tokenizer", tokenizer,
+                 "of a new model: tokenizer.json, or a folder or FILE.gguf that has one; without "
+                 "it one is trained on the text");
+  shared_option(app, "--vocab-size", vocabulary_size)->capture_default_str();
+  shared_option(app, "--seq", length)->capture_default_str();
+  shared_option(app, "--steps", steps)->capture_default_str();
+  shared_option(app, "--epochs", epochs, "with --steps 0");
+  shared_option(app, "--save", save, "a folder, or FILE.gguf")->capture_default_str();
+  app.add_option("--sample", prompt, "a text that is continued before and after; empty: none")
+      ->capture_default_str();
+  state.add_to(app);
+  TrainerOptions::add_to(app, {.samples = "windows",
+                               .random = "weights and order",
+                               .segments = {"block"},
+                               .joins_segments = true});
+}
+
+void LmTrain::check_numbers() const {
+  TrainerOptions::check_numbers();
+  check(length > 0, "options", "--seq must be positive, got {}", length);
+  check(vocabulary_size >= 257, "options", "--vocab-size must be at least 257, got {}",
+        vocabulary_size);
+  check(model.empty() || tokenizer.empty(), "options",
+        "--model comes with its tokenizer: leave --tokenizer out");
+}
+
+namespace {
+
+// The text as tokens; the last twentieth is held out for the evaluation.
+struct Corpus {
+  BpeTokenizer tokenizer;
+  std::vector<int32_t> tokens;
+  size_t held_out;  // where that part begins
+
+  explicit Corpus(const LmTrain& o) : Corpus(o, texts_of(o)) {}
+
+  std::span<const int32_t> train() const { return std::span(tokens).first(held_out); }
+  std::span<const int32_t> test() const { return std::span(tokens).subspan(held_out); }
+
+ private:
+  Corpus(const LmTrain& o, const std::vector<std::string>& texts)
+      : tokenizer(tokenizer_for(o, texts)) {
+    for (const std::string& text : texts) {
+      const std::vector<int32_t> ids = tokenizer.encode(text, false, true);
+      tokens.insert(tokens.end(), ids.begin(), ids.end());
+      if (tokenizer.eos()) tokens.push_back(*tokenizer.eos());
+    }
+    const size_t window = static_cast<size_t>(o.length) + 1;
+    check(tokens.size() >= 2 * window, "options",
+          "the text must have {} tokens for windows of {}, to train and to test with, got {}",
+          2 * window, o.length, tokens.size());
+    held_out = tokens.size() - std::max(tokens.size() / 20, window);
+  }
+
+  static std::vector<std::string> texts_of(const LmTrain& o) {
+    const std::vector<std::filesystem::path> given(o.data.begin(), o.data.end());
+    return read_texts(given.empty() ? default_text_files() : given);
+  }
+  static BpeTokenizer tokenizer_for(const LmTrain& o, const std::vector<std::string>& texts) {
+    if (!o.model.empty()) return read_tokenizer(o.model);
+    if (!o.tokenizer.empty()) return read_tokenizer(o.tokenizer);
+    return BpeTokenizer(train_bpe(texts, {.size = o.vocabulary_size}));
+  }
+};
+
+class LmTraining : public Trainer<LmTask, TokenWindows> {
+ public:
+  LmTraining(const LmTrain& options, const LmRecipe& recipe, const Corpus& corpus, ProgramRun& run)
+      : Trainer(
+            options, run, recipe,
+            std::make_unique<TokenWindows>(corpus.train(), options.windows(options.batch, true)),
+            {.samples = "tokens",
+             .per_sample = options.length,
+             .has_accuracy = false,
+             .figures = "held_out_",
+             .settings = run_settings(*options.command, options.rate(),
+                                      {content_hash(std::span(corpus.tokens))})}),
+        o_(options),
+        corpus_(corpus) {}
+
+ protected:
+  void load(LmSteps& steps) override {
+    if (!o_.model.empty()) load_decoder(o_.model, steps.model);
+    sample("before");
+  }
+  std::string title() const override {
+    return fmt::format("{} ({} parameters, {} tokens)",
+                       o_.model.empty() ? o_.config : "the model of " + o_.model,
+                       steps().model.parameter_count(), steps().model.config().vocab_size);
+  }
+  std::string steps_text() const override {
+    return fmt::format("of {} windows of {} tokens, from a text of {}", o_.batch, o_.length,
+                       corpus_.tokens.size());
+  }
+  std::unique_ptr<TokenWindows> testing(int64_t batch) override {
+    return std::make_unique<TokenWindows>(corpus_.test(), o_.windows(batch, false));
+  }
+  std::string result(const char* whose, const Meter::Values& values) const override {
+    return fmt::format("held-out text: loss {}{:.3f}, perplexity {:.1f}", whose, values.loss,
+                       std::exp(values.loss));
+  }
+  nlohmann::json evaluate(bool quiet) override {
+    nlohmann::json found = Trainer::evaluate(quiet);
+    if (!quiet) sample("after");
+    return found;
+  }
+  void save(bool is_average) override {
+    if (o_.save.empty()) return;
+    save_language_model(weights_path(o_.save, is_average), steps().model, corpus_.tokenizer);
+    if (!is_average) fmt::print("saved in {}\n", o_.save);
+  }
+  void add_figures(nlohmann::json& report) const override {
+    report.update({{"parameters", steps().model.parameter_count()},
+                   {"vocabulary", steps().model.config().vocab_size},
+                   {"tokens", corpus_.tokens.size()},
+                   {"checkpoint_every", o_.checkpoint_every}});
+  }
+
+ private:
+  void sample(const char* when) {
+    if (o_.quiet || o_.prompt.empty() || !is_first_rank()) return;
+    Decoder& model = steps().model;
+    const std::vector<int32_t> ids = corpus_.tokenizer.encode(o_.prompt, false, true);
+    Generator generator(o_.seed);
+    const int64_t room = model.longest() - static_cast<int64_t>(ids.size());
+    const TextOptions options{
+        .generate = {.max_new_tokens = std::clamp<int64_t>(room, 0, 60),
+                     .sample = {.temperature = 0.7f, .top_p = 0.9f, .generator = &generator}}};
+    const GeneratedText text = continue_text(model, corpus_.tokenizer, ids, options);
+    fmt::print("a text {} training:\n  {}{}\n", when, o_.prompt, indented(text.text));
+  }
+  static std::string indented(std::string text) {
+    for (size_t at = 0; (at = text.find('\n', at)) != std::string::npos; at += 3)
+      text.replace(at, 1, "\n  ");
+    return text;
+  }
+
+  const LmTrain& o_;
+  const Corpus& corpus_;
+};
+
+// A model of Qwen3's shape that learns from a short text in minutes.
+DecoderConfig tiny_config() {
+  return {.hidden_size = 192,
+          .intermediate_size = 512,
+          .num_hidden_layers = 4,
+          .num_attention_heads = 6,
+          .num_key_value_heads = 2,
+          .head_dim = 32,
+          .max_position_embeddings = 2048,
+          .tie_word_embeddings = true};
+}
+
+}  // namespace
+
+TokenWindowsOptions LmTrain::windows(int64_t batch_size, bool shuffle) const {
+  return {.length = length, .batch_size = batch_size, .shuffle = shuffle, .seed = seed};
+}
+
+// A new model has the vocabulary of its tokenizer.
+LmRecipe LmTrain::recipe(int64_t vocabulary) const {
+  LmRecipe made = {.length = length,
+                   .update = state.recipe(rate(), weight_decay),
+                   .numerics = numerics,
+                   .average = average};
+  if (!model.empty()) {
+    made.config = read_decoder_config(model);
+  } else {
+    made.config = config == "tiny"            ? tiny_config()
+                  : config.ends_with(".json") ? read_decoder_config(config)
+                                              : DecoderConfig::preset(config);
+    if (vocabulary > 0) made.config.vocab_size = vocabulary;
+  }
+  check(length <= made.config.max_position_embeddings, "options",
+        "--seq must be at most the model's {} positions, got {}",
+        made.config.max_position_embeddings, length);
+  return made;
+}
+
+TrainingProgram LmTrain::program(const LmRecipe& made) const {
+  return {.title = fmt::format("{} with {} tokens, windows of {}", model.empty() ? config : model,
+                               made.config.vocab_size, length),
+          .samples = "windows",
+          .make = make_steps<LmTask>(made),
+          .settings = settings(),
+          .outline = {.loads = !model.empty(), .saves = !save.empty()},
+          .estimator_states = state.estimator_states(),
+          .words = command_line_words()};
+}
+
+// Without the text, a vocabulary that is to be made from it counts as full, and that of a preset as
+// its own.
+void LmTrain::run() {
+  ranks.share_out(accumulate);
+  check_numbers();
+  if (planning.plan) {
+    const int64_t made = tokenizer.empty() ? 0 : read_tokenizer(tokenizer).size();
+    return run_plan(program(recipe(config == "tiny" && !made ? vocabulary_size : made)), planning,
+                    device);
+  }
+  if (save == default_lm_folder()) cache_directory();  // it must be this user's alone
+  device.open();
+  manual_seed(seed);
+  const Corpus corpus(*this);
+  const LmRecipe made = recipe(corpus.tokenizer.size());
+  if (!model.empty()) check_vocabulary(corpus.tokenizer, made.config, model);
+  TrainingProgram planned = program(made);
+  const TokenWindows train(corpus.train(), windows(batch, true));
+  planned.settings.batch = std::min(batch, train.windows());
+  planned.outline.steps = batches_of(train.windows());
+  planned.outline.evaluation =
+      own_batches_of(TokenWindows(corpus.test(), windows(batch, false)).windows());
+  ProgramRun run(std::move(planned), planning);
+  run.guard([&] { LmTraining(*this, made, corpus, run).run(); });
+}
+
+}  // namespace rw

@@ -1,0 +1,118 @@
+// Language models with their tokenizers in files, and the texts that they continue.
+#include <doctest/doctest.h>
+
+#include "data/base/files.h"
+#include "data/tokenizers/bpe_training.h"
+#include "io/models/decoder.h"
+#include "tests/fixtures/message_of.h"
+#include "tests/fixtures/temporary_folder.h"
+#include "trainer/language/language_model.h"
+#include "trainer/language/text_generation.h"
+
+using namespace rw;
+using test::fault_of;
+using test::TemporaryFolder;
+
+namespace {
+
+const BpeTokenizer& tokenizer() {
+  static const BpeTokenizer made = [] {
+    std::vector<std::string> texts;
+    for (int i = 0; i < 40; ++i)
+      texts.push_back("the cat sat on the mat, number " + std::to_string(i));
+    return BpeTokenizer(train_bpe(texts, {.size = 300}));
+  }();
+  return made;
+}
+
+DecoderConfig small(const std::string& type) {
+  return {.model_type = type,
+          .vocab_size = 304,
+          .hidden_size = 32,
+          .intermediate_size = 64,
+          .num_hidden_layers = 2,
+          .num_attention_heads = 4,
+          .num_key_value_heads = 2,
+          .head_dim = 8,
+          .max_position_embeddings = 64,
+          .tie_word_embeddings = type != "llama"};
+}
+
+std::vector<float> logits(Decoder& model, const std::vector<int32_t>& ids) {
+  const NoGrad guard;
+  return model(tensor(ids, {1, static_cast<int64_t>(ids.size())})).to_vector();
+}
+
+}  // namespace
+
+TEST_SUITE_BEGIN("host");
+
+TEST_CASE("language models: what is saved opens as the same, as a folder and as GGUF") {
+  set_default_device(open_backend("reference"));
+  const TemporaryFolder folder;
+  const std::string text = "the mat sat\n\xF0\x9F\x98\x80 <|im_end|>";
+  for (const char* type : {"llama", "qwen3"}) {
+    CAPTURE(type);
+    Decoder model(small(type));
+    const std::vector<int32_t> ids = tokenizer().encode(text);
+    for (const char* file : {"model", "model.gguf"}) {
+      CAPTURE(file);
+      save_language_model(folder / file, model, tokenizer(), "f32");
+      const LanguageModel opened = LanguageModel::open(folder / file, DType::f32);
+      CHECK(opened.model->config() == model.config());
+      CHECK(opened.tokenizer.encode(text) == ids);
+      CHECK(opened.tokenizer.eos() == tokenizer().eos());
+      CHECK(logits(*opened.model, ids) == logits(model, ids));
+    }
+    CHECK_THROWS_AS(save_language_model(folder / "model", model, tokenizer(), "q8_0"), ValueError);
+    CHECK_THROWS_AS(save_language_model(folder / "x.gguf", model, tokenizer(), "q4_k"), ValueError);
+    CHECK(!std::filesystem::exists(folder / "x.gguf"));
+  }
+}
+
+TEST_CASE("language models: a tokenizer of another model is refused") {
+  set_default_device(open_backend("reference"));
+  const TemporaryFolder folder;
+  DecoderConfig config = small("qwen3");
+  save_language_model(folder / "model", Decoder(config), tokenizer());
+  config.vocab_size = 299;
+  save_decoder(folder / "model", Decoder(config));
+  CHECK(fault_of([&] {
+          LanguageModel::open(folder / "model", DType::f32);
+        }).find("300 tokens and the model in") != std::string::npos);
+  save_decoder_gguf(folder / "bare.gguf", Decoder(config), GgufType::f32);
+  CHECK(fault_of([&] { read_tokenizer(folder / "bare.gguf"); }).find("must have a tokenizer") !=
+        std::string::npos);
+}
+
+TEST_CASE("language models: a text comes in whole characters and ends where it should") {
+  set_default_device(open_backend("reference"));
+  Decoder model(small("llama"));
+  const std::vector<int32_t> prompt = tokenizer().encode("the cat");
+  const auto run = [&](TextOptions options, int64_t tokens = 40) {
+    Generator generator(11);
+    std::string came;
+    options.generate.max_new_tokens = tokens;
+    options.generate.sample.generator = &generator;
+    options.on_text = [&](std::string_view piece) { came += piece; };
+    const GeneratedText text = continue_text(model, tokenizer(), prompt, options);
+    CHECK(came == text.text);
+    CHECK(text.prompt_tokens == static_cast<int64_t>(prompt.size()));
+    return text;
+  };
+  const GeneratedText whole = run({});
+  CHECK(whole.tokens > 10);
+  CHECK(run({.generate = {.use_cache = false}}).text == whole.text);
+  // The same text up to a string in its middle.
+  const std::string stop = whole.text.substr(whole.text.size() / 2, 3);
+  const GeneratedText part = run({.stop = {stop}});
+  CHECK(part.is_complete);
+  CHECK(part.text == whole.text.substr(0, whole.text.find(stop)));
+  CHECK(part.tokens < whole.tokens);
+  CHECK(run({}, 3).tokens == 3);
+  CHECK(!run({}, 3).is_complete);
+  CHECK_THROWS_AS(continue_text(model, tokenizer(), {}, {}), ValueError);
+  CHECK_THROWS_AS(run({}, 64), ShapeError);
+}
+
+TEST_SUITE_END();

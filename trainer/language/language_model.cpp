@@ -1,0 +1,58 @@
+#include "trainer/language/language_model.h"
+
+#include "io/models/decoder.h"
+#include "trainer/language/gguf_metadata.h"
+
+namespace rw {
+
+namespace {
+
+bool is_gguf(const std::filesystem::path& path) {
+  return path.extension() == ".gguf";
+}
+
+SpecialTokens special_tokens(const BpeTokenizer& tokenizer) {
+  const BpeParts& parts = tokenizer.parts();
+  return {.bos = parts.bos, .eos = {parts.eos.begin(), parts.eos.end()}, .pad = parts.pad};
+}
+
+}  // namespace
+
+BpeTokenizer read_tokenizer(const std::filesystem::path& path) {
+  return is_gguf(path) ? BpeTokenizer(tokenizer_of(GgufFile(path))) : BpeTokenizer::load(path);
+}
+
+void check_vocabulary(const BpeTokenizer& tokenizer, const DecoderConfig& config,
+                      const std::filesystem::path& path) {
+  check<FileError>(tokenizer.size() <= config.vocab_size, "tokenizer",
+                   "the tokenizer has {} tokens and the model in '{}' a vocab_size of {}: they "
+                   "must be of one model",
+                   tokenizer.size(), path.string(), config.vocab_size);
+}
+
+LanguageModel LanguageModel::open(const std::filesystem::path& path, DType dtype) {
+  const DecoderConfig config = read_decoder_config(path);
+  LanguageModel opened{.tokenizer = read_tokenizer(path)};
+  check_vocabulary(opened.tokenizer, config, path);
+  opened.model = std::make_unique<Decoder>(config, dtype);
+  load_decoder(path, *opened.model);
+  return opened;
+}
+
+void save_language_model(const std::filesystem::path& path, const Decoder& model,
+                         const BpeTokenizer& tokenizer, const std::string& type) {
+  const std::string word(type.empty() ? name(model.parameters().front().dtype()) : type);
+  const GgufTypeInfo* const found = find_gguf_type(word);
+  const bool is_float = word == "f32" || word == "f16" || word == "bf16";
+  check(found && (is_float || (is_gguf(path) && word == "q8_0")), "save",
+        "{} holds f32, f16 or bf16{}, got '{}'", is_gguf(path) ? "a GGUF file" : "a folder",
+        is_gguf(path) ? " or q8_0" : "", word);
+  if (is_gguf(path))
+    return save_decoder_gguf(path, model, static_cast<GgufType>(found->number),
+                             tokenizer_metadata(tokenizer.parts(), model.config().vocab_size));
+  const DType dtype = word == "f32" ? DType::f32 : word == "f16" ? DType::f16 : DType::bf16;
+  tokenizer.save(path);
+  save_decoder(path, model, {.dtype = dtype, .tokens = special_tokens(tokenizer)});
+}
+
+}  // namespace rw
