@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Compares BpeTokenizer with Hugging Face's tokenizers (the package `tokenizers`, 0.22 or newer), token for token: lines of text
 of many languages that the machine has (manuals, documents, headers, scripts), emoji and characters of every block, and random
-bytes. Not part of the tests, since it needs the package and files of tokenizers.
+bytes. Where a folder has a chat template, it also compares conversations with what transformers' apply_chat_template makes of them.
+Not part of the tests, since it needs the packages and files of tokenizers.
 
 Usage: compare_tokenizers.py [--lines N] [--bytes N] [--texts FOLDER]... --program TOKENIZE TOKENIZER...
 TOKENIZE: build/tests/tokenize, or a command that runs it. TOKENIZER: a tokenizer.json, or a folder that has one."""
@@ -80,11 +81,14 @@ def random_bytes(count):
         yield b"".join(rng.choice(pieces) if rng.randrange(3) == 0 else rng.randbytes(rng.randint(1, 6)) for _ in range(rng.randint(1, 12)))
 
 
+def run(program, tokenizer, texts, *mode):
+    sent = b"".join(struct.pack("<I", len(text)) + text for text in texts)
+    return subprocess.run([*shlex.split(program), str(tokenizer), *mode], input=sent, stdout=subprocess.PIPE, check=True).stdout
+
+
 def ours(program, tokenizer, texts, plain):
     """(ids, decoded bytes) of each text."""
-    sent = b"".join(struct.pack("<I", len(text)) + text for text in texts)
-    got = subprocess.run(shlex.split(program) + [str(tokenizer)] + ["plain"] * plain, input=sent, stdout=subprocess.PIPE, check=True).stdout
-    at = 0
+    got, at = run(program, tokenizer, texts, *["plain"] * plain), 0
     for _ in texts:
         count, = struct.unpack_from("<I", got, at)
         ids = list(struct.unpack_from(f"<{count}i", got, at + 4))
@@ -92,6 +96,40 @@ def ours(program, tokenizer, texts, plain):
         begin = at + 8 + 4 * count
         yield ids, got[begin:begin + size]
         at = begin + size
+
+
+def conversations():
+    """Some of every kind, with blanks at the ends and thoughts of the assistant."""
+    rng = random.Random(4)
+    pieces = ["Hi", " a b ", "\n\nline\n", "2+2?", "<think>\nhm\n</think>\n\n4", "<think>\n\n</think>\n\n4", "</think>", "<tool_response>5</tool_response>", "", "é😀",
+              "\t", "<|im_end|>"]
+    for count in range(400):
+        roles = [("user", "assistant")[i % 2] if count % 4 else rng.choice(["system", "user", "assistant"]) for i in range(rng.randint(1, 6))]
+        chat = [{"role": role, "content": "".join(rng.choices(pieces, k=rng.randint(1, 2)))} for role in roles]
+        yield [{"role": "system", "content": rng.choice(pieces)}] * rng.randrange(2) + chat
+
+
+def compare_chats(program, folder):
+    """How many conversations differ."""
+    import transformers
+    oracle = transformers.AutoTokenizer.from_pretrained(str(folder))
+    chats, wrong = list(conversations()), 0
+    got, at = run(program, folder, ["".join(f"{m['role']}: {m['content']}\0" for m in chat).encode() for chat in chats], "chat"), 0
+    for chat in chats:
+        size, = struct.unpack_from("<I", got, at)
+        text, at = got[at + 4:at + 4 + size].decode(), at + 4 + size
+        try:
+            wanted = oracle.apply_chat_template(chat, tokenize=False, add_generation_prompt=True)
+        except Exception:  # what the template raises
+            wanted = "refused"
+        # Gemma's template takes a message of the system for one of the assistant.
+        is_stricter = text == "refused" and any(message["role"] == "system" for message in chat[1:])
+        if text != wanted and not is_stricter:
+            wrong += 1
+            if wrong < 4:
+                print(f"  {chat}: {text!r}, not {wanted!r}")
+    print(f"{folder}: {len(chats)} conversations, {wrong} differ")
+    return wrong
 
 
 def main():
@@ -124,6 +162,10 @@ def main():
             print(f"{path}{' (plain)' if plain else ''}: {len(texts)} texts, {tokens} tokens, {len(wrong)} differ")
             print("\n".join(wrong[:5]), end="\n" if wrong else "")
             failed |= bool(wrong)
+    for folder in options.tokenizers:
+        config = folder / "tokenizer_config.json"
+        if config.exists() and "chat_template" in config.read_text():
+            failed |= compare_chats(options.program, folder) > 0
     sys.exit(failed)
 
 

@@ -1,11 +1,16 @@
-// Tokenizes for compare_tokenizers.py. Usage: tokenize TOKENIZER [plain] < TEXTS > RESULTS. A text
-// is a number of bytes (32 bits) and these; a result the number of its tokens, their ids, and the
-// decoded text in the form of a text. With `plain`, special tokens in texts are text.
+// Tokenizes for compare_tokenizers.py. Usage: tokenize TOKENIZER [plain | chat] < TEXTS > RESULTS.
+// A text is a number of bytes (32 bits) and these; a result the number of its tokens, their ids,
+// and the decoded text in the form of a text. With `plain`, special tokens in texts are text. With
+// `chat`, a text is a conversation, "role: content" with a zero byte behind each, and a result what
+// the chat template makes of it, or "refused".
 #include <cstdio>
 #include <iostream>
+#include <optional>
 #include <string>
 
+#include "core/base/error.h"
 #include "data/tokenizers/bpe_tokenizer.h"
+#include "data/tokenizers/chat_format.h"
 
 namespace {
 
@@ -17,18 +22,40 @@ void put(const Values& values) {
                   static_cast<std::streamsize>(size * sizeof(values[0])));
 }
 
+std::string render(const rw::ChatFormat& format, const std::string& text) {
+  std::vector<rw::ChatMessage> messages;
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = text.find('\0', begin), colon = text.find(": ", begin);
+    messages.push_back(
+        {text.substr(begin, colon - begin), text.substr(colon + 2, end - colon - 2)});
+    begin = end + 1;
+  }
+  try {
+    return format.render(messages);
+  } catch (const rw::ValueError&) {
+    return "refused";
+  }
+}
+
 }  // namespace
 
 int main(int count, char** arguments) try {
   if (count < 2) return 2;
   const auto tokenizer = rw::BpeTokenizer::load(arguments[1]);
+  const std::string_view mode = count > 2 ? arguments[2] : "";
+  std::optional<rw::ChatFormat> chat;
+  if (mode == "chat") chat.emplace(tokenizer);
   std::ios::sync_with_stdio(false);
   uint32_t size;
   std::string text;
   while (std::cin.read(reinterpret_cast<char*>(&size), sizeof(size))) {
     text.resize(size);
     std::cin.read(text.data(), size);
-    const auto ids = tokenizer.encode(text, count == 2);
+    if (chat) {
+      put(render(*chat, text));
+      continue;
+    }
+    const auto ids = tokenizer.encode(text, mode != "plain");
     put(ids);
     put(tokenizer.decode(ids));
   }
