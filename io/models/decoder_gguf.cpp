@@ -146,6 +146,11 @@ RopeScaling parse_llama3(const GgufFile& file, DecoderConfig c) {
   return s;
 }
 
+// What YaRN multiplies cos and sin by; llama.cpp has a further factor.
+double yarn_scale(double factor) {
+  return factor > 1 ? 0.1 * std::log(factor) + 1 : 1;
+}
+
 RopeScaling parse_rope_scaling(const GgufFile& file, const DecoderConfig& c,
                                const std::string& prefix) {
   if (file.tensors().contains(rope_freqs)) return parse_llama3(file, c);
@@ -165,6 +170,8 @@ RopeScaling parse_rope_scaling(const GgufFile& file, const DecoderConfig& c,
   s.original_max_position_embeddings = file.integer(at + "original_context_length", 1, 1 << 30);
   take("yarn_beta_fast", s.beta_fast);
   take("yarn_beta_slow", s.beta_slow);
+  if (double factor = 0; take("attn_factor", factor), factor > 0)
+    s.attention_factor = factor * yarn_scale(s.factor);
   take("yarn_attn_factor", s.attention_factor);
   return s;
 }
@@ -182,7 +189,10 @@ void add_rope_scaling(GgufMetadata& metadata, const RopeScaling& s, const std::s
       static_cast<uint32_t>(s.original_max_position_embeddings);
   add("yarn_beta_fast", s.beta_fast);
   add("yarn_beta_slow", s.beta_slow);
-  if (s.attention_factor > 0) add("yarn_attn_factor", s.attention_factor);
+  if (s.attention_factor == 0) return;
+  // The converter of llama.cpp writes the first, and llama.cpp reads the second.
+  add("yarn_attn_factor", s.attention_factor);
+  add("attn_factor", s.attention_factor / yarn_scale(s.factor));
 }
 
 // ---- the other metadata -------------------------------------------------------------------------

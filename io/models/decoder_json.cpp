@@ -1,6 +1,7 @@
 #include "io/models/decoder_json.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "io/models/config_file.h"
 
@@ -214,6 +215,11 @@ void parse_windows(const json& config, DecoderConfig& c, const std::filesystem::
   }
 }
 
+// Whether the class has a choice.
+bool has_attention_bias(const std::string& model_type) {
+  return model_type != "qwen2" && model_type != "mistral";
+}
+
 const char* activation_key(const DecoderConfig& c) {
   return c.model_type == "gemma3_text" ? "hidden_activation" : "hidden_act";
 }
@@ -246,8 +252,8 @@ nlohmann::ordered_json rotary_json(const RopeScaling& s) {
     object["low_freq_factor"] = s.low_freq_factor;
     object["high_freq_factor"] = s.high_freq_factor;
   } else if (s.type == "yarn") {
-    object["beta_fast"] = s.beta_fast;
-    object["beta_slow"] = s.beta_slow;
+    if (s.beta_fast != RopeScaling().beta_fast) object["beta_fast"] = s.beta_fast;
+    if (s.beta_slow != RopeScaling().beta_slow) object["beta_slow"] = s.beta_slow;
     if (s.attention_factor > 0) object["attention_factor"] = s.attention_factor;
   }
   return object;
@@ -292,8 +298,7 @@ DecoderConfig parse_decoder_config(const json& json, const std::filesystem::path
   });
   if (c.num_key_value_heads == 0) c.num_key_value_heads = c.num_attention_heads;
   take(json, "tie_word_embeddings", c.tie_word_embeddings, file);
-  if (c.model_type != "qwen2" && c.model_type != "mistral")
-    take(json, "attention_bias", c.attention_bias, file);
+  if (has_attention_bias(c.model_type)) take(json, "attention_bias", c.attention_bias, file);
   if (is_llama) take(json, "mlp_bias", c.mlp_bias, file);
   take(json, activation_key(c), c.hidden_act, file);
   if (c.model_type == "gemma3_text")
@@ -315,7 +320,7 @@ nlohmann::ordered_json decoder_config_json(const DecoderConfig& given) {
                                  {"model_type", c.model_type}};
   for_each_number(c, [&](const char* key, const auto& value, auto...) { json[key] = value; });
   json[activation_key(c)] = c.hidden_act;
-  json["attention_bias"] = c.attention_bias;
+  if (has_attention_bias(c.model_type)) json["attention_bias"] = c.attention_bias;
   json["attention_dropout"] = 0.0;
   if (c.model_type == "llama") json["mlp_bias"] = c.mlp_bias;
   json["rope_theta"] = c.rope_theta;
@@ -323,6 +328,10 @@ nlohmann::ordered_json decoder_config_json(const DecoderConfig& given) {
   if (c.model_type == "gemma3_text") {
     json["rope_local_base_freq"] = c.rope_local_base_freq;
     json["query_pre_attn_scalar"] = c.query_pre_attn_scalar;
+    // The class wants an integer.
+    if (const auto whole = std::llround(c.query_pre_attn_scalar);
+        static_cast<double>(whole) == c.query_pre_attn_scalar)
+      json["query_pre_attn_scalar"] = whole;
   }
   add_windows(json, c);
   json["tie_word_embeddings"] = c.tie_word_embeddings;
