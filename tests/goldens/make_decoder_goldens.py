@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes decoder.inc: what Hugging Face's decoders compute in f64, and how far their f32 is from it.
+"""Writes decoder.inc: what Hugging Face's decoders compute in f64, and how far f32, f16 and bf16 are from it.
 
 Needs PyTorch and transformers 5 (Debian: python3-transformers). Weights and tokens come from hashed.py.
 Usage: make_decoder_goldens.py > decoder.inc"""
@@ -161,10 +161,13 @@ for title, kind, options in MODELS:
         with torch.no_grad():
             for _ in range(LENGTH - PROMPT):
                 tokens = torch.cat([tokens, model(tokens).logits[:, -1].argmax(-1, keepdim=True)], 1)
-    single = values(make(kind, options), ids, targets)
     gradients = [n for n in truth if n not in ("logits", "loss")]
+    errors = []
+    for dtype in (torch.float32, torch.float16, torch.bfloat16):
+        rounded = values(make(kind, options).to(dtype), ids, targets)
+        errors.append(numbers([error(rounded, truth, ["logits"]), error(rounded, truth, gradients)], 3))
     print(f'    {{"{title}",\n     {config_of(model.config)},')
-    print(f"     {error(single, truth, ['logits']):.3g}, {error(single, truth, gradients):.3g},  // f32's errors")
+    print(f'     {{{", ".join(errors)}}},')
     print("     {", *(row(n, truth[n]) for n in truth), "     },", sep="\n")
     print(f"     {numbers(tokens)}}},")
 print("};")
