@@ -348,6 +348,15 @@ TEST_CASE("op extremes: numbers of host data and fills become integers as in a c
   }
 }
 
+TEST_CASE("op extremes: a gate has the shape of what it opens" * doctest::test_suite("host")) {
+  set_default_device(cpu());
+  for (Tensor (*const gated)(Tensor, Tensor) : {swiglu, geglu}) {
+    CHECK_THROWS_AS(gated(ones({2, 3}), ones({3})), ShapeError);
+    CHECK_THROWS_AS(gated(zeros({2}, DType::i32), ones({2})), DTypeError);
+    CHECK(gated(zeros({2, 0}), zeros({2, 0})).numel() == 0);
+  }
+}
+
 TEST_CASE("op extremes: options that are no numbers are refused" * doctest::test_suite("host")) {
   set_default_device(cpu());
   const Tensor x = ones({2, 3, 4}), one = ones({4});
