@@ -67,7 +67,7 @@ void Options::check_numbers() const {
         "--accumulate times --batch must be in 1 to 60000, got {} and {}", accumulate, batch);
   const bool pictures = !planning.timeline.empty() || !planning.trace.empty();
   check(runs.size() == 1 || !(pictures || (planning.plan && !planning.report.empty())), "options",
-        "--timeline, --trace and the report of a plan are of one run: choose it with --runs");
+        "--timeline, --trace and the report of a plan show one run: choose it with --runs");
 }
 
 struct Images {

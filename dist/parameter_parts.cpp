@@ -74,14 +74,14 @@ void ParameterParts::need(std::span<Storage* const> storages) {
   if (context().phase == Phase::update) {
     for (const Storage* storage : storages)
       check<RankError>(!storage->is_away(), "data_parallel",
-                       "what follows updates must not read parameters that ranks keep in parts, "
+                       "averages and monitors must not read parameters that ranks keep in parts, "
                        "got {} {}",
                        name(storage->dtype()), storage->shape());
     return;
   }
   check<RankError>(!Tape::current()->segments().is_evicting(), "data_parallel",
                    "ranks that keep parameters in parts must replay alike, got values that are "
-                   "dropped by what memory each rank has: give the model segments or a plan");
+                   "dropped according to each rank's memory: give the model segments or a plan");
   ++clock_;
   std::vector<size_t> missing;
   for (const Storage* storage : storages) {

@@ -18,7 +18,8 @@ StepRanks::StepRanks(const StepSettings& settings, Communicator& real)
     : ranks_(&real), shard_(settings.shard) {
   const auto& words = sharding_words();
   check(std::ranges::find(words, settings.shard) != words.end(), "ranks",
-        "what ranks keep in parts must be {}, got '{}'", fmt::join(words, " or "), settings.shard);
+        "the choice of what ranks keep in parts must be {}, got '{}'", fmt::join(words, " or "),
+        settings.shard);
   if (default_device()->backend().is_dry()) {
     dry_ = std::make_unique<DryRanks>(settings.rank, settings.ranks);
     ranks_ = dry_.get();

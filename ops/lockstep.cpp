@@ -88,7 +88,7 @@ Lockstep::~Lockstep() = default;
 
 void Lockstep::run(const std::function<void(uint32_t part)>& body) {
   check<AutogradError>(!thread_state().lockstep, "lockstep",
-                       "parts cannot be divided again: run() must not be called inside of another");
+                       "parts cannot be divided again: run() must not be called inside another");
   std::fill(parts_.begin(), parts_.end(), Part());
   exchange_ = std::make_shared<Exchange>(*this);
   turn_ = 0;

@@ -73,7 +73,8 @@ void run(const std::string& device) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app("Says which MPI there is, and whether ranks reach each other and their devices.");
+  CLI::App app(
+      "Prints which MPI is installed, and whether ranks reach each other and their devices.");
   std::string device = "auto";
   shared_option(app, "--device", device)->capture_default_str();
   return run_program(app, argc, argv, [&] { run(device); });

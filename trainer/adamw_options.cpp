@@ -15,7 +15,7 @@ std::unique_ptr<Optimizer> wrapped(O&& optimizer, const AdamWRecipe& recipe,
                                    uint32_t micro_batches) {
   if (!recipe.fused) return std::make_unique<Accumulate>(std::move(optimizer), micro_batches);
   check(micro_batches == 1, "options",
-        "updates inside backward leave no gradients to add up: --accumulate 1, got {}",
+        "updates inside backward leave no gradients to add up: --accumulate must be 1, got {}",
         micro_batches);
   return std::make_unique<FusedBackward>(std::move(optimizer), *recipe.fused);
 }

@@ -49,8 +49,8 @@ uint32_t HostBackend::allocate_block(uint64_t bytes) {
   check<OutOfMemory>(bytes > 0 && bytes <= info_.max_block_bytes, "allocate_block",
                      "a block must have 1 to {} bytes, got {}", info_.max_block_bytes, bytes);
   Block block = untouched_block(bytes);
-  check<OutOfMemory>(block.memory != nullptr, "allocate_block", "the host has no {} bytes left",
-                     block.size);
+  check<OutOfMemory>(block.memory != nullptr, "allocate_block",
+                     "the host has less than {} bytes left", block.size);
   std::memset(block.memory.get(), 0xFF, block.size);
   return add(std::move(block));
 }

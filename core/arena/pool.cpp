@@ -204,8 +204,8 @@ bool MemoryPool::move_afresh(uint64_t size) {
     fresh = lay_afresh(sizes, 0, largest, total, alignment());
   }
   check<DeviceError>(!fresh.blocks.empty() || places.empty(), "memory",
-                     "'{}' must give {} bytes again that it has just got back, got a refusal ({}): "
-                     "what was there is lost",
+                     "'{}' must allocate {} bytes that it has just freed, got a refusal ({}): "
+                     "their contents are lost",
                      backend_.info().name, total, refusal_);
   for (size_t i = 0; i < contents.size(); ++i) {
     const Arena::Range& to = places[i]->range;

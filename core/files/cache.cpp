@@ -55,7 +55,7 @@ void make_folders(const fs::path& folder) {
 // Why the open folder must not be trusted; empty if it belongs to us alone.
 std::string fault_of(const struct stat& status) {
   if (status.st_uid != ::geteuid())
-    return fmt::format("it must belong to user {}, it does to {}", ::geteuid(), status.st_uid);
+    return fmt::format("it must belong to user {}, it belongs to {}", ::geteuid(), status.st_uid);
   if (status.st_mode & of_others) return "others must not be able to write to it: chmod go-w";
   return "";
 }
@@ -75,13 +75,14 @@ Descriptor open_folder(bool make, std::string& fault) {
     fault = std::strerror(error != 0 ? error : errno);
   else if (::lstat(path.c_str(), &link) == 0 && S_ISLNK(link.st_mode) && link.st_uid != 0 &&
            link.st_uid != ::geteuid())
-    fault = fmt::format("it must be no link of another user's, it is one of user {}", link.st_uid);
+    fault =
+        fmt::format("it must not be a link of another user, it belongs to user {}", link.st_uid);
   else
     fault = fault_of(status);
   if (fault.empty()) return folder;
-  fault =
-      fmt::format("'{}' must be a folder of this user's alone: {}; REWIND_CACHE may name another",
-                  path.string(), fault);
+  fault = fmt::format(
+      "'{}' must be a folder that belongs to this user alone: {}; REWIND_CACHE may name another",
+      path.string(), fault);
   return Descriptor(-1);
 }
 

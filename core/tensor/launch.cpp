@@ -18,17 +18,16 @@ struct Storages {
 // A kernel's threads run in any order: each byte that one writes has one place, and no thread sees
 // it through another view.
 void check_written(const char* kernel, const Arg& to, std::span<const Arg> args) {
-  check<ValueError>(
-      !overlaps_itself(*to.tensor), op_or(kernel),
-      "the elements of what is written must be apart in memory, got {} with strides {}; write "
-      "into a contiguous copy",
-      *to.tensor, to.tensor->strides());
+  check<ValueError>(!overlaps_itself(*to.tensor), op_or(kernel),
+                    "the elements of an operand that is written must not overlap in memory, got {} "
+                    "with strides {}; write into a contiguous copy",
+                    *to.tensor, to.tensor->strides());
   const Storage* storage = to.tensor->impl().storage.get();
   for (const Arg& other : args) {
     if (&other == &to || !other.tensor || other.tensor->impl().storage.get() != storage) continue;
     check<ValueError>(
         !overlap_in_part(*to.tensor, *other.tensor), op_or(kernel),
-        "what is written must not overlap another operand, got {} and {}; copy one of them",
+        "an operand that is written must not overlap another one, got {} and {}; copy one of them",
         *to.tensor, *other.tensor);
   }
 }

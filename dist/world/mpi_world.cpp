@@ -200,7 +200,7 @@ Communicator& mpi_world() {
   static MpiWorld world([] {
     void* library = open_library();
     check<RankError>(library, "mpi",
-                     "mpirun started several ranks, which takes the {} that this was built with, "
+                     "mpirun started several ranks, which needs the {} that this was built with, "
                      "got no {}: apt install {}",
                      kind, names[0],
                      std::string_view(kind) == "MPICH" ? "libmpich12" : "libopenmpi3");

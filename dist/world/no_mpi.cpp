@@ -6,7 +6,7 @@ namespace rw {
 
 Communicator& mpi_world() {
   fail<RankError>("mpi",
-                  "mpirun started several ranks, which takes a build with MPI, got one without: "
+                  "mpirun started several ranks, which needs a build with MPI, got one without: "
                   "install libopenmpi-dev or libmpich-dev, and build with -Dmpi=enabled");
 }
 

@@ -140,7 +140,7 @@ Tensor scatter_by(const char* op, Tensor x, int axis, Tensor index, Tensor sourc
                     source);
   check<ShapeError>(
       index.rank() == x.rank() && picked_shape(x.shape(), index, axis, false) == index.shape(), op,
-      "the index must have x's sizes but along axis {}, got x {} and index {}", axis, x, index);
+      "the index must have x's sizes except along axis {}, got x {} and index {}", axis, x, index);
   return put<false>(op, std::move(x), axis, std::move(index), std::move(source), mode);
 }
 
@@ -160,9 +160,10 @@ Tensor gather_by(const char* op, Tensor x, int axis, Tensor index, PutMode mode)
                     "the index must have x's rank, got x {} and index {}", x, index);
   for (int i = 0; i < x.rank(); ++i) {
     if (i == axis) continue;
-    check<ShapeError>(index.size(i) <= x.size(i), op,
-                      "the index must be no longer than x but along axis {}, got x {} and index {}",
-                      axis, x, index);
+    check<ShapeError>(
+        index.size(i) <= x.size(i), op,
+        "the index must be no longer than x except along axis {}, got x {} and index {}", axis, x,
+        index);
     if (index.size(i) < x.size(i)) x = slice(std::move(x), i, 0, index.size(i));
   }
   check_index(op, x, axis, index);

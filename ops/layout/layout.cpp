@@ -245,7 +245,7 @@ Tensor checkpoint_name(Tensor x, std::string name) {
 Tensor reshape(Tensor x, const Shape& shape) {
   check_sizes("reshape", shape, size_of(x.dtype()));
   check<ShapeError>(shape.numel() == x.numel(), "reshape",
-                    "the number of elements must stay, got {} to {}", x, shape);
+                    "the number of elements must stay the same, got {} and {}", x, shape);
   if (shape == x.shape()) return x;
   if (!reshape_strides(x.shape(), x.strides(), shape)) x = contiguous(std::move(x));
   return apply1(reshape_op, shape, one(std::move(x)));
@@ -256,7 +256,7 @@ Tensor reshape(Tensor x, std::initializer_list<int64_t> sizes) {
   int unknown = 0;
   for (int64_t s : sizes) {
     check<ShapeError>(s >= -1, "reshape",
-                      "sizes must not be negative, but for one that is -1, got ({})",
+                      "sizes must not be negative, except one that is -1, got ({})",
                       fmt::join(sizes, ", "));
     if (s == -1)
       ++unknown;
@@ -363,8 +363,8 @@ Tensor concat(TensorList parts, int axis) {
     const bool same_rank = rest.rank() == parts[0].rank();
     if (same_rank) rest[axis] = parts[0].shape()[axis];
     check<ShapeError>(same_rank && rest == parts[0].shape() && part.dtype() == parts[0].dtype(),
-                      "concat", "all must agree but along axis {}, got {} and {}", axis, parts[0],
-                      part);
+                      "concat", "all must agree except along axis {}, got {} and {}", axis,
+                      parts[0], part);
     size = checked_add(size, part.shape()[axis]);
     check<ShapeError>(size.has_value(), "concat",
                       "the parts are too long together along axis {}, got {} and {}", axis,

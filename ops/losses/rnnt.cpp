@@ -121,7 +121,7 @@ void check_lattice(int64_t samples, int64_t frames, int64_t width, int64_t class
                    const Tensor& targets, const Tensor& input_lengths, const Tensor& target_lengths,
                    int32_t blank) {
   check<ShapeError>(frames > 0 && width > 0, "rnnt_loss",
-                    "there must be a frame at the least, and a place before the first label, got "
+                    "there must be at least one frame, and a place before the first label, got "
                     "{} frames and {} places",
                     frames, width);
   check<ShapeError>(targets.shape() == Shape{samples, width - 1}, "rnnt_loss",

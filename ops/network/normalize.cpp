@@ -151,7 +151,7 @@ BatchStatistics batch_statistics(const Tensor& x) {
 }
 
 BatchStatistics combine_statistics(const std::vector<BatchStatistics>& parts) {
-  check<ShapeError>(!parts.empty(), "batch_norm", "needs the statistics of one part at least");
+  check<ShapeError>(!parts.empty(), "batch_norm", "needs the statistics of at least one part");
   const NoGrad guard;
   int64_t rows = 0;
   for (const BatchStatistics& part : parts) {

@@ -121,7 +121,7 @@ void check_interpolation(const Tensor& x, const InterpolateOptions& o) {
   check(o.mode != InterpolationMode::area || x.rank() < 5, "interpolate",
         "area needs x [N, L, C] or [N, H, W, C], got {}", x);
   const bool between = o.mode == InterpolationMode::linear || o.mode == InterpolationMode::cubic;
-  check(between || !o.align_corners, "interpolate", "align_corners is of linear and cubic only");
+  check(between || !o.align_corners, "interpolate", "align_corners is for linear and cubic only");
 }
 
 // Resamples x [N, H, W, C] along its two middle axes.

@@ -52,7 +52,7 @@ void Accumulate::check_between_windows(const char* rule) const {
 }
 
 void Accumulate::set_overflow(Overflow what) {
-  check_between_windows("what an overflow voids can change only between windows");
+  check_between_windows("the effect of an overflow can change only between windows");
   check(what == Overflow::voids_window || buffer_ == DType::f32, "accumulate",
         "an overflow cannot void a micro-batch whose gradients are in a buffer of {} already",
         name(buffer_));
@@ -153,7 +153,7 @@ float Accumulate::check_shared(const std::vector<Accumulate*>& optimizers) {
             (one->scaler() == optimizers[0]->scaler() && !one->scaler().is_dynamic),
         "accumulate", "optimizers that share a backward pass need one loss scale that is fixed");
     check(std::count(optimizers.begin(), optimizers.end(), one) == 1, "accumulate",
-          "an optimizer must be there once");
+          "an optimizer must be given only once");
     const float own = one->position_ > 0 ? one->unit_ : 0;
     check<AutogradError>(own == 0 || unit == 0 || own == unit, "accumulate",
                          "optimizers that share a backward pass must share those before it in "

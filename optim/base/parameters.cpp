@@ -42,7 +42,7 @@ FlatParameters::FlatParameters(std::vector<ParameterGroup> groups, const StateRu
 
 void FlatParameters::check_whole(const char* op) const {
   check<RankError>(!placement_.keeps_parts, op,
-                   "what follows updates must not read parameters that ranks keep in parts: use "
+                   "averages and monitors must not read parameters that ranks keep in parts: use "
                    "shard_states()");
 }
 

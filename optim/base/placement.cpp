@@ -98,7 +98,7 @@ class Placer {
       }
     check(!placed_.slots.empty(), op,
           "at least one parameter that requires a gradient is needed, got {}",
-          is_empty ? "no parameters" : "only such that do not");
+          is_empty ? "no parameters" : "only ones that do not");
     placed_.ownership.emplace(line, shard_.ranks);
     for (size_t i = 0; i < placed_.slots.size(); ++i) {
       placed_.slots[i].own = placed_.ownership->part(i, shard_.rank);

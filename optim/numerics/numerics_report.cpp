@@ -104,13 +104,12 @@ std::string overflow_advice(const NumericsFinding& f) {
            "data, "
            "or for a parameter the updates before (a learning rate that is too high).";
   if (f.kind == ValueKind::output)
-    return only_nans
-               ? "All that it was made of was finite, so no loss scale helps: look for 0 / 0, "
-                 "infinity - infinity, or a logarithm or root of a negative number."
-               : fmt::format(
-                     "The forward overflows in {}, so no loss scale helps: keep this "
-                     "op in f32, or make what it is given smaller.",
-                     name(f.dtype));
+    return only_nans ? "All of its inputs were finite, so no loss scale helps: look for 0 / 0, "
+                       "infinity - infinity, or a logarithm or root of a negative number."
+                     : fmt::format(
+                           "The forward overflows in {}, so no loss scale helps: keep this "
+                           "op in f32, or make its inputs smaller.",
+                           name(f.dtype));
   if (only_nans)
     return "The forward was finite and nothing before it was infinite: the gradient of this op "
            "itself "

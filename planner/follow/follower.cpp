@@ -6,7 +6,7 @@ Follower::Follower(std::shared_ptr<Tape> tape, bool displaces) : tape_(std::move
   if (!tape_) return;
   const bool is_free = !tape_->follower() || (displaces && tape_->follower()->give_way());
   check<AutogradError>(is_free && !tape_->in_segment(), "recompute",
-                       "what sets the segments of passes must be the outermost scope");
+                       "the scope that sets the segments of passes must be the outermost one");
   outer_ = tape_->exchange_follower(this);
 }
 

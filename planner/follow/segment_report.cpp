@@ -23,7 +23,7 @@ std::string misplaced(const SegmentReport& report, bool reads_inner) {
   if (!reads_inner)
     return "no gradient inside reads a value that was made inside: there is nothing to drop";
   if (report.spared == 0)
-    return "all that its gradients read is kept anyway, by its neighbours or its policy";
+    return "everything that its gradients read is kept anyway, by its neighbours or its policy";
   if (report.held >= report.spared)
     return fmt::format("it keeps {} of inputs for its replay and spares only {}",
                        format_bytes(report.held), format_bytes(report.spared));
@@ -57,9 +57,10 @@ class SegmentJudge {
       report.problem.clear();  // it is worth its memory, whatever it holds
       return;
     }
-    const std::string why = report.problem.empty()
-                                ? "what it drops is back, or gone already, when most is in memory"
-                                : report.problem;
+    const std::string why =
+        report.problem.empty()
+            ? "the values that it drops are back, or would be gone anyway, at the peak"
+            : report.problem;
     report.problem =
         fmt::format("{}, and {}: {}{}", effect(*without), cost(report, *without), why, remedy);
   }

@@ -161,7 +161,7 @@ std::string remedies_text(const Planner& planner, const StepSettings& settings,
     out += fmt::format(" The least that recomputation reaches is {} ({} bytes).",
                        format_bytes(least), least);
   if (remedies.empty()) return out + " No batch, dtype or recomputation that was tried fits.";
-  out += " What fits, by dry runs (options to add, peak, blocks, FLOPs per sample):";
+  out += " These fit, by dry runs (options to add, peak, blocks, FLOPs per sample):";
   const double plain = as_it_is.flops_per_sample();
   for (const Remedy& r : remedies)
     out += fmt::format("\n  {:<44}{:>12}{:>12}{:>+8.1f} %", r.options,

@@ -45,7 +45,7 @@ std::vector<Saving> attribute_savings(const Planner& planner, const StepSettings
     now.rank = settings.rank;
     add("sums and messages of ranks");
     now.shard = settings.shard;
-    if (now.shard != "none") add("what ranks keep in parts");
+    if (now.shard != "none") add("parts instead of all on each rank");
   }
   if (settings.recompute) {
     techniques.segments = true;
@@ -57,9 +57,8 @@ std::vector<Saving> attribute_savings(const Planner& planner, const StepSettings
 }
 
 std::string savings_table(const std::vector<Saving>& savings) {
-  std::string out =
-      fmt::format("What saved how much, one technique more in each row:\n  {:<40}{:>26}\n",
-                  savings[0].technique, format_bytes(savings[0].peak));
+  std::string out = fmt::format("Savings, with one more technique in each row:\n  {:<40}{:>26}\n",
+                                savings[0].technique, format_bytes(savings[0].peak));
   for (size_t i = 1; i < savings.size(); ++i) {
     const auto before = static_cast<double>(savings[i - 1].peak);
     const bool saves = savings[i].peak <= savings[i - 1].peak;

@@ -300,7 +300,7 @@ TEST_CASE_FIXTURE(CpuDevice,
     own_shard.reset();
     make(bert.optimizer());
   };
-  const char* refused = "what follows updates must not read parameters that ranks keep in parts";
+  const char* refused = "averages and monitors must not read parameters that ranks keep in parts";
   CHECK(contains(message_of<RankError>([&] { follow(2048, [](Accumulate& o) { Ema{o}; }); }),
                  refused));
   CHECK(contains(message_of<RankError>([&] { follow(2048, [](Accumulate& o) { Lookahead{o}; }); }),
@@ -320,7 +320,7 @@ TEST_CASE_FIXTURE(CpuDevice,
                      for (const Tensor& p : bert.tensors()) sum(p);
                    });
                  }),
-                 "what follows updates must not read parameters that ranks keep in parts"));
+                 "averages and monitors must not read parameters that ranks keep in parts"));
 }
 
 TEST_CASE("device: storages whose memory is away") {

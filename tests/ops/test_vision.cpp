@@ -219,7 +219,7 @@ TEST_CASE_FIXTURE(CpuDevice,
     pad(x, {0, 5, 0, 0}, {0, 0, 0, 0}, PaddingMode::reflect);
   });
   value("[interpolate] needs either size or scale_factor", [&] { interpolate(x, {}); });
-  value("[interpolate] align_corners is of linear",
+  value("[interpolate] align_corners is for linear",
         [&] { interpolate(x, {.size = {3}, .align_corners = true}); });
   value("[interpolate] cubic needs",
         [&] { interpolate(line, {.size = {3}, .mode = InterpolationMode::cubic}); });

@@ -168,7 +168,7 @@ TEST_CASE("optimizer: lists of parameters in braces" * doctest::test_suite("host
   CHECK(complaint([] { AdamW({}); }) == none);
   CHECK(complaint([] { SGD({}, {.lr = 1}); }) == none);
   CHECK(complaint([] { Lamb({}); }) == none);
-  CHECK(contains(complaint([] { Adam({full({2}, 1)}); }), "got only such that do not"));
+  CHECK(contains(complaint([] { Adam({full({2}, 1)}); }), "got only ones that do not"));
   const Tensor w = parameter({1, 2}), b = parameter({3});
   CHECK(Adam({w, b}).parameters().slots().size() == 2);
   CHECK(Adam({{.parameters = {w}}, {.parameters = {b}, .lr_scale = 2}}).groups().size() == 2);

@@ -192,7 +192,7 @@ TEST_CASE_FIXTURE(CpuDevice,
   StepSettings settings{.batch = 2, .accumulate = 2, .ranks = 4, .shard = "states"};
   const Planner planner(program(settings));
   const std::vector<Saving> savings = attribute_savings(planner);
-  CHECK(savings.back().technique == "what ranks keep in parts");
+  CHECK(savings.back().technique == "parts instead of all on each rank");
   CHECK(savings.back().peak == planner.peak(settings));
   CHECK(savings.back().peak < savings[savings.size() - 2].peak);
   settings.shard = "none";

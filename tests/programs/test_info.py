@@ -43,7 +43,7 @@ def check_pipelines(plain):
     assert done.returncode == 0, done.stderr
     device = json.loads(done.stdout)[0]
     if "pipelines_fault" in device:
-        assert "the driver must tell of pipelines" in device["pipelines_fault"], device["pipelines_fault"]
+        assert "the driver must describe pipelines" in device["pipelines_fault"], device["pipelines_fault"]
         return
     kernels = {k["kernel"] for k in device["kernels"] if k["variant"]}
     missing = kernels - {p["kernel"] for p in device["pipelines"]}

@@ -98,7 +98,7 @@ def check_shards():
     result = run(1, RESNET, "--steps", 2, "--shard", "states")
     expect(result.returncode == 0 and "note: one rank keeps all: --shard states" in result.stderr, "one rank shards nothing", result)
     result = run(2, RESNET, "--steps", 3, "--shard", "parameters")
-    expect(result.returncode != 0 and "2 ranks must divide them, got 3" in result.stderr, "steps that ranks cannot share out", result)
+    expect(result.returncode != 0 and "2 ranks must divide the steps, got 3" in result.stderr, "steps that ranks cannot share out", result)
     result = run(2, RESNET, "--steps", 2, "--shard", "states", "--gradient-ranges")
     expect(result.returncode != 0 and "[options] --gradient-ranges shows all gradients" in result.stderr, "ranges of all gradients", result)
 

@@ -63,7 +63,7 @@ def test_other_settings(folder):
     _, errors = run(folder, *other, *KEPT, status=1)
     expect("(--change-dtype goes on in another)" in errors, "the option is named", errors)
     accept(folder, (*other, "--change-dtype"),
-           "note: 'kept' goes on with --dtype bf16, f32 before: other bits than in one go")
+           "note: 'kept' goes on with --dtype bf16, f32 before: its bits will differ from those of one run")
     shutil.rmtree(folder / "kept")
 
     run(folder, *BERT, *KEPT)

@@ -72,8 +72,8 @@ void TrainingLoop::resume() {
   if (!loaded) return;
   start_ = loaded->position.step;
   check<FileError>(start_ % rank_count() == 0, "resume",
-                   "{} ranks share out the steps from one that they divide, got step {}; let one "
-                   "process go on to the end of the window",
+                   "{} ranks can share the steps only after a step that their number divides, got "
+                   "step {}; let one process finish the window",
                    rank_count(), start_);
   if (changes_scaler_) optimizer_.restart_scaler();  // the saved scaler belongs to another dtype
   for (const std::string& damaged : loaded->damaged)

@@ -26,8 +26,8 @@ double LearningRateOptions::rate(int64_t batch, uint32_t accumulate) const {
   const LearningRateRule scaling = parse_learning_rate_rule(rule);
   if (scaling == LearningRateRule::none) return lr;
   check(reference > 0, "options",
-        "--scale-lr {} needs --reference-batch, the samples per update that --lr {} suits", rule,
-        lr);
+        "--scale-lr {} needs --reference-batch, the samples per update for which --lr {} is meant",
+        rule, lr);
   return scale_lr(static_cast<float>(lr), batch * accumulate, reference, scaling);
 }
 

@@ -39,7 +39,7 @@ NumericsWatch::NumericsWatch(const NumericsOptions& options, Optimizer& optimize
   optimizer.set_scaler(options.scaler(dtype));
   if (options.overflow == "micro-batch") {
     auto* windows = dynamic_cast<Accumulate*>(&optimizer);
-    check(windows, "options", "--overflow micro-batch is of --accumulate, without --fused-update");
+    check(windows, "options", "--overflow micro-batch is for --accumulate, without --fused-update");
     windows->set_overflow(Accumulate::Overflow::voids_micro_batch);
   }
   const uint32_t every = std::max(1u, options.check_numerics);

@@ -123,10 +123,11 @@ void warn_of_segments(const std::vector<std::string>& problems) {
   if (problems.empty()) return;
   const std::string more =
       problems.size() > 1 ? fmt::format(" ({} more such in the report)", problems.size() - 1) : "";
-  fmt::print(stderr,
-             "note: not all checkpoint segments pay; {}{}. Instead of marks, --memory-budget and "
-             "--recompute recompute where it pays.\n",
-             problems[0], more);
+  fmt::print(
+      stderr,
+      "note: not all checkpoint segments pay off; {}{}. Instead of marks, --memory-budget and "
+      "--recompute recompute where it pays.\n",
+      problems[0], more);
 }
 
 // Prints rows as they are found, since finding them takes long.

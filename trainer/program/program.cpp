@@ -83,11 +83,10 @@ bool wants_gpu = false;  // the cpu was opened because there is no GPU
 void tell_of_other_devices() {
   if (!wants_gpu || !is_first_rank()) return;
   const std::string unused = unoffered_gpu();
-  complain(
-      fmt::format("note: {}; this ran on the cpu. The same with --device vulkan runs the kernels "
-                  "that GPUs get, "
-                  "on Vulkan's driver for CPUs: what they do and need shows there, slowly\n",
-                  unused.empty() ? "no GPU is here" : unused));
+  complain(fmt::format(
+      "note: {}; this ran on the cpu. With --device vulkan the same command runs the kernels of "
+      "GPUs on Vulkan's driver for CPUs: slowly, but it shows their results and memory\n",
+      unused.empty() ? "no GPU is here" : unused));
 }
 
 int parse_and_run(CLI::App& app, int argc, char** argv, const std::function<void()>& body) {

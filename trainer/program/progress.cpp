@@ -113,7 +113,7 @@ Progress::Progress(int64_t total, bool quiet, int64_t points)
       every_(std::max<int64_t>(1, total / points)),
       quiet_(quiet),
       terminal_(!has_json_lines() && rank_count() == 1 && terminal_columns(STDOUT_FILENO) > 0) {
-  if (!quiet) waiting_.emplace("the first step, for which kernels are made ready");
+  if (!quiet) waiting_.emplace("the first step, which prepares the kernels");
 }
 
 bool Progress::due(int64_t step, int64_t at_once) {

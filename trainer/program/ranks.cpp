@@ -26,7 +26,7 @@ void RankOptions::share_out(uint32_t& accumulate) {
   accumulate = (wanted + ranks - 1) / ranks * ranks;
   if (!is_first_rank()) return;
   if (accumulate != wanted)
-    fmt::print(stderr, "note: {} ranks share out the steps of an update: --accumulate {}, not {}\n",
+    fmt::print(stderr, "note: {} ranks share the steps of an update: --accumulate {}, not {}\n",
                ranks, accumulate, wanted);
   if (ranks == 1 && shard != "none")
     fmt::print(stderr, "note: one rank keeps all: --shard {} is for several\n", shard);
@@ -53,8 +53,8 @@ RunOutline::Batches own_batches_of(int64_t samples) {
 void check_steps_of_ranks(const Optimizer& optimizer, int64_t steps) {
   const std::optional<Shard>& shard = optimizer.parameters().shard();
   check(!shard || shard->gathered_bytes == 0 || steps % shard->ranks == 0, "options",
-        "with --shard parameters every rank takes as many steps: {} ranks must divide them, got {} "
-        "(see --steps, --batch)",
+        "with --shard parameters every rank takes the same number of steps: {} ranks must divide "
+        "the steps, got {} (see --steps, --batch)",
         shard ? shard->ranks : 1, steps);
 }
 

@@ -150,8 +150,10 @@ void check_resumed(const std::string& folder, const Settings& then, const Settin
                                         shown(value),
                                         is_dtype ? " (--change-dtype goes on in another)" : ""));
     else if (is_first_rank())
-      fmt::print(stderr, "note: '{}' goes on with {} {}, {} before: other bits than in one go\n",
-                 folder, name, shown(value), shown(before));
+      fmt::print(
+          stderr,
+          "note: '{}' goes on with {} {}, {} before: its bits will differ from those of one run\n",
+          folder, name, shown(value), shown(before));
   }
   check<FileError>(differences.empty(), "resume",
                    "'{}' is of another run: {}; go on with what was, use another folder, or "

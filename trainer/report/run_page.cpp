@@ -156,7 +156,7 @@ std::string tables_of(const Json& run) {
   const std::string whose = run.contains("name") ? ": " + run["name"].get<std::string>() : "";
   const Json* memory = memory_of(run);
   if (!memory) return "";
-  return table("What saved how much" + whose,
+  return table("Savings by technique" + whose,
                saving_rows(memory->value("savings", Json::array()))) +
          table("Memory of the device" + whose, memory_rows((*memory)["memory"]));
 }

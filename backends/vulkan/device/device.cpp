@@ -96,7 +96,7 @@ void Device::create(Use use) {
   if (use == Use::statistics) {
     check<Unsupported>(
         has_extension(physical_, VK_KHR_PIPELINE_EXECUTABLE_PROPERTIES_EXTENSION_NAME), "vulkan",
-        "the driver must tell of pipelines, '{}' has no {}", caps_.driver,
+        "the driver must describe pipelines, '{}' has no {}", caps_.driver,
         VK_KHR_PIPELINE_EXECUTABLE_PROPERTIES_EXTENSION_NAME);
     extensions.push_back(VK_KHR_PIPELINE_EXECUTABLE_PROPERTIES_EXTENSION_NAME);
     f.pNext = &executables;

@@ -51,7 +51,8 @@ std::string plain_text(const Json& json, const std::string& what) {
 
 const Json& member(const Json& json, const char* key, const std::string& file) {
   check<FileError>(json.is_object() && json.contains(key), "tuning",
-                   "\"{}\" of '{}' is missing: the file is what `./rewind tune` writes", key, file);
+                   "\"{}\" of '{}' is missing: such files are written by `./rewind tune`", key,
+                   file);
   return json[key];
 }
 

@@ -42,7 +42,7 @@ std::array<Count, 3> elements(const MatmulParams& p) {
   for (const uint32_t size : {p.m, p.n, p.k, p.batch[0], p.batch[1]})
     check(size > 0, "product", "sizes must be positive, got {}", size);
   check((p.a_row == 1 || p.a_col == 1) && (p.b_row == 1 || p.b_col == 1), "product",
-        "of rows and columns one must be dense, got steps {}, {} and {}, {}", p.a_row, p.a_col,
+        "either rows or columns must be dense, got steps {}, {} and {}, {}", p.a_row, p.a_col,
         p.b_row, p.b_col);
   return {reach(p.offset[0], p.m, p.a_row, p.k, p.a_col, p.batch, p.a_batch),
           reach(p.offset[1], p.k, p.b_row, p.n, p.b_col, p.batch, p.b_batch),

@@ -60,7 +60,7 @@ struct Reader {
   std::string what(const char* name) const { return fmt::format("\"{}\" of '{}'", name, file); }
   const Json& at(const char* name) const {
     check<FileError>(json.is_object() && json.contains(name), "device profile",
-                     "{} is missing: profiles are what `plan --save-profile` writes", what(name));
+                     "{} is missing: profiles are written by `plan --save-profile`", what(name));
     return json[name];
   }
 

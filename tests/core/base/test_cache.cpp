@@ -80,13 +80,13 @@ TEST_CASE("cache: a folder that others can write to, or that is not ours, is not
   CHECK(read_cache_text("t") == "text");
   if (::geteuid() == 0) {  // only root can give things away
     REQUIRE(::chown(folder.c_str(), 12345, 12345) == 0);
-    check_unused("must belong to user 0, it does to 12345");
+    check_unused("must belong to user 0, it belongs to 12345");
     REQUIRE(::chown(folder.c_str(), 0, 0) == 0);
     // A link of another user leads wherever that user likes.
     fs::create_symlink(folder, top / "link");
     REQUIRE(::lchown((top / "link").c_str(), 12345, 12345) == 0);
     const Env linked("REWIND_CACHE", (top / "link").c_str());
-    check_unused("no link of another user's");
+    check_unused("not be a link of another user");
     REQUIRE(::lchown((top / "link").c_str(), 0, 0) == 0);
     CHECK(read_cache_text("t") == "text");  // a link of our own is allowed
   }
