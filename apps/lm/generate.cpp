@@ -6,6 +6,7 @@
 #include "core/base/rng.h"
 #include "data/base/files.h"
 #include "data/text/text.h"
+#include "data/tokenizers/chat_format.h"
 #include "ops/autocast.h"
 #include "trainer/language/language_model.h"
 #include "trainer/program/shared_options.h"
@@ -36,7 +37,9 @@ void LmGenerate::add_to(CLI::App& app) {
       ->required();
   shared_option(app, "--model", model, "a folder or FILE.gguf")->capture_default_str();
   app.add_flag("--chat", chat, "answer the prompt as a message, by the model's chat template");
-  app.add_option("--chat-format", chat_format, "the template, if the model's is not known");
+  app.add_option("--chat-format", chat_format,
+                 "chatml, qwen3, llama3, llama3.1, gemma or llama2, where the model has no "
+                 "template that is known");
   app.add_option("--system", system, "a system message before the prompt")->needs("--chat");
   app.add_flag("--no-cache", no_cache, "read the whole text again for each token");
   sampling.add_to(app);
@@ -45,9 +48,24 @@ void LmGenerate::add_to(CLI::App& app) {
 
 namespace {
 
-std::vector<int32_t> tokens_of(const LmGenerate& o, const BpeTokenizer& tokenizer) {
-  if (!o.chat) return tokenizer.encode(o.prompt, true, true);
-  return {};
+// What the model reads, and with --chat also what ends its answer.
+struct Prompt {
+  std::vector<int32_t> tokens, end_tokens;
+  std::vector<std::string> stop;
+};
+
+Prompt prompt_of(const LmGenerate& o, const BpeTokenizer& tokenizer) {
+  if (!o.chat) return {tokenizer.encode(o.prompt, true, true), {}, o.sampling.stop};
+  const ChatFormat format(tokenizer, o.chat_format);
+  std::vector<ChatMessage> messages;
+  if (!o.system.empty()) messages.push_back({"system", o.system});
+  messages.push_back({"user", o.prompt});
+  Prompt prompt = {tokenizer.encode(format.render(messages)), {}, o.sampling.stop};
+  if (const auto end = tokenizer.id(format.end_of_turn()))
+    prompt.end_tokens.push_back(*end);
+  else
+    prompt.stop.push_back(format.end_of_turn());
+  return prompt;
 }
 
 }  // namespace
@@ -60,19 +78,20 @@ void LmGenerate::run() {
   }
   device.open();
   const LanguageModel opened = LanguageModel::open(model, device.parsed_dtype());
-  const std::vector<int32_t> ids = tokens_of(*this, opened.tokenizer);
+  const Prompt read = prompt_of(*this, opened.tokenizer);
   Generator generator(sampling.seed);
   TextOptions options{.generate = {.max_new_tokens = sampling.tokens,
                                    .sample = sampling.sample,
                                    .use_cache = !no_cache},
-                      .stop = sampling.stop,
+                      .stop = read.stop,
+                      .end_tokens = read.end_tokens,
                       .on_text = [](std::string_view text) {
                         fmt::print("{}", text);
                         std::fflush(stdout);
                       }};
   options.generate.sample.generator = &generator;
   if (!chat) fmt::print("{}", prompt);
-  const GeneratedText text = continue_text(*opened.model, opened.tokenizer, ids, options);
+  const GeneratedText text = continue_text(*opened.model, opened.tokenizer, read.tokens, options);
   fmt::print("\n");
   const MemoryReport memory = default_device()->memory_report();
   fmt::print(

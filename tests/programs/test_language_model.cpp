@@ -110,6 +110,16 @@ TEST_CASE("language models: a text comes in whole characters and ends where it s
   CHECK(part.text == whole.text.substr(0, whole.text.find(stop)));
   CHECK(part.tokens < whole.tokens);
   CHECK(run({}, 3).tokens == 3);
+  int32_t third = -1;  // the third token that was drawn
+  {
+    Generator generator(11);
+    int count = 0;
+    model.generate(tensor(prompt, {1, static_cast<int64_t>(prompt.size())}),
+                   {.max_new_tokens = 3,
+                    .sample = {.generator = &generator},
+                    .on_tokens = [&](auto tokens) { return third = tokens[0], ++count < 3; }});
+  }
+  CHECK(run({.end_tokens = {third}}).tokens == 3);
   CHECK(!run({}, 3).is_complete);
   CHECK_THROWS_AS(continue_text(model, tokenizer(), {}, {}), ValueError);
   CHECK_THROWS_AS(run({}, 64), ShapeError);

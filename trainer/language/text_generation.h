@@ -31,8 +31,9 @@ class StopStrings {
 
 // How a text is continued, besides what CausalLM::generate() does.
 struct TextOptions {
-  GenerateOptions generate = {};       // its on_tokens is replaced
-  std::vector<std::string> stop = {};  // strings that end the text; they are not part of it
+  GenerateOptions generate = {};         // its on_tokens is replaced
+  std::vector<std::string> stop = {};    // strings that end the text; they are not part of it
+  std::vector<int32_t> end_tokens = {};  // tokens that end it, besides those of the tokenizer
   // Receives the text as it comes, in whole characters.
   std::function<void(std::string_view)> on_text = {};
 };
