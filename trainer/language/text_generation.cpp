@@ -60,7 +60,9 @@ GeneratedText continue_text(CausalLM& model, const BpeTokenizer& tokenizer,
     }
     result.is_complete = tokenizer.is_eos(tokens[0]) ||
                          std::ranges::find(o.end_tokens, tokens[0]) != o.end_tokens.end();
-    if (!result.is_complete) emit(stop.push(decoder.push(tokens[0])));
+    // Embeddings may have more rows than the tokenizer has tokens; these have no text.
+    if (!result.is_complete && tokens[0] < tokenizer.size())
+      emit(stop.push(decoder.push(tokens[0])));
     result.is_complete = result.is_complete || stop.found();
     return !result.is_complete;
   };
