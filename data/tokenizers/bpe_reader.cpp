@@ -173,15 +173,14 @@ class Reader {
 
   void read_model() {
     const json& model = file_.at("model");
-    const auto is_set = [&](const char* name) {
+    const json type = model.value("type", json("BPE"));
+    check<FileError>(type == "BPE", "BpeTokenizer", "the model must be BPE, got {}",
+                     describe_json(type));
+    for (const char* name : {"dropout", "continuing_subword_prefix", "end_of_word_suffix"}) {
       const json value = model.value(name, json());
-      return !value.is_null() && value != "" && value != 0;
-    };
-    check<FileError>(model.value("type", "BPE") == "BPE", "BpeTokenizer",
-                     "the model must be BPE, got {}", describe_json(model.at("type")));
-    for (const char* name : {"dropout", "continuing_subword_prefix", "end_of_word_suffix"})
-      check<FileError>(!is_set(name), "BpeTokenizer", "the model must have no {}, got {}", name,
-                       describe_json(model.at(name)));
+      check<FileError>(value.is_null() || value == "" || value == 0, "BpeTokenizer",
+                       "the model must have no {}, got {}", name, describe_json(value));
+    }
     parts_.byte_level = has_bytes_;
     const bool falls_back = model.value("byte_fallback", false) && has_space_marks_;
     check<FileError>(has_bytes_ != falls_back, "BpeTokenizer",

@@ -235,6 +235,14 @@ TEST_CASE("train_bpe: the merges of the reference") {
   CHECK_THROWS_AS(with({.pattern = "("}), FileError);
 }
 
+TEST_CASE("bpe tokenizer: files may leave out what has a default") {
+  const auto tokenizer =
+      load({{"model", {{"vocab", {{"a", 0}, {"b", 1}, {"ab", 2}}}, {"merges", {"a b"}}}},
+            {"pre_tokenizer", {{"type", "ByteLevel"}}}});
+  CHECK(tokenizer.encode("ab") == std::vector<int32_t>{2});
+  CHECK(tokenizer.encode("a!b") == std::vector<int32_t>{0, 1});  // no token has the byte
+}
+
 TEST_CASE("bpe tokenizer: malformed files") {
   const TemporaryFolder folder;
   CHECK_THROWS_AS(BpeTokenizer::load(folder.path), FileError);

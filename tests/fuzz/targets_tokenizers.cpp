@@ -1,0 +1,209 @@
+// Readers of data/tokenizers: tokenizer.json, the metadata of GGUF files, texts, chat templates.
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <sstream>
+
+#include "data/base/files.h"
+#include "data/base/unicode.h"
+#include "data/tokenizers/bpe_tokenizer.h"
+#include "data/tokenizers/bpe_training.h"
+#include "data/tokenizers/chat_format.h"
+#include "data/tokenizers/gguf_tokenizer.h"
+#include "tests/fuzz/target.h"
+
+namespace rw::fuzz {
+
+namespace {
+
+using nlohmann::json;
+using Input = std::span<const uint8_t>;
+
+constexpr std::string_view sample = "ab abc  a\u0301b 12\n<|e|>\xFF</s> \u2581b\U0001F600";
+
+std::string_view text_of(Input input) {
+  return {reinterpret_cast<const char*>(input.data()), input.size()};
+}
+
+// Every id is a token, and tokens that come one by one give the text of all.
+void use_tokenizer(const BpeTokenizer& tokenizer, std::string_view text) {
+  for (const bool special : {true, false}) {
+    const auto ids = tokenizer.encode(text, special, true);
+    StreamingDecoder decoder(tokenizer, false);
+    std::string streamed;
+    for (const int32_t id : ids) {
+      expect(id >= 0 && id < tokenizer.size(), "every id is a token");
+      streamed += decoder.push(id);
+    }
+    streamed += decoder.finish();
+    const std::string whole = to_valid_utf8(tokenizer.decode(ids));
+    expect(streamed == whole || streamed == " " + whole, "a stream gives the text of all tokens");
+  }
+}
+
+// The file of an accepted tokenizer is one of the same tokenizer.
+void read_bpe(Input input) {
+  write_scratch("tokenizer.json", input);
+  const auto tokenizer = BpeTokenizer::load(scratch_file("tokenizer.json"));
+  use_tokenizer(tokenizer, sample);
+  tokenizer.save(scratch_file("saved"));
+  const auto again = BpeTokenizer::load(scratch_file("saved"));
+  expect(again.encode(sample) == tokenizer.encode(sample), "a tokenizer survives a round trip");
+}
+
+json byte_level() {
+  return {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", true}};
+}
+
+json small_json() {
+  return {{"added_tokens",
+           {{{"id", 5}, {"content", "<|e|>"}, {"special", true}, {"normalized", false}}}},
+          {"normalizer", {{"type", "NFC"}}},
+          {"pre_tokenizer", byte_level()},
+          {"post_processor", nullptr},
+          {"decoder", byte_level()},
+          {"model",
+           {{"type", "BPE"},
+            {"vocab", {{"a", 0}, {"b", 1}, {"ab", 2}, {"\u0120", 3}, {"\u0120ab", 4}}},
+            {"merges", {"a b", "\u0120 ab"}}}}};
+}
+
+std::vector<Bytes> bpe_seeds() {
+  json split = small_json();
+  split["pre_tokenizer"] = {{"type", "Sequence"},
+                            {"pretokenizers",
+                             {{{"type", "Split"},
+                               {"pattern", {{"Regex", "\\p{N}{1,3}| ?\\p{L}+|\\s+(?!\\S)"}}},
+                               {"behavior", "Isolated"},
+                               {"invert", false}},
+                              {{"type", "Digits"}, {"individual_digits", true}},
+                              byte_level()}}};
+  split["model"]["ignore_merges"] = true;
+  split["model"]["merges"] = json::array({json::array({"a", "b"})});
+  json characters = small_json();
+  characters["normalizer"] = {
+      {"type", "Replace"}, {"pattern", {{"String", " "}}}, {"content", "\u2581"}};
+  characters["pre_tokenizer"] = {{"type", "Metaspace"},
+                                 {"replacement", "\u2581"},
+                                 {"prepend_scheme", "first"},
+                                 {"split", true}};
+  characters["decoder"] = nullptr;
+  characters["model"]["byte_fallback"] = true;
+  for (int byte = 0; byte < 256; ++byte)
+    characters["model"]["vocab"][fmt::format("<0x{:02X}>", byte)] = byte + 6;
+  return {to_bytes(small_json().dump()), to_bytes(split.dump()), to_bytes(characters.dump())};
+}
+
+// What follows the names of the model and the pattern, a word in each line: tokens with their type
+// as a first digit, and merges ("m a b").
+void read_gguf_tokenizer(Input input) {
+  std::istringstream lines{std::string(text_of(input))};
+  GgufTokenizer metadata;
+  std::getline(lines, metadata.model);
+  std::getline(lines, metadata.pre);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with("m ")) {
+      metadata.merges.push_back(line.substr(2));
+    } else if (!line.empty()) {
+      metadata.tokens.push_back(line.substr(1));
+      metadata.token_type.push_back(line[0] - '0');
+      metadata.scores.push_back(static_cast<float>(line.size()));
+    }
+  }
+  metadata.bos_token_id = 1;
+  use_tokenizer(BpeTokenizer(from_gguf(metadata)), sample);
+}
+
+std::vector<Bytes> gguf_tokenizer_seeds() {
+  std::string pieces = "llama\n-\n2<unk>\n3<s>\n3</s>\n1a\n1b\n1ab\n1\u2581\n1\u2581ab\n4  \n";
+  for (int byte = 0; byte < 256; ++byte) pieces += fmt::format("6<0x{:02X}>\n", byte);
+  return {to_bytes("gpt2\nqwen2\n1a\n1b\n1ab\n1\u0120\n3<|e|>\nm a b\n"),
+          to_bytes("gpt2\nllama-bpe\n1a\n1b\n1ab\n1c\n1abc\nm a b\nm ab c\n"), to_bytes(pieces)};
+}
+
+// Of any bytes, a tokenizer with all bytes keeps what is UTF-8.
+void read_bpe_text(Input input) {
+  static const BpeTokenizer tokenizer(train_bpe(std::vector<std::string>(9, std::string(sample)),
+                                                {.pattern = llama3_pattern, .nfc = false}));
+  const auto text = text_of(input);
+  use_tokenizer(tokenizer, text);
+  for (const bool special : {true, false})
+    expect(tokenizer.decode(tokenizer.encode(text, special)) == to_valid_utf8(text),
+           "bytes survive a round trip");
+  if (text.size() % 8 != 0) return;  // training takes a while
+  const std::vector<std::string> texts(2, std::string(text));
+  const BpeParts trained = train_bpe(texts, {.size = 300});
+  expect(trained.tokens.size() <= 300 && trained.merges.size() + 259 >= trained.tokens.size(),
+         "a token of each merge, or one that was there");
+}
+
+std::vector<Bytes> bpe_text_seeds() {
+  return {to_bytes(sample), to_bytes("It's we'LL 12345\r\n\r\n  x<|im_end|><|im_start|>"), {}};
+}
+
+void read_chat(Input input) {
+  static const BpeParts plain = train_bpe({}, {.size = 300});
+  BpeParts parts = plain;
+  parts.chat_template = to_valid_utf8(text_of(input));
+  const ChatFormat format{BpeTokenizer(parts)};
+  const std::vector<ChatMessage> chat = {
+      {"user", parts.chat_template}, {"assistant", parts.chat_template}, {"user", "a"}};
+  expect(format.render(chat).starts_with(format.render(chat, false)), "a prompt comes last");
+}
+
+std::vector<Bytes> chat_seeds() {
+  return {to_bytes("'<|im_start|>system\\nYou help.<|im_end|>\\n'"),
+          to_bytes("<|im_start|> last_query_index </think>"),
+          to_bytes("<|start_header_id|> Cutting Knowledge Date"), to_bytes("<start_of_turn>"),
+          to_bytes("[INST] <<SYS>>")};
+}
+
+}  // namespace
+
+std::vector<Target> tokenizer_targets() {
+  return {{"bpe",
+           read_bpe,
+           bpe_seeds,
+           {"\"type\":",
+            "\"Sequence\"",
+            "\"Split\"",
+            "\"ByteLevel\"",
+            "\"Metaspace\"",
+            "\"vocab\":{",
+            "\"merges\":[",
+            "null",
+            "true",
+            "false",
+            "1000000000",
+            "-1",
+            "\"Regex\":",
+            "\"String\":",
+            "(",
+            "+",
+            "*",
+            "\\\\p{L}",
+            "\"a\":0",
+            "[\"a\",\"b\"]",
+            "\"Removed\"",
+            "\"MergedWithNext\"",
+            "\"prepend_scheme\":\"always\"",
+            "\xFF",
+            "\"\""}},
+          {"gguf_tokenizer",
+           read_gguf_tokenizer,
+           gguf_tokenizer_seeds,
+           {"m ", "\n", "1", "6", "4", "0", "gpt2", "llama", "default", "<0x00>", " ", "\u2581",
+            "\xFF"}},
+          {"bpe_text",
+           read_bpe_text,
+           bpe_text_seeds,
+           {"<|im_end|>", " ", "\n", "'s", "a\u0301", "\xE2\x82", "123", "\u2581"},
+           false},
+          {"chat",
+           read_chat,
+           chat_seeds,
+           {"<|im_start|>", "<|im_end|>", "<think>", "</think>", "[INST]", "<<SYS>>",
+            "<start_of_turn>", "\\n", "system"}}};
+}
+
+}  // namespace rw::fuzz
