@@ -25,19 +25,16 @@ struct Target {
   char cells = 0;  // the separator of a line's cells, if inputs are tables, else 0
 };
 
-std::vector<Target> data_targets();     // data/
-std::vector<Target> io_targets();       // io/, and device profiles
-std::vector<Target> decoder_targets();  // language models in io/
 std::vector<Target> data_targets();       // data/
 std::vector<Target> io_targets();         // io/, and device profiles
+std::vector<Target> decoder_targets();    // language models in io/
 std::vector<Target> tokenizer_targets();  // data/tokenizers
 // Targets with bugs, which a fuzzer must find. all_targets() leaves them out.
 std::vector<Target> planted_targets();
 
 inline std::vector<Target> all_targets() {
   std::vector<Target> all = data_targets();
-  for (const auto& more : {io_targets, decoder_targets})
-  for (auto* more : {io_targets, tokenizer_targets})
+  for (auto* more : {io_targets, decoder_targets, tokenizer_targets})
     for (Target& target : more()) all.push_back(std::move(target));
   return all;
 }
