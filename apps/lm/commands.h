@@ -23,7 +23,8 @@ struct LmTrain : TrainerOptions {
   std::string tokenizer;          // of a new model
   std::string save = default_lm_folder();
   std::string prompt = "The ";  // of the samples before and after
-  int64_t length = 128, vocabulary_size = 2048;
+  int64_t length = 128;
+  int64_t vocabulary_size = 0;  // of a new model; 0: as its config says
   AdamWSettings state;
 
   void add_to(CLI::App& app);
@@ -32,8 +33,8 @@ struct LmTrain : TrainerOptions {
   void run();
 
  private:
-  // The training of a model whose vocabulary has so many tokens.
-  LmRecipe recipe(int64_t vocabulary) const;
+  // The training of a model whose tokenizer has so many tokens; 0: that is yet to be made.
+  LmRecipe recipe(int64_t tokens) const;
   TrainingProgram program(const LmRecipe& recipe) const;
 };
 

@@ -34,7 +34,8 @@ void LmTrain::add_to(CLI::App& app) {
   app.add_option("--tokenizer", tokenizer,
                  "of a new model: tokenizer.json, or a folder or FILE.gguf that has one; without "
                  "it one is trained on the text");
-  shared_option(app, "--vocab-size", vocabulary_size)->capture_default_str();
+  shared_option(app, "--vocab-size", vocabulary_size, "0: as many as the new model's config says")
+      ->capture_default_str();
   shared_option(app, "--seq", length)->capture_default_str();
   shared_option(app, "--steps", steps)->capture_default_str();
   shared_option(app, "--epochs", epochs, "with --steps 0");
@@ -51,8 +52,7 @@ void LmTrain::add_to(CLI::App& app) {
 void LmTrain::check_numbers() const {
   TrainerOptions::check_numbers();
   check(length > 0, "options", "--seq must be positive, got {}", length);
-  check(vocabulary_size >= 257, "options", "--vocab-size must be at least 257, got {}",
-        vocabulary_size);
+  check(vocabulary_size >= 0, "options", "--vocab-size must be positive, got {}", vocabulary_size);
   check(model.empty() || tokenizer.empty(), "options",
         "--model comes with its tokenizer: leave --tokenizer out");
 }
@@ -65,14 +65,15 @@ struct Corpus {
   std::vector<int32_t> tokens;
   size_t held_out;  // where that part begins
 
-  explicit Corpus(const LmTrain& o) : Corpus(o, texts_of(o)) {}
+  // `vocabulary`: the most tokens of a tokenizer that is made.
+  Corpus(const LmTrain& o, int64_t vocabulary) : Corpus(o, vocabulary, texts_of(o)) {}
 
   std::span<const int32_t> train() const { return std::span(tokens).first(held_out); }
   std::span<const int32_t> test() const { return std::span(tokens).subspan(held_out); }
 
  private:
-  Corpus(const LmTrain& o, const std::vector<std::string>& texts)
-      : tokenizer(tokenizer_for(o, texts)) {
+  Corpus(const LmTrain& o, int64_t vocabulary, const std::vector<std::string>& texts)
+      : tokenizer(tokenizer_for(o, vocabulary, texts)) {
     for (const std::string& text : texts) {
       const std::vector<int32_t> ids = tokenizer.encode(text, false, true);
       tokens.insert(tokens.end(), ids.begin(), ids.end());
@@ -89,10 +90,11 @@ struct Corpus {
     const std::vector<std::filesystem::path> given(o.data.begin(), o.data.end());
     return read_texts(given.empty() ? default_text_files() : given);
   }
-  static BpeTokenizer tokenizer_for(const LmTrain& o, const std::vector<std::string>& texts) {
+  static BpeTokenizer tokenizer_for(const LmTrain& o, int64_t vocabulary,
+                                    const std::vector<std::string>& texts) {
     if (!o.model.empty()) return read_tokenizer(o.model);
     if (!o.tokenizer.empty()) return read_tokenizer(o.tokenizer);
-    return BpeTokenizer(train_bpe(texts, {.size = o.vocabulary_size}));
+    return BpeTokenizer(train_bpe(texts, {.size = vocabulary}));
   }
 };
 
@@ -155,9 +157,8 @@ class LmTraining : public Trainer<LmTask, TokenWindows> {
     Decoder& model = steps().model;
     const std::vector<int32_t> ids = corpus_.tokenizer.encode(o_.prompt, false, true);
     Generator generator(o_.seed);
-    const int64_t room = model.longest() - static_cast<int64_t>(ids.size());
     const TextOptions options{
-        .generate = {.max_new_tokens = std::clamp<int64_t>(room, 0, 60),
+        .generate = {.max_new_tokens = 60,
                      .sample = {.temperature = 0.7f, .top_p = 0.9f, .generator = &generator}}};
     const GeneratedText text = continue_text(model, corpus_.tokenizer, ids, options);
     fmt::print("a text {} training:\n  {}{}\n", when, o_.prompt, indented(text.text));
@@ -174,7 +175,8 @@ class LmTraining : public Trainer<LmTask, TokenWindows> {
 
 // A model of Qwen3's shape that learns from a short text in minutes.
 DecoderConfig tiny_config() {
-  return {.hidden_size = 192,
+  return {.vocab_size = 2048,
+          .hidden_size = 192,
           .intermediate_size = 512,
           .num_hidden_layers = 4,
           .num_attention_heads = 6,
@@ -190,8 +192,8 @@ TokenWindowsOptions LmTrain::windows(int64_t batch_size, bool shuffle) const {
   return {.length = length, .batch_size = batch_size, .shuffle = shuffle, .seed = seed};
 }
 
-// A new model has the vocabulary of its tokenizer.
-LmRecipe LmTrain::recipe(int64_t vocabulary) const {
+// A new model has at least as many embeddings as its tokenizer has tokens.
+LmRecipe LmTrain::recipe(int64_t tokens) const {
   LmRecipe made = {.length = length,
                    .update = state.recipe(rate(), weight_decay),
                    .numerics = numerics,
@@ -202,7 +204,8 @@ LmRecipe LmTrain::recipe(int64_t vocabulary) const {
     made.config = config == "tiny"            ? tiny_config()
                   : config.ends_with(".json") ? read_decoder_config(config)
                                               : DecoderConfig::preset(config);
-    if (vocabulary > 0) made.config.vocab_size = vocabulary;
+    made.config.vocab_size =
+        vocabulary_size > 0 ? vocabulary_size : std::max(made.config.vocab_size, tokens);
   }
   check(length <= made.config.max_position_embeddings, "options",
         "--seq must be at most the model's {} positions, got {}",
@@ -221,22 +224,16 @@ TrainingProgram LmTrain::program(const LmRecipe& made) const {
           .words = command_line_words()};
 }
 
-// Without the text, a vocabulary that is to be made from it counts as full, and that of a preset as
-// its own.
 void LmTrain::run() {
   ranks.share_out(accumulate);
   check_numbers();
-  if (planning.plan) {
-    const int64_t made = tokenizer.empty() ? 0 : read_tokenizer(tokenizer).size();
-    return run_plan(program(recipe(config == "tiny" && !made ? vocabulary_size : made)), planning,
-                    device);
-  }
+  const LmRecipe made = recipe(tokenizer.empty() ? 0 : read_tokenizer(tokenizer).size());
+  if (planning.plan) return run_plan(program(made), planning, device);
   if (save == default_lm_folder()) cache_directory();  // it must be this user's alone
   device.open();
   manual_seed(seed);
-  const Corpus corpus(*this);
-  const LmRecipe made = recipe(corpus.tokenizer.size());
-  if (!model.empty()) check_vocabulary(corpus.tokenizer, made.config, model);
+  const Corpus corpus(*this, made.config.vocab_size);
+  check_vocabulary(corpus.tokenizer, made.config, model.empty() ? config : model);
   TrainingProgram planned = program(made);
   const TokenWindows train(corpus.train(), windows(batch, true));
   planned.settings.batch = std::min(batch, train.windows());

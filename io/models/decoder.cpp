@@ -191,7 +191,7 @@ void remove_old_model(const fs::path& folder) {
 
 DecoderConfig read_decoder_config(const fs::path& path) {
   if (is_gguf(path)) return parse_decoder_metadata(GgufFile(path));
-  const fs::path file = path / "config.json";
+  const fs::path file = path.extension() == ".json" ? path : path / "config.json";
   return parse_decoder_config(read_config("read_decoder_config", "decoder's", file), file);
 }
 

@@ -21,9 +21,10 @@ struct SpecialTokens {
   bool operator==(const SpecialTokens&) const = default;
 };
 
-// The shape of the model in a folder, by its config.json, or in a .gguf file, by its header. Absent
-// keys have the defaults of the model's class in Hugging Face's transformers. Throws FileError,
-// also for models that Decoder is not: mixtures of experts, soft caps, partial rotary embeddings.
+// The shape of the model in a folder, by its config.json, which may be named itself, or in a .gguf
+// file, by its header. Absent keys have the defaults of the model's class in Hugging Face's
+// transformers. Throws FileError, also for models that Decoder is not: mixtures of experts, soft
+// caps, partial rotary embeddings.
 DecoderConfig read_decoder_config(const std::filesystem::path& path);
 // Its special tokens: those of the folder's generation_config.json, or else of its config.json.
 // None where the files say nothing. Throws FileError.

@@ -121,7 +121,9 @@ TEST_CASE("language models: a text comes in whole characters and ends where it s
   CHECK(run({.end_tokens = {third}}).tokens == 3);
   CHECK(!run({}, 3).is_complete);
   CHECK_THROWS_AS(continue_text(model, tokenizer(), {}, {}), ValueError);
-  CHECK_THROWS_AS(run({}, 64), ShapeError);
+  CHECK(run({}, 64).tokens == 64 - static_cast<int64_t>(prompt.size()));
+  const std::vector<int32_t> full(64, 5);
+  CHECK_THROWS_AS(continue_text(model, tokenizer(), full, {}), ValueError);
 }
 
 TEST_SUITE_END();

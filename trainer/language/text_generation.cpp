@@ -40,6 +40,10 @@ std::string StopStrings::finish() {
 GeneratedText continue_text(CausalLM& model, const BpeTokenizer& tokenizer,
                             std::span<const int32_t> prompt, const TextOptions& o) {
   check(!prompt.empty(), "generate", "the prompt must have a token: give a text");
+  const int64_t room = model.longest() - static_cast<int64_t>(prompt.size());
+  check(room > 0, "generate",
+        "the prompt must leave room in the model's {} positions, got {} tokens", model.longest(),
+        prompt.size());
   using Clock = std::chrono::steady_clock;
   const auto seconds_since = [](Clock::time_point then) {
     return std::chrono::duration<double>(Clock::now() - then).count();
@@ -53,6 +57,7 @@ GeneratedText continue_text(CausalLM& model, const BpeTokenizer& tokenizer,
   };
   Clock::time_point begin = Clock::now();
   GenerateOptions generate = o.generate;
+  generate.max_new_tokens = std::min(generate.max_new_tokens, room);
   generate.on_tokens = [&](std::span<const int32_t> tokens) {
     if (result.tokens++ == 0) {
       result.first_seconds = seconds_since(begin);

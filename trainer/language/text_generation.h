@@ -48,8 +48,9 @@ struct GeneratedText {
   bool is_complete = false;   // a token or a string ended it, not the number of tokens
 };
 
-// Continues a prompt of tokens until the model ends its text, one of the strings comes, or there
-// are max_new_tokens. ValueError for an empty prompt; otherwise as CausalLM::generate().
+// Continues a prompt of tokens until the model ends its text, one of the strings comes, there are
+// max_new_tokens, or the model has no more positions. ValueError for an empty prompt, and for one
+// that fills all positions; otherwise as CausalLM::generate().
 GeneratedText continue_text(CausalLM& model, const BpeTokenizer& tokenizer,
                             std::span<const int32_t> prompt, const TextOptions& options);
 
