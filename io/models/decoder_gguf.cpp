@@ -155,6 +155,8 @@ RopeScaling parse_rope_scaling(const GgufFile& file, const DecoderConfig& c,
                                const std::string& prefix) {
   if (file.tensors().contains(rope_freqs)) return parse_llama3(file, c);
   const std::string at = prefix + "rope.scaling.";
+  const std::string old = prefix + "rope.scale_linear";  // the key of early files
+  if (file.has(old)) return {.type = "linear", .factor = file.number(old, 1e-6, 1e6)};
   RopeScaling s;
   if (file.has(at + "type")) s.type = file.text(at + "type");
   if (s.type == "none") s.type.clear();
@@ -227,8 +229,12 @@ void parse_windows(const GgufFile& file, DecoderConfig& c, const std::string& pr
 
 void check_supported(const GgufFile& file, const DecoderConfig& c, const std::string& prefix) {
   for (const char* key : {"expert_count", "attn_logit_softcapping", "final_logit_softcapping"})
-    check<FileError>(!file.has(prefix + key), me, "'{}' has {}{}, which is not supported",
-                     file.path(), prefix, key);
+    check<FileError>(!file.has(prefix + key) || file.number(prefix + key, 0, 1e9) == 0, me,
+                     "'{}' has {}{}, which is not supported", file.path(), prefix, key);
+  check<FileError>(!file.has("split.count") || file.integer("split.count", 0, UINT16_MAX) < 2, me,
+                   "'{}' must be a whole model, got a part of one; llama-gguf-split --merge joins "
+                   "parts",
+                   file.path());
   for (const char* key : {"attention.value_length", "rope.dimension_count"})
     if (file.has(prefix + key))
       check<FileError>(file.integer(prefix + key, 1, 1 << 16) == c.heads_dim(), me,

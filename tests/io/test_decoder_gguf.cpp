@@ -268,6 +268,8 @@ TEST_CASE("decoder gguf: metadata that lie, and models that Decoder is not") {
   refused("llama.attention.value_length", uint32_t{32}, "must be the size of heads, 16, got 32");
   refused("llama.rope.dimension_count", uint32_t{8}, "must be the size of heads, 16, got 8");
   refused("llama.expert_count", uint32_t{8}, "expert_count");
+  refused("llama.expert_count", uint32_t{0}, "accepted");
+  refused("split.count", uint16_t{3}, "got a part of one");
   refused("llama.attention.layer_norm_rms_epsilon", NAN, "got nan");
   refused("llama.attention.sliding_window_pattern", uint32_t{2}, "accepted");  // without a window
   GgufMetadata missing = good;
@@ -289,6 +291,10 @@ TEST_CASE("decoder gguf: metadata that lie, and models that Decoder is not") {
     check_contains(refusal([&] { read_decoder_config(path); }), "rope_freqs.weight must");
   }
   tensors = without_factors();
+  write_gguf(path, tensors, good);
+  CHECK(read_decoder_config(path).rope_scaling == RopeScaling{});
+  refused("llama.rope.scale_linear", 2.5f, "accepted");
+  CHECK(read_decoder_config(path).rope_scaling == RopeScaling{.type = "linear", .factor = 2.5});
   refused("llama.rope.scaling.type", std::string("longrope"), "got \"longrope\"");
   refused("llama.rope.scaling.type", std::string("linear"), "no \"llama.rope.scaling.factor\"");
   tensors.erase(tensors.begin());
