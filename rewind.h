@@ -124,11 +124,14 @@
 
 // Files.
 #include "core/files/file.h"
+#include "io/formats/gguf.h"
+#include "io/formats/gguf_blocks.h"
 #include "io/formats/npy.h"
 #include "io/formats/safetensors.h"
 #include "io/formats/transfer.h"
 #include "io/models/bert.h"
 #include "io/models/classifier.h"
+#include "io/models/decoder.h"
 #include "io/models/gpt.h"
 #include "io/models/model.h"
 #include "io/models/speech.h"

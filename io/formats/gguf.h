@@ -30,7 +30,7 @@ using GgufMetadata = std::map<std::string, GgufValue, std::less<>>;
 
 // A tensor and its place in a file.
 struct GgufTensor {
-  const GgufTypeInfo* type;
+  const GgufTypeInfo* type;        // of its elements
   Shape shape;                     // row-major: the reverse of the order in the file
   uint64_t offset = 0, bytes = 0;  // which bytes of the file
 };
@@ -52,11 +52,12 @@ class GgufFile {
  public:
   explicit GgufFile(const std::filesystem::path& path);
 
-  const std::string& path() const { return path_; }  // as it was opened
-  const GgufMetadata& metadata() const { return index_.metadata; }
+  const std::string& path() const { return path_; }                 // as it was opened
+  const GgufMetadata& metadata() const { return index_.metadata; }  // by key
+  // The tensors of the file by name.
   const std::map<std::string, GgufTensor, std::less<>>& tensors() const { return index_.tensors; }
 
-  bool has(const std::string& key) const { return metadata().contains(key); }
+  bool has(const std::string& key) const { return metadata().contains(key); }  // in the metadata
   // Values of the metadata. FileError if the key is missing or its value is of another kind.
   int64_t integer(const std::string& key, int64_t low, int64_t high) const;  // in [low, high]
   // The same for floats, too; an f32 becomes the shortest decimal that rounds to it.
@@ -87,9 +88,9 @@ class GgufFile {
 
 // A tensor to write, of floats, and how: f32, f16, bf16 or q8_0.
 struct GgufSource {
-  std::string name;  // at most 63 bytes
-  Tensor tensor;     // of any strides
-  GgufType type;
+  std::string name;                 // at most 63 bytes
+  Tensor tensor;                    // of any strides
+  GgufType type;                    // in the file
   std::optional<Shape> shape = {};  // under which the elements are stored; else the tensor's own
 };
 

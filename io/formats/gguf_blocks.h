@@ -9,7 +9,10 @@
 
 namespace rw {
 
-// The types that are read, with the format's numbers. write_gguf() takes f32, f16, bf16 and q8_0.
+// The types that are read, with the format's numbers; write_gguf() takes f32, f16, bf16 and q8_0.
+// Blocks of 32 values have a scale of 16 bits and codes of 4 (q4_0, q4_1), 5 (q5_0, q5_1) or 8 bits
+// (q8_0), those that end with 1 also a minimum. Blocks of 256 have further scales of sub-blocks,
+// and codes of 4 (q4_k), 5 (q5_k) or 6 bits (q6_k).
 enum class GgufType : uint32_t {
   f32 = 0,
   f16 = 1,
@@ -29,7 +32,7 @@ struct GgufTypeInfo {
   uint32_t number;          // as GgufType
   std::string_view name;    // as ggml spells it: "Q4_K"
   uint32_t block_elements;  // 1: not quantised
-  uint32_t block_bytes;
+  uint32_t block_bytes;     // that these take in a file
   // Writes the f32 values of one block; null for types that are not quantised or not read.
   void (*dequantise)(const std::byte* block, float* values);
 };
