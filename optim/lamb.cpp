@@ -42,12 +42,12 @@ class LambRule : public UpdateRule {
     const auto device = t.parameters.device().shared_from_this();
     const int64_t parameters = run.begins.numel() - 1;
     const Tensor partial = empty({2, run.rows}, DType::f32, device);
-    const Tensor ratio = empty({parameters}, DType::f32, device);
+    const Tensor ratio = empty({run.rows}, DType::f32, device);
     const Tensor &m = t.states[0], &v = t.states[1];
     kernels::LambParams p{.offset = {},
                           .first = run.first,
                           .rows = run.rows,
-                          .part = 0,
+                          .number = run.first,
                           .chunks = run.rows,
                           .lr = t.learning_rate,
                           .beta1 = options_.beta1,
@@ -56,7 +56,7 @@ class LambRule : public UpdateRule {
                           .weight_decay = t.weight_decay};
     for (const GradientTable::Part& part : t.gradients.parts(t.run)) {
       kernels::LambParams q = p;
-      q.first = part.first, q.rows = part.rows, q.part = part.first - run.first;
+      q.first = part.first, q.rows = part.rows;
       launch("lamb_norms",
              {in(t.parameters), in(part.gradients), inout(m), inout(v), in(t.table), in(t.control),
               out(partial)},

@@ -3,7 +3,7 @@
 struct Chunk {
   uint begin;  // first element in the parameters and their states
   uint grad;   // first element in the gradients' range
-  uint size, parameter;
+  uint size, number;
 };
 
 Chunk load_chunk(uint row) {

@@ -11,8 +11,7 @@
 void main() {
   uint group = group_id();
   if (group >= p.rows) return;
-  uint row = p.first + group;
-  Chunk chunk = load_chunk(row);
+  Chunk chunk = load_chunk(p.first + group);
   uint end = chunk.grad + chunk.size;
   vec4 squares = vec4(0.0);
   uvec4 bits = uvec4(0);
@@ -33,6 +32,6 @@ void main() {
   float total = workgroup_sum((squares.x + squares.y) + (squares.z + squares.w));
   uint largest = workgroup_max(max(max(bits.x, bits.y), max(bits.z, bits.w)));
   if (gl_LocalInvocationID.x != 0) return;
-  store_partial(row, total);
-  store_partial(p.chunks + row, largest < 0x7f800000u ? 0.0 : 1.0);
+  store_partial(chunk.number, total);
+  store_partial(p.chunks + chunk.number, largest < 0x7f800000u ? 0.0 : 1.0);
 }

@@ -54,6 +54,7 @@ void main() {
   }
   float sum_x = total(squares_x), sum_u = total(squares_u);
   if (gl_LocalInvocationID.x != 0) return;
-  store_partial(p.part + row, sum_x);
-  store_partial(p.chunks + p.part + row, sum_u);
+  uint number = chunk.number - p.number;
+  store_partial(number, sum_x);
+  store_partial(p.chunks + number, sum_u);
 }

@@ -7,7 +7,7 @@
 namespace rw::reference {
 
 struct Chunk {
-  uint64_t begin, grad, size, parameter;
+  uint64_t begin, grad, size, number;
 };
 
 inline Chunk chunk_of(const Elements& table, uint64_t row) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <numeric>
 
 #include "ops/ops.h"
 
@@ -44,12 +45,12 @@ GradientTable::GradientTable(std::vector<Entry> entries) : entries_(std::move(en
     runs_.resize(std::max(runs_.size(), entries_[i].run + 1));
     Run& run = runs_[entries_[i].run];
     if (run.rows == 0) run.first = rows();
-    first_rows_.push_back(rows());
-    cut(i, static_cast<int32_t>(run.begins.size() - 1));
+    first_chunks_.push_back(rows());
+    rows_.resize(rows_.size() + static_cast<size_t>((entries_[i].size + chunk() - 1) / chunk()));
     run.rows = rows() - run.first;
     run.begins.push_back(static_cast<int32_t>(run.rows));
   }
-  first_rows_.push_back(rows());
+  first_chunks_.push_back(rows());
   const PurposeScope purpose(Purpose::optimizer);
   const auto device = entries_[0].parameter.device().shared_from_this();
   const int64_t count = rows();
@@ -74,13 +75,6 @@ GradientTable GradientTable::of(const FlatParameters& parameters) {
     }
   }
   return GradientTable(std::move(entries));
-}
-
-// Appends the rows of an entry, which have no gradient yet.
-void GradientTable::cut(size_t entry, int32_t parameter) {
-  const int64_t size = entries_[entry].size, chunk = int64_t{REWIND_FLAT} << shift_;
-  for (int64_t at = 0; at < size; at += chunk)
-    rows_.push_back({static_cast<int32_t>(entries_[entry].offset + at), 0, 0, parameter});
 }
 
 // The range of each block with gradients that a dispatch must see.
@@ -126,33 +120,44 @@ bool GradientTable::locate(const Span& entries) {
   const auto held = table_.device().hold();
   const std::map<uint32_t, MemoryRange> blocks = this->blocks(entries);
   if (blocks.empty()) return false;
-  const int64_t chunk = int64_t{REWIND_FLAT} << shift_;
-  uint32_t block = blocks.begin()->first;  // of the entry before, where one has no gradient
-  for (size_t i = entries.first; i < entries.end; ++i) {
-    const Entry& e = entries_[i];
-    const uint32_t first = first_rows_[i], end = first_rows_[i + 1];
-    if (first == end) continue;
-    const bool has_gradient = e.parameter.grad().defined();
-    uint64_t grad = 0;
-    if (has_gradient) {
-      const BufferRange own = range_of(e.parameter.grad());
-      block = own.block;
-      grad = (own.offset - blocks.at(block).range.offset) / sizeof(float) +
-             static_cast<uint64_t>(e.begin);
-    }
-    for (uint32_t r = first; r < end; ++r) {
-      const int64_t at = (r - first) * chunk;
-      rows_[r].grad = static_cast<int32_t>(grad + static_cast<uint64_t>(at));
-      rows_[r].size = has_gradient ? static_cast<int32_t>(std::min(chunk, e.size - at)) : 0;
-    }
+  // The block of an entry's gradient; any will do where there is none.
+  const auto block_of = [&](size_t i) {
+    const Tensor gradient = entries_[i].parameter.grad();
+    return gradient.defined() ? range_of(gradient).block : blocks.begin()->first;
+  };
+  std::vector<size_t> order(entries.end - entries.first);
+  std::iota(order.begin(), order.end(), entries.first);
+  std::ranges::stable_sort(order, {},
+                           [&](size_t i) { return std::pair(entries_[i].run, block_of(i)); });
+  uint32_t row = first_chunks_[entries.first];
+  for (const size_t i : order) {
+    const uint32_t count = first_chunks_[i + 1] - first_chunks_[i], block = block_of(i);
+    if (count == 0) continue;
     const MemoryRange& memory = blocks.at(block);
-    if (parts_.empty() || parts_.back().run != e.run ||
+    if (parts_.empty() || parts_.back().run != entries_[i].run ||
         parts_.back().gradients.range.block != block)
-      parts_.push_back({e.run, memory, first, 0});
-    parts_.back().rows = end - parts_.back().first;
+      parts_.push_back({entries_[i].run, memory, row, 0});
+    parts_.back().rows += count;
+    write_rows(i, row, memory.range);
+    row += count;
   }
-  upload(first_rows_[entries.first], first_rows_[entries.end]);
+  upload(first_chunks_[entries.first], first_chunks_[entries.end]);
   return true;
+}
+
+// The rows of an entry, from row `first` on; `memory` is that of the gradients.
+void GradientTable::write_rows(size_t entry, uint32_t first, const BufferRange& memory) {
+  const Entry& e = entries_[entry];
+  const Tensor gradient = e.parameter.grad();
+  int64_t grad = e.begin;
+  if (gradient.defined())
+    grad += static_cast<int64_t>((range_of(gradient).offset - memory.offset) / sizeof(float));
+  for (uint32_t number = first_chunks_[entry]; number < first_chunks_[entry + 1]; ++number) {
+    const int64_t at = (number - first_chunks_[entry]) * chunk(),
+                  size = gradient.defined() ? std::min(chunk(), e.size - at) : 0;
+    rows_[first++] = {static_cast<int32_t>(e.offset + at), static_cast<int32_t>(grad + at),
+                      static_cast<int32_t>(size), static_cast<int32_t>(number)};
+  }
 }
 
 // Writes rows [first, end) if they have changed, or all rows if there are none yet.

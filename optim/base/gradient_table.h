@@ -21,10 +21,10 @@ class GradientTable {
     int64_t begin = 0;                 // of the part in the parameter
     int64_t size = parameter.numel();  // of the part
   };
-  // The rows of a run.
+  // The rows of a run, in which those of one block of memory come together.
   struct Run {
     uint32_t first = 0, rows = 0;
-    std::vector<int32_t> begins = {0};  // by parameter of the run, and the end: its first row
+    std::vector<int32_t> begins = {0};  // by parameter of the run, and the end: its first chunk
   };
   // The rows of one run whose gradients lie in one block of memory: one dispatch reads them.
   struct Part {
@@ -72,22 +72,23 @@ class GradientTable {
 
  private:
   struct Row {
-    int32_t begin = 0, grad = 0, size = 0, parameter = 0;
+    int32_t begin = 0, grad = 0, size = 0, number = 0;
     bool operator==(const Row&) const = default;
   };
   // Entries [first, end).
   struct Span {
     size_t first = 0, end = 0;
   };
-  void cut(size_t entry, int32_t parameter);
   std::map<uint32_t, MemoryRange> blocks(const Span& entries) const;
+  int64_t chunk() const { return int64_t{REWIND_FLAT} << shift_; }  // its most elements
   bool locate(const Span& entries);
+  void write_rows(size_t entry, uint32_t first, const BufferRange& memory);
   [[nodiscard]] std::unique_lock<std::recursive_mutex> hold(std::optional<size_t> run);
   void upload(uint32_t first, uint32_t end);
   void launch_stats(const MemoryRange& gradients, uint32_t first, uint32_t rows) const;
 
   std::vector<Entry> entries_;
-  std::vector<uint32_t> first_rows_;  // by entry, and the end
+  std::vector<uint32_t> first_chunks_;  // by entry, and the end: the numbers of its chunks
   std::vector<Run> runs_;
   uint32_t shift_ = 0;
   std::vector<Row> rows_, uploaded_;

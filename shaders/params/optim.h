@@ -22,11 +22,12 @@
 
 // Gradients lie anywhere in one range of memory. A table of chunks, each within one parameter, says
 // where: i32 [rows, 4] = begin in the parameters and their state, begin in the range of gradients,
-// size, parameter; in elements. Size 0: the parameter has no gradient and stays as it is.
+// size; in elements; and the chunk's number in the order of the parameters, whatever the order of
+// the rows. Size 0: the parameter has no gradient and stays as it is.
 #define CHUNK_ROW 4
-// grad_stats: for the rows from `first` on, partial[c] = sum of squares of the gradient of row c,
-// and partial[chunks + c] = 1 if an element of it is not finite (by its bits), else 0. One
-// workgroup per row.
+// grad_stats: for the rows from `first` on, partial[c] = sum of squares of the gradient of chunk
+// number c, and partial[chunks + c] = 1 if an element of it is not finite (by its bits), else 0.
+// One workgroup per row.
 struct GradStatsParams {
   uint offset[3];  // g, table, partial
   uint first, rows, chunks;
@@ -280,20 +281,20 @@ struct AdafactorParams {
 };
 
 // ---- LAMB and averages of parameters -----------------------------------------------------------
-// lamb_norms: updates m and v of the table's rows from `first` on. partial [2, chunks], from `part`
-// on, are the sums of squares of the parameter and of its update u = m / (1 - beta1^t) / (sqrt(v /
-// (1 - beta2^t)) + eps) + weight_decay * param. One workgroup per row. Nothing happens when
-// state[FOUND_INF] != 0.
+// lamb_norms: updates m and v of the table's rows from `first` on. partial [2, chunks] are, for the
+// chunks whose numbers begin with `number`, the sums of squares of the parameter and of its update
+// u = m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + eps) + weight_decay * param. One workgroup per
+// row. Nothing happens when state[FOUND_INF] != 0.
 //
-// lamb: param -= lr * ratio[parameter] * u. The threads and the condition are those of lamb_norms.
+// lamb: param -= lr * ratio[chunk] * u. The threads and the condition are those of lamb_norms.
 struct LambParams {
   uint offset[7];  // param, grad, m, v, table, state, partial; lamb: param, m, v, table, ratio,
                    // state
-  uint first, rows, part, chunks;
+  uint first, rows, number, chunks;
   float lr, beta1, beta2, eps, weight_decay;
 };
-// lamb_ratio: ratio [parameters] = norm of the parameter / norm of u, or 1 if one of them is 0 or
-// `adapt` is 0. first [parameters + 1] (i32) is the first chunk of each parameter. threads.x =
+// lamb_ratio: ratio [chunks] = norm of the chunk's parameter / norm of u, or 1 if one of them is 0
+// or `adapt` is 0. first [parameters + 1] (i32) is the first chunk of each parameter. threads.x =
 // parameters.
 struct LambRatioParams {
   uint offset[4];  // partial, first, state, ratio

@@ -63,9 +63,10 @@ TEST_CASE("launches: what moves more than a MB in a large step fills a quarter o
     write_file(file, profile.dump());
     for (const StandardStep& standard : standard_steps()) {
       if (standard.name != "resnet50-64" && standard.name != "bert-base-32x128") continue;
-      size_t launches = 0;
+      size_t launches = 0, updates = 0;
       const auto check = [&](const KernelLaunch& l) {
         ++launches;
+        updates += l.kernel == "sgd" || l.kernel == "adam";
         if (l.bytes <= 1'000'000 || has_whole_tables(l.kernel)) return;
         CAPTURE(l.kernel);
         CAPTURE(l.dtypes);
@@ -77,6 +78,8 @@ TEST_CASE("launches: what moves more than a MB in a large step fills a quarter o
         step();
       });
       CHECK(launches > 500);
+      CHECK(updates > 0);
+      CHECK(updates < 40);  // not one for each parameter
     }
   }
 }

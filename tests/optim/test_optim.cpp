@@ -5,6 +5,7 @@
 
 #include "optim/accumulation/accumulate.h"
 #include "optim/adam.h"
+#include "optim/base/gradient_table.h"
 #include "optim/lamb.h"
 #include "optim/sgd.h"
 #include "tests/fixtures/optim_fixture.h"
@@ -236,7 +237,7 @@ TEST_CASE("optimizer: a parameter without a gradient stays as it is") {
   });
 }
 
-TEST_CASE("optimizer: gradients in several blocks of memory") {
+TEST_CASE("optimizer: gradients in several blocks of memory, in turns") {
   on_each_device([] {
     const auto train = [](bool apart, auto make) {
       std::vector<Tensor> parameters;
@@ -244,15 +245,23 @@ TEST_CASE("optimizer: gradients in several blocks of memory") {
       auto optimizer = make(parameters);
       std::vector<Tensor> between;  // fills the rest of a block
       const auto block_of = [](const Tensor& t) { return t.impl().storage->range().block; };
-      for (int i = 0; i < 4; ++i) {
-        parameters[i].set_grad(tensor(some_values(9000 + i, i + 7), {9000 + i}));
-        const auto full = [&] {
-          return !between.empty() && block_of(between.back()) != block_of(parameters[0].grad());
-        };
-        while (apart && i == 1 && !full()) between.push_back(empty({9000}, DType::f32));
+      for (const int i : {0, 2, 1, 3}) {
+        const auto make_gradient = [i] { return tensor(some_values(9000 + i, i + 7), {9000 + i}); };
+        Tensor gradient = make_gradient();
+        while (apart && i % 2 && block_of(gradient) == block_of(parameters[0].grad())) {
+          between.push_back(gradient);
+          gradient = make_gradient();
+        }
+        parameters[i].set_grad(gradient);
       }
       const auto block = [&](int i) { return block_of(parameters[i].grad()); };
-      CHECK((block(0) != block(3)) == apart);
+      CHECK((block(0) != block(1)) == apart);
+      CHECK((block(2) != block(3)) == apart);
+      GradientTable table({{parameters[0]}, {parameters[1]}, {parameters[2]}, {parameters[3]}});
+      table.locate();
+      size_t dispatches = 0;
+      for ([[maybe_unused]] const GradientTable::Part& part : table.parts(0)) ++dispatches;
+      CHECK(dispatches == (apart ? 2 : 1));
       optimizer.set_max_norm(0.5f);
       optimizer.step();
       std::vector<Values> all;

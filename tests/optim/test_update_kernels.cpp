@@ -11,15 +11,16 @@ using namespace rw::test;
 namespace {
 
 // Returns rows of chunks of at most `chunk` elements of a parameter that begins at 8; its gradient
-// begins at `grad`. The last row has no gradient.
+// begins at `grad`. The last row has no gradient. The numbers of the chunks go down.
 std::vector<float> table(uint32_t n, uint32_t chunk, uint32_t grad) {
   std::vector<float> rows;
-  const auto row = [&](uint32_t begin, uint32_t at, uint32_t size, float parameter) {
-    const auto f = [](uint32_t x) { return static_cast<float>(x); };
-    rows.insert(rows.end(), {f(begin), f(at), f(size), parameter});
+  uint32_t number = (n + chunk - 1) / chunk;
+  const auto row = [&](uint32_t begin, uint32_t at, uint32_t size) {
+    for (const uint32_t value : {begin, at, size, number--})
+      rows.push_back(static_cast<float>(value));
   };
-  for (uint32_t at = 0; at < n; at += chunk) row(8 + at, grad + at, std::min(chunk, n - at), 0);
-  row(8, 0, 0, 1);
+  for (uint32_t at = 0; at < n; at += chunk) row(8 + at, grad + at, std::min(chunk, n - at));
+  row(8, 0, 0);
   return rows;
 }
 

@@ -39,8 +39,9 @@ void lamb_norms(const Call& call) {
       squares_x += x * x;
       squares_u += u * u;
     }
-    partial.set(p.part + row, static_cast<Real>(squares_x));
-    partial.set(p.chunks + p.part + row, static_cast<Real>(squares_u));
+    const uint64_t number = chunk.number - p.number;
+    partial.set(number, static_cast<Real>(squares_x));
+    partial.set(p.chunks + number, static_cast<Real>(squares_u));
   }
 }
 
@@ -51,13 +52,15 @@ void lamb_ratio(const Call& call) {
   Elements ratio = call.out(3);
   for (uint64_t i = 0; i < p.parameters; ++i) {
     double squares_x = 0, squares_u = 0;
-    const auto end = static_cast<uint64_t>(first.geti(i + 1));
-    for (auto chunk = static_cast<uint64_t>(first.geti(i)); chunk < end; ++chunk) {
+    const auto begin = static_cast<uint64_t>(first.geti(i)),
+               end = static_cast<uint64_t>(first.geti(i + 1));
+    for (uint64_t chunk = begin; chunk < end; ++chunk) {
       squares_x += partial.get(chunk);
       squares_u += partial.get(p.chunks + chunk);
     }
     const bool adapts = p.adapt != 0 && squares_x > 0 && squares_u > 0;
-    ratio.set(i, adapts ? static_cast<Real>(std::sqrt(squares_x / squares_u)) : 1);
+    const Real value = adapts ? static_cast<Real>(std::sqrt(squares_x / squares_u)) : 1;
+    for (uint64_t chunk = begin; chunk < end; ++chunk) ratio.set(chunk, value);
   }
 }
 
@@ -70,7 +73,8 @@ void lamb(const Call& call) {
   const double t = state.get(STATE_UPDATES);
   for (uint64_t row = 0; row < p.rows; ++row) {
     const Chunk chunk = chunk_of(table, p.first + row);
-    const double rate = double{p.lr} * state.get(STATE_LR_FACTOR) * ratio.get(chunk.parameter);
+    const double rate =
+        double{p.lr} * state.get(STATE_LR_FACTOR) * ratio.get(chunk.number - p.number);
     for (uint64_t k = chunk.begin; k < chunk.begin + chunk.size; ++k) {
       const double x = param.get(k);
       param.set(k, static_cast<Real>(x - rate * direction(p, t, x, m.get(k), v.get(k))));

@@ -156,8 +156,8 @@ void grad_stats(const Call& call) {
       squares += value * value;
       finite = finite && std::isfinite(value);
     }
-    partial.set(row, static_cast<Real>(squares));
-    partial.set(p.chunks + row, finite ? 0 : 1);
+    partial.set(chunk.number, static_cast<Real>(squares));
+    partial.set(p.chunks + chunk.number, finite ? 0 : 1);
   }
 }
 

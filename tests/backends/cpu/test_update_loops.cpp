@@ -11,11 +11,11 @@ using namespace rw::test;
 namespace {
 
 constexpr uint32_t n = 5000;
-// Rows: begin in the parameters, begin in the gradients, size, parameter. One has no gradient.
+// Rows: begin in the parameters, begin in the gradients, size, number. One has no gradient.
 const LoopArgument table{16,
                          DType::i32,
                          Fill::given,
-                         {0, 30, 2048, 0, 2048, 3000, 1001, 1, 3049, 0, 0, 2, 3049, 4010, 1951, 2}};
+                         {0, 30, 2048, 6, 2048, 3000, 1001, 8, 3049, 0, 0, 5, 3049, 4010, 1951, 7}};
 const LoopArgument values{n}, grads{6000}, positive{n, DType::f32, Fill::positive};
 const LoopArgument partial{200};
 
@@ -64,13 +64,13 @@ TEST_CASE("cpu update loops: rules over a table of chunks") {
     check_loop({"adama_fold", {grads, values, positive, table, s}},
                AdamaFoldParams{{}, 0, 4, 8, 0.9f, 0.99f, 0.9f, 1});
     check_loop({"window_fold", {values, grads, table, s}}, WindowFoldParams{{}, 0, 4, 8});
-    const LambParams lamb{{}, 1, 3, 7, 40, 0.1f, 0.9f, 0.99f, 1e-6f, 0.01f};
+    const LambParams lamb{{}, 1, 3, 5, 40, 0.1f, 0.9f, 0.99f, 1e-6f, 0.01f};
     check_loop({"lamb_norms", {values, grads, values, positive, table, s, partial}}, lamb);
     const LoopArgument first{4, DType::i32, Fill::given, {0, 3, 3, 40}};
     for (const uint32_t adapt : {0u, 1u})
-      check_loop({"lamb_ratio", {{80, DType::f32, Fill::positive}, first, s, {3}}},
+      check_loop({"lamb_ratio", {{80, DType::f32, Fill::positive}, first, s, {40}}},
                  LambRatioParams{{}, 3, 40, adapt});
-    check_loop({"lamb", {values, values, positive, table, {3}, s}}, lamb);
+    check_loop({"lamb", {values, values, positive, table, {40}, s}}, lamb);
   }
 }
 

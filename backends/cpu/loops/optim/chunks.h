@@ -6,10 +6,10 @@
 
 namespace rw::cpu::REWIND_LEVEL {
 
-// One row: its first elements in the parameters and their states and in the gradients, and their
-// number.
+// One row: its first elements in the parameters and their states and in the gradients, how many
+// there are, and the chunk's number.
 struct Chunk {
-  int64_t begin, grad, size, parameter;
+  int64_t begin, grad, size, number;
 };
 
 inline Chunk chunk_of(const Operand& table, int64_t row) {
@@ -17,15 +17,14 @@ inline Chunk chunk_of(const Operand& table, int64_t row) {
   return {at[0], at[1], at[2], at[3]};
 }
 
-// Calls body(row, chunk) for rows [first, first + rows). `width` is the bytes of an element, over
-// all operands.
+// Calls body(chunk) for rows [first, first + rows). `width` is the bytes of an element, over all
+// operands.
 template <class Body>
 inline void each_chunk(const Operand& table, int64_t first, int64_t rows, int64_t width,
                        const Body& body) {
   int64_t elements = 0;
   for (int64_t row = first; row < first + rows; ++row) elements += chunk_of(table, row).size;
-  parallel_for(rows, elements * width,
-               [&](int64_t i) { body(first + i, chunk_of(table, first + i)); });
+  parallel_for(rows, elements * width, [&](int64_t i) { body(chunk_of(table, first + i)); });
 }
 
 // Slots of the optimizer's state, in double, as the values computed from them are.

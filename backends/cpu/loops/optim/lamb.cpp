@@ -29,11 +29,11 @@ bool lamb_norms(const LoopCall& call) {
   if (state.skips()) return true;
   const float *values = operand(call, 0).as<float>(), *gradients = operand(call, 1).as<float>();
   float *first = operand(call, 2).as<float>(), *second = operand(call, 3).as<float>();
-  float* partial = operand(call, 6).as<float>(p.part);
+  float* partial = operand(call, 6).as<float>();
   const Direction direction(p, state);
   const float factor = state.grad_factor(), beta1 = p.beta1, beta2 = p.beta2,
               fresh1 = to_float(1 - double{beta1}), fresh2 = to_float(1 - double{beta2});
-  each_chunk(operand(call, 4), p.first, p.rows, 24, [&](int64_t row, const Chunk& chunk) {
+  each_chunk(operand(call, 4), p.first, p.rows, 24, [&](const Chunk& chunk) {
     Vec squares_x{}, squares_u{};
     for (int64_t at = 0; at < chunk.size; at += block) {
       const int64_t count = least(block, chunk.size - at), k = chunk.begin + at;
@@ -52,8 +52,9 @@ bool lamb_norms(const LoopCall& call) {
       squares_x += fold_squares(x, count);
       squares_u += fold_squares(u, count);
     }
-    partial[row - p.first] = fold_lanes<Sum>(squares_x);
-    partial[p.chunks + row - p.first] = fold_lanes<Sum>(squares_u);
+    const int64_t number = chunk.number - p.number;
+    partial[number] = fold_lanes<Sum>(squares_x);
+    partial[p.chunks + number] = fold_lanes<Sum>(squares_u);
   });
   return true;
 }
@@ -71,7 +72,8 @@ bool lamb_ratio(const LoopCall& call) {
       squares_u += double{partial[p.chunks + chunk]};
     }
     const bool adapts = p.adapt != 0 && squares_x > 0 && squares_u > 0;
-    ratio[i] = adapts ? to_float(__builtin_sqrt(squares_x / squares_u)) : 1.0f;
+    const float value = adapts ? to_float(__builtin_sqrt(squares_x / squares_u)) : 1.0f;
+    for (int64_t chunk = first[i]; chunk < first[i + 1]; ++chunk) ratio[chunk] = value;
   }
   return true;
 }
@@ -85,8 +87,8 @@ bool lamb(const LoopCall& call) {
   const float* ratio = operand(call, 4).as<float>();
   const Direction direction(p, state);
   const double lr = state.lr(p.lr);
-  each_chunk(operand(call, 3), p.first, p.rows, 16, [&](int64_t, const Chunk& chunk) {
-    const float rate = to_float(lr * ratio[chunk.parameter]);
+  each_chunk(operand(call, 3), p.first, p.rows, 16, [&](const Chunk& chunk) {
+    const float rate = to_float(lr * ratio[chunk.number - p.number]);
     float* x = values + chunk.begin;
     const float *m = first + chunk.begin, *v = second + chunk.begin;
     each(chunk.size, [=](int64_t i) { x[i] -= rate * direction(x[i], m[i], v[i]); });

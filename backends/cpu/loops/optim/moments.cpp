@@ -96,7 +96,7 @@ bool moment_update(const LoopCall& call) {
   const auto state_at = [&](size_t i, const Chunk& chunk) {
     return operand(call, i).as<float>(chunk.begin);
   };
-  each_chunk(operand(call, 5), p.first, p.rows, 28, [&](int64_t, const Chunk& chunk) {
+  each_chunk(operand(call, 5), p.first, p.rows, 28, [&](const Chunk& chunk) {
     const Moments m{state_at(0, chunk), state_at(2, chunk), state_at(3, chunk), state_at(4, chunk)};
     const float* g = gradients + chunk.grad;
     const auto update = [&](const auto& element) {
@@ -166,7 +166,7 @@ bool adama_fold(const LoopCall& call) {
   const bool skips = state.skips();
   const float factor = state.grad_factor(), decay1 = p.decay1, decay2 = p.decay2,
               fresh1 = to_float(1 - double{p.beta1}), fresh2 = to_float(1 - double{p.beta2});
-  each_chunk(operand(call, 3), p.first, p.rows, 20, [&](int64_t, const Chunk& chunk) {
+  each_chunk(operand(call, 3), p.first, p.rows, 20, [&](const Chunk& chunk) {
     float *m = first + chunk.begin, *v = second + chunk.begin;
     const float* g = gradients + chunk.grad;
     each(chunk.size, [=](int64_t i) {
@@ -200,7 +200,7 @@ bool window_fold(const LoopCall& call) {
   if (state_of(call, 3).skips()) return true;
   float* sums = operand(call, 0).as<float>();
   const float* gradients = operand(call, 1).as<float>();
-  each_chunk(operand(call, 2), p.first, p.rows, 12, [&](int64_t, const Chunk& chunk) {
+  each_chunk(operand(call, 2), p.first, p.rows, 12, [&](const Chunk& chunk) {
     float* sum = sums + chunk.begin;
     const float* g = gradients + chunk.grad;
     each(chunk.size, [=](int64_t i) { sum[i] += g[i]; });

@@ -19,7 +19,7 @@ bool grad_stats(const LoopCall& call) {
   const auto& p = params<GradStatsParams>(call);
   const float* gradients = operand(call, 0).as<float>();
   float* partial = operand(call, 2).as<float>();
-  each_chunk(operand(call, 1), p.first, p.rows, 4, [&](int64_t row, const Chunk& chunk) {
+  each_chunk(operand(call, 1), p.first, p.rows, 4, [&](const Chunk& chunk) {
     Vec squares{};
     bool finite = true;
     for (int64_t at = 0; at < chunk.size; at += block) {
@@ -28,8 +28,8 @@ bool grad_stats(const LoopCall& call) {
       squares += fold_squares(g, count);
       finite = finite && is_finite(g, count);
     }
-    partial[row] = fold_lanes<Sum>(squares);
-    partial[p.chunks + row] = finite ? 0.0f : 1.0f;
+    partial[chunk.number] = fold_lanes<Sum>(squares);
+    partial[p.chunks + chunk.number] = finite ? 0.0f : 1.0f;
   });
   return true;
 }
@@ -45,23 +45,22 @@ bool sgd(const LoopCall& call) {
   const float factor = p.maximize != 0 ? -state.grad_factor() : state.grad_factor();
   const bool is_first = state.updates() == 1, is_nesterov = p.nesterov != 0;
   const float kept = is_first ? 0.0f : momentum, fresh = is_first ? 1.0f : 1.0f - p.dampening;
-  each_chunk(
-      operand(call, 3), p.first, p.rows, momentum != 0 ? 20 : 12, [&](int64_t, const Chunk& chunk) {
-        float* x = params + chunk.begin;
-        const float* g = gradients + chunk.grad;
-        float* buffer = buffers + chunk.begin;
-        if (momentum == 0) {
-          each(chunk.size, [=](int64_t i) { x[i] -= lr * (factor * g[i] + decay * x[i]); });
-          return;
-        }
-        each(chunk.size, [=](int64_t i) {
-          const float gradient = factor * g[i] + decay * x[i];
-          const float before = is_first ? 0.0f : buffer[i];  // uninitialized memory may hold NaN
-          const float now = kept * before + fresh * gradient;
-          buffer[i] = now;
-          x[i] -= lr * (is_nesterov ? gradient + momentum * now : now);
-        });
-      });
+  each_chunk(operand(call, 3), p.first, p.rows, momentum != 0 ? 20 : 12, [&](const Chunk& chunk) {
+    float* x = params + chunk.begin;
+    const float* g = gradients + chunk.grad;
+    float* buffer = buffers + chunk.begin;
+    if (momentum == 0) {
+      each(chunk.size, [=](int64_t i) { x[i] -= lr * (factor * g[i] + decay * x[i]); });
+      return;
+    }
+    each(chunk.size, [=](int64_t i) {
+      const float gradient = factor * g[i] + decay * x[i];
+      const float before = is_first ? 0.0f : buffer[i];  // uninitialized memory may hold NaN
+      const float now = kept * before + fresh * gradient;
+      buffer[i] = now;
+      x[i] -= lr * (is_nesterov ? gradient + momentum * now : now);
+    });
+  });
   return true;
 }
 
@@ -102,7 +101,7 @@ bool adam(const LoopCall& call) {
   float* params = operand(call, 0).as<float>();
   const float* gradients = operand(call, 1).as<float>();
   float *first = operand(call, 2).as<float>(), *second = operand(call, 3).as<float>();
-  each_chunk(operand(call, 4), p.first, p.rows, 28, [&](int64_t, const Chunk& chunk) {
+  each_chunk(operand(call, 4), p.first, p.rows, 28, [&](const Chunk& chunk) {
     float *x = params + chunk.begin, *m = first + chunk.begin, *v = second + chunk.begin;
     const float* g = gradients + chunk.grad;
     each(chunk.size, [=](int64_t i) {
