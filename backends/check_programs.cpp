@@ -149,6 +149,9 @@ std::vector<Tensor> products(DType t) {
   std::vector<Tensor> all = {matmul(a, b), matmul(transpose(b, 0, 1), transpose(a, 0, 1)),
                              matmul(c, transpose(d, 0, 1)),
                              matmul(numbers({3, 5, 600}, t, 16), numbers({3, 600, 7}, t, 17))};
+  // On GPUs the tiles of this product take bias, residual and activation.
+  Tensor y = linear(numbers({150, 72}, t, 26), numbers({136, 72}, t, 27), numbers({136}, t, 28));
+  all.push_back(relu(std::move(y) + numbers({150, 136}, t, 29)));
   if (t != DType::f32)
     all.push_back(matmul(numbers({64, 72, 40}, t, 24), numbers({64, 40, 72}, t, 25)));
   return all;

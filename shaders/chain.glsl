@@ -20,6 +20,7 @@ layout(constant_id = 2) const uint STEP2 = 0;  //! 0 384 others
 #define OPERAND 0
 #define ONE chain_one0
 #define ELEMENT chain_element0
+#define FOUR chain_four0
 #define EIGHT chain_eight0
 #include "chain_step.glsl"
 #define STEP STEP1
@@ -27,6 +28,7 @@ layout(constant_id = 2) const uint STEP2 = 0;  //! 0 384 others
 #define OPERAND OPERANDS1
 #define ONE chain_one1
 #define ELEMENT chain_element1
+#define FOUR chain_four1
 #define EIGHT chain_eight1
 #include "chain_step.glsl"
 #define STEP STEP2
@@ -34,6 +36,7 @@ layout(constant_id = 2) const uint STEP2 = 0;  //! 0 384 others
 #define OPERAND OPERANDS2
 #define ONE chain_one2
 #define ELEMENT chain_element2
+#define FOUR chain_four2
 #define EIGHT chain_eight2
 #include "chain_step.glsl"
 
@@ -58,6 +61,14 @@ float chain(uint k, float v) {
   v = chain_element0(k, v);
   if (STEP1 != CHAIN_NONE) v = chain_element1(k, stored(vec4(v)).x);
   if (STEP2 != CHAIN_NONE) v = chain_element2(k, stored(vec4(v)).x);
+  return v;
+}
+
+// Elements i to i + 3, of which the first has this place in what repeats.
+vec4 chain4(uint i, uint place, vec4 v) {
+  v = chain_four0(i, place, v);
+  if (STEP1 != CHAIN_NONE) v = chain_four1(i, place, stored(v));
+  if (STEP2 != CHAIN_NONE) v = chain_four2(i, place, stored(v));
   return v;
 }
 

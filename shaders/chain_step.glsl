@@ -1,4 +1,4 @@
-// One step of chain.glsl, which includes this for each with STEP, its code, NUMBER, and the names ONE and EIGHT.
+// One step of chain.glsl, which includes this for each with STEP, its code, NUMBER, and the names of its functions.
 
 // The module is precise: compilers do not contract a step with its neighbours, so the bits are those of a kernel of its
 // own.
@@ -38,6 +38,19 @@ float ELEMENT(uint k, float v) {
   return ONE(v, other);
 }
 
+// The same for elements i to i + 3, where i and the place in what repeats are multiples of 4.
+vec4 FOUR(uint i, uint place, vec4 v) {
+  if (STEP == CHAIN_NONE) return v;
+  if (STEP == CHAIN_DROPOUT) return drop(i, v);
+  vec4 other = v;
+  if (HAS_OPERAND(STEP)) {
+    uint at = PERIODIC(STEP) ? place : i;
+    if (OPERAND == 0) other = SCALAR(STEP) ? vec4(load_s(0)) : load4_s(at);
+    if (OPERAND == 1) other = SCALAR(STEP) ? vec4(load_t(0)) : load4_t(at);
+  }
+  return vec4(ONE(v.x, other.x), ONE(v.y, other.y), ONE(v.z, other.z), ONE(v.w, other.w));
+}
+
 // The same for elements i to i + 7.
 void EIGHT(uint i, inout vec4 lo, inout vec4 hi) {
   if (STEP == CHAIN_NONE) return;
@@ -71,4 +84,5 @@ void EIGHT(uint i, inout vec4 lo, inout vec4 hi) {
 #undef OPERAND
 #undef ONE
 #undef ELEMENT
+#undef FOUR
 #undef EIGHT

@@ -85,10 +85,11 @@ def glsl(kernel, v, inliner, compiler):
 def mode(kernel, v, compiler):
     """Returns how the module is compiled. There is no optimizer for matrices: Debian 12's refuses them, and the validator may
     not know them."""
+    precise = "-precise" if kernel.manifest.precise else ""
     if not v.cooperates():
-        return ("optimize" if kernel.manifest.optimize else "keep") + ("-precise" if kernel.manifest.precise else "")
+        return ("optimize" if kernel.manifest.optimize else "keep") + precise
     brain = v.factors() == "bf16"
-    return "keep" if compiler.is_native(brain) and compiler.validates(brain) else "plain"
+    return ("keep" if compiler.is_native(brain) and compiler.validates(brain) else "plain") + precise
 
 
 def to_khr(path, brain, compiler):

@@ -11,49 +11,9 @@ layout(constant_id = 0) const bool LEFT_ALONG_K = true;    // a_col is 1, else a
 layout(constant_id = 1) const bool RIGHT_ALONG_K = false;  // b_row is 1, else b_col
 layout(constant_id = 2) const bool WORDS_IN = true;        // a and b consist of whole words of 16 bytes
 layout(constant_id = 3) const bool WORDS_OUT = true;       // rows of c consist of whole words of 4 elements
-#define LEFT_WHOLE WORDS_IN
-#define RIGHT_WHOLE WORDS_IN
-#include "tile.glsl"
+#include "gemm.glsl"
 
-uint m0, n0, k0, a0, b0, c0, end;
-
-// Lines and k past the edge repeat the last ones. Only zeros past k, and the elements that are stored, matter.
-uint a_at(uint m, uint k) {
-  return a0 + min(m, p.m - 1) * (LEFT_ALONG_K ? p.a_row : 1) + min(k, end - 1) * (LEFT_ALONG_K ? 1 : p.a_col);
-}
-uint b_at(uint n, uint k) {
-  return b0 + min(n, p.n - 1) * (RIGHT_ALONG_K ? p.b_col : 1) + min(k, end - 1) * (RIGHT_ALONG_K ? 1 : p.b_row);
-}
-
-// Returns a bit for each element of a word that begins at k.
-uint inside_k(uint k, bool along_k) {
-  const uint all = (1u << WORD) - 1u;
-  return k >= end ? 0 : along_k ? all >> (WORD - min(end - k, WORD)) : all;
-}
-
-void at_panel(uint k) { k0 = k; }
-
-void left_word(uint w, uint line, uint k, out Word word) {
-  if (WORDS_IN) {
-    word.whole = word_of(a_uvec4, p.offset[0] + a_at(m0 + line, k0 + k));
-    word.is_inside = k0 + k < end;
-  } else {
-    word.inside = inside_k(k0 + k, LEFT_ALONG_K);
-    [[unroll]] for (uint i = 0; i < WORD; ++i)
-      word.element[i] = LEFT_ALONG_K ? bits_a(a_at(m0 + line, k0 + k + i)) : bits_a(a_at(m0 + line + i, k0 + k));
-  }
-}
-
-void right_word(uint w, uint line, uint k, out Word word) {
-  if (WORDS_IN) {
-    word.whole = word_of(b_uvec4, p.offset[1] + b_at(n0 + line, k0 + k));
-    word.is_inside = k0 + k < end;
-  } else {
-    word.inside = inside_k(k0 + k, RIGHT_ALONG_K);
-    [[unroll]] for (uint i = 0; i < WORD; ++i)
-      word.element[i] = RIGHT_ALONG_K ? bits_b(b_at(n0 + line, k0 + k + i)) : bits_b(b_at(n0 + line + i, k0 + k));
-  }
-}
+uint c0;
 
 void store_part(uint row, uint column, vec4 v) {
   const uint m = m0 + row, n = n0 + column, e = c0 + m * p.c_row + n;

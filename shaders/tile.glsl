@@ -10,6 +10,8 @@
 //   void left_word(uint w, uint line, uint k, out Word word)   loads word w of this thread, which begins
 //   void right_word(...)          there in the panel; from any place when it is outside the matrix
 //   void store_part(uint row, uint column, vec4 v)   four columns of a row of the tile: the epilogue
+//   vec4 finish_part(...)                            with FINISHES, comes before it for many parts: their loads go out
+//                                                    together and wait for no store
 // and then calls make_tile(begin, end).
 //
 // The ways to multiply, plain arithmetic (tile_shared.glsl) and cooperative matrices (tile_cooperative.glsl), have
@@ -41,6 +43,11 @@ struct Word {
 void at_panel(uint k);
 void left_word(uint w, uint line, uint k, out Word word);
 void right_word(uint w, uint line, uint k, out Word word);
+#ifdef FINISHES
+vec4 finish_part(uint row, uint column, vec4 v);
+#else
+vec4 finish_part(uint row, uint column, vec4 v) { return v; }
+#endif
 void store_part(uint row, uint column, vec4 v);
 
 // Returns the line and the k, in its panel, at which word w of this thread begins. Neighbours in a subgroup have

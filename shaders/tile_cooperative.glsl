@@ -14,6 +14,8 @@
 // Sums on their way to memory: a row of a subgroup's matrices. The panels have room for 8 of these.
 #define STRIDE_SUMS (COLUMNS / 4 + 1)
 #define SUMS (MATRIX_M * STRIDE_SUMS)
+#define ROW_PARTS (MATRIX_M * COLUMNS / 4)  // of four columns, in that row of matrices
+#define PARTS ((ROW_PARTS + SUBGROUP_SIZE - 1) / SUBGROUP_SIZE)  // of them, for each thread
 
 #define TWO_PAIRS 1  // pairs of panels: one is filled while the other is multiplied
 
@@ -63,6 +65,8 @@ void multiply_panels() {
   pair = 2 * PANEL - pair;
 }
 
+bool has_part(uint part) { return ROW_PARTS % SUBGROUP_SIZE == 0 || part < ROW_PARTS; }
+
 // Stores by way of shared memory, since the places of a matrix's elements in registers are unknown; so neighbours in a
 // subgroup store neighbours in memory.
 void store_tile() {
@@ -71,10 +75,16 @@ void store_tile() {
     [[unroll]] for (uint j = 0; j < ACROSS; ++j)
       store_rows(sums[i * ACROSS + j], panels, mine + j * (MATRIX_N / 4), STRIDE_SUMS);
     barrier();
-    for (uint e = gl_SubgroupInvocationID; e < MATRIX_M * COLUMNS / 4; e += SUBGROUP_SIZE) {
-      const uint row = e / (COLUMNS / 4), word = e % (COLUMNS / 4);
-      const vec4 v = uintBitsToFloat(panels[mine + row * STRIDE_SUMS + word]);
-      store_part(first_row() + i * MATRIX_M + row, first_column() + word * 4, v);
+    vec4 part[PARTS];
+    [[unroll]] for (uint n = 0; n < PARTS; ++n) {
+      const uint e = n * SUBGROUP_SIZE + gl_SubgroupInvocationID, row = e / (COLUMNS / 4), word = e % (COLUMNS / 4);
+      if (has_part(e))
+        part[n] = finish_part(first_row() + i * MATRIX_M + row, first_column() + word * 4,
+                              uintBitsToFloat(panels[mine + row * STRIDE_SUMS + word]));
+    }
+    [[unroll]] for (uint n = 0; n < PARTS; ++n) {
+      const uint e = n * SUBGROUP_SIZE + gl_SubgroupInvocationID, row = e / (COLUMNS / 4), word = e % (COLUMNS / 4);
+      if (has_part(e)) store_part(first_row() + i * MATRIX_M + row, first_column() + word * 4, part[n]);
     }
     barrier();
   }

@@ -44,7 +44,7 @@ void multiply_line(uint k) {
   [[unroll]] for (uint j = 0; j < COL_GROUPS; ++j)
     b[j] = panel_part((TILE_K + k) * STRIDE + group_col(j));
   [[unroll]] for (uint i = 0; i < 4 * ROW_GROUPS; ++i)
-    [[unroll]] for (uint j = 0; j < COL_GROUPS; ++j) acc[i][j] += a[i / 4][i % 4] * b[j];
+    [[unroll]] for (uint j = 0; j < COL_GROUPS; ++j) acc[i][j] = fma(vec4(a[i / 4][i % 4]), b[j], acc[i][j]);
 }
 
 void multiply_panels() {
@@ -53,6 +53,9 @@ void multiply_panels() {
 }
 
 void store_tile() {
+  [[unroll]] for (uint i = 0; i < 4 * ROW_GROUPS; ++i)
+    [[unroll]] for (uint j = 0; j < COL_GROUPS; ++j)
+      acc[i][j] = finish_part(group_row(i / 4) + i % 4, group_col(j), acc[i][j]);
   [[unroll]] for (uint i = 0; i < 4 * ROW_GROUPS; ++i)
     [[unroll]] for (uint j = 0; j < COL_GROUPS; ++j)
       store_part(group_row(i / 4) + i % 4, group_col(j), acc[i][j]);

@@ -3,13 +3,12 @@
 #include <algorithm>
 #include <cstring>
 
-#include "backends/vulkan/commands/chain.h"
 #include "backends/vulkan/commands/memory.h"
 #include "backends/vulkan/commands/recorder.h"
 #include "backends/vulkan/commands/staging.h"
 #include "backends/vulkan/composer.h"
 #include "backends/vulkan/device/own_process.h"
-#include "backends/vulkan/module_dispatcher.h"
+#include "backends/vulkan/joining_dispatcher.h"
 #include "backends/vulkan/pipelines/profile.h"
 #include "backends/vulkan/pipelines/statistics.h"
 
@@ -37,7 +36,7 @@ class VulkanBackend final : public Backend {
     return blocks_.allocate(bytes, MemoryUse::host);
   }
   void free_block(uint32_t block) override {
-    release();
+    joining_.release();
     recorder_.wait_or_lose(blocks_.at(block).last_use);
     if (!hangs()) blocks_.free(block);
   }
@@ -49,16 +48,8 @@ class VulkanBackend final : public Backend {
   void copy(BufferRange source, BufferRange target) override;
 
   void run(const KernelCall& call) override {
-    const uint64_t number = recorder_.next_call();
-    if (held_ && held_->join(call)) return;
-    if (!held_ || !held_->lets_by(call)) {
-      release();
-      held_number_ = number;
-      if (joins_ && Chain::may_start(call.kernel) && is_known(call)) held_ = Chain::start(call);
-      if (held_) return;
-    }
-    recorder_.set_call(number);
-    run_now(call);
+    joining_.begin_call();
+    composer_.run(call, joining_);
   }
   std::shared_ptr<const Preparation> prepare(const KernelCall& call) const override {
     return composer_.passes(call);
@@ -72,7 +63,7 @@ class VulkanBackend final : public Backend {
   bool hangs() const override { return recorder_.hangs(); }
 
   void flush() override {
-    release();
+    joining_.release();
     recorder_.flush();
   }
   std::function<void()> mark() override {
@@ -84,7 +75,7 @@ class VulkanBackend final : public Backend {
     return block.mapped && block.host_cached ? block.mapped + range.offset : nullptr;
   }
   void synchronize() override {
-    release();
+    joining_.release();
     recorder_.wait_all();
   }
   BackendStats stats() const override {
@@ -101,29 +92,15 @@ class VulkanBackend final : public Backend {
     return vulkan::pipeline_statistics(choice_, info_.refused, text);
   }
   void time_kernels(bool on) override {
-    release();
+    joining_.release();
     recorder_.time_kernels(on);
   }
   std::vector<KernelTime> kernel_times() override {
-    release();
+    joining_.release();
     return recorder_.kernel_times();
   }
 
  private:
-  void run_now(const KernelCall& call) { composer_.run(call, dispatcher_); }
-  // A call that is held back must not fail later, in the name of another op.
-  bool is_known(const KernelCall& call) const {
-    return dispatcher_.available(call.kernel, call.bindings);
-  }
-  // Runs calls that were held back for the next one to join.
-  void release() {
-    const auto chain = std::exchange(held_, {});
-    if (!chain) return;
-    recorder_.set_call(held_number_);
-    const OwnedCall joined = chain->joined();
-    run_now(joined.call());
-  }
-
   std::string choice_;
   Device device_;
   DeviceInfo info_ = to_info(device_.caps());
@@ -131,16 +108,12 @@ class VulkanBackend final : public Backend {
   Recorder recorder_{device_};
   Staging staging_{device_, recorder_};
   ModuleDispatcher dispatcher_{device_, blocks_, recorder_, staging_};
+  JoiningDispatcher joining_{dispatcher_, recorder_};
   Composer composer_{device_.caps()};
-  // SwiftShader takes tens of seconds to compile a chain.
-  const bool joins_ =
-      !is_without("fusion") && device_.caps().driver_id != VK_DRIVER_ID_GOOGLE_SWIFTSHADER;
-  std::optional<Chain> held_;
-  uint64_t held_number_ = 0;
 };
 
 void VulkanBackend::write(BufferRange target, const void* source) {
-  release();
+  joining_.release();
   Buffer& block = blocks_.at(target);
   const auto* bytes = static_cast<const std::byte*>(source);
   if (block.mapped && recorder_.completed() >= block.last_use) {
@@ -163,7 +136,7 @@ void VulkanBackend::write(BufferRange target, const void* source) {
 }
 
 void VulkanBackend::read(BufferRange source, void* target) {
-  release();
+  joining_.release();
   Buffer& block = blocks_.at(source);
   auto* bytes = static_cast<std::byte*>(target);
   if (block.mapped && block.host_cached) {
@@ -188,7 +161,7 @@ void VulkanBackend::read(BufferRange source, void* target) {
 }
 
 void VulkanBackend::copy(BufferRange source, BufferRange target) {
-  release();
+  joining_.release();
   if (source.size == 0) return;
   Buffer &from = blocks_.at(source), &to = blocks_.at(target);
   const Use uses[] = {use_of(source, false),

@@ -29,6 +29,17 @@ struct ChainParams {
   ChainSteps steps;
 };
 
+// gemm_chain_tiled: y [m, n] = the steps of alpha a b, for one product in which each factor, y and
+// what the steps read lie in whole words (gemm_tiled's), and what repeats does so with each row.
+// The variant is {step, step, step, a_col is 1, b_row is 1}. One workgroup per tile.
+struct GemmChainParams {
+  uint offset[5];  // a, b, s, t, y
+  uint m, n, k;
+  uint a_row, a_col, b_row, b_col;
+  float alpha;
+  ChainSteps steps;
+};
+
 // batch_norm_chain: y = the steps of batch_norm's result. The variant is chain's, the threads are
 // batch_norm's.
 struct BatchNormChainParams {

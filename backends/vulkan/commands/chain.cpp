@@ -74,6 +74,18 @@ std::optional<ChainStep> other_step_of(const KernelCall& call) {
   return either ? std::optional(binary(call, true)) : std::nullopt;
 }
 
+// Whether the steps of a chain may follow the module in its own threads.
+bool is_product(std::string_view module) {
+  return module.starts_with("gemm_tiled.") || module.starts_with("gemm_cooperative.");
+}
+
+// One product in whole words, of which there is nothing to be added up.
+bool is_plain_product(const KernelCall& call) {
+  const auto p = call.params_as<kernels::GemmParams>();
+  return is_float(call) && call.constant(2) && call.constant(3) && p.splits == 1 &&
+         p.batches == 1 && p.beta == 0 && p.c_row == p.n;
+}
+
 }  // namespace
 
 OwnedCall::OwnedCall(const KernelCall& call)
@@ -111,9 +123,9 @@ bool ChainValue::operator==(const ChainValue& other) const {
          binding.dtype == other.binding.dtype;
 }
 
-bool Chain::may_start(std::string_view kernel) {
-  return kernel == "unary" || kernel == "binary" || kernel == "unary_grad" || kernel == "dropout" ||
-         kernel == "batch_norm";
+bool Chain::may_start(std::string_view module) {
+  return module == "unary" || module == "binary" || module == "unary_grad" || module == "dropout" ||
+         module == "batch_norm" || is_product(module);
 }
 
 std::optional<Chain> Chain::start(const KernelCall& call) {
@@ -122,6 +134,16 @@ std::optional<Chain> Chain::start(const KernelCall& call) {
     chain.n_ = call.params_as<kernels::BatchNormParams>().n;
     chain.in_ = value(call, 0);
     chain.out_ = value(call, 5);
+    return chain;
+  }
+  if (is_product(call.kernel)) {
+    if (!is_plain_product(call)) return {};
+    const auto p = call.params_as<kernels::GemmParams>();
+    Chain chain(call);
+    chain.n_ = p.m * p.n;
+    chain.row_ = p.n;
+    chain.in_ = value(call, 0);
+    chain.out_ = value(call, 2);
     return chain;
   }
   const std::optional<ChainStep> step = step_of(call);
@@ -173,6 +195,9 @@ bool Chain::add(const ChainStep& step) {
   if (number == CHAIN_STEPS || (step.operand && operands_.size() == CHAIN_OPERANDS)) return false;
   if (is_dropout && std::find(codes_.begin(), codes_.end(), step.code) != codes_.end())
     return false;
+  const bool repeats = step.code >= CHAIN_BINARY && (step.code - CHAIN_BINARY) % 6 / 2 == 1;
+  if (row_ && step.operand && (step.operand->offset % 4 != 0 || (repeats && step.period != row_)))
+    return false;
   codes_.push_back(step.code);
   steps_.a[number] = step.a;
   steps_.b[number] = step.b;
@@ -190,7 +215,8 @@ bool Chain::add(const ChainStep& step) {
 }
 
 template <class P>
-OwnedCall Chain::make(const char* kernel, P params, std::vector<ChainValue> values) const {
+OwnedCall Chain::make(const std::string& kernel, P params, std::vector<ChainValue> values,
+                      std::initializer_list<uint32_t> more) const {
   for (size_t i = 0; i < CHAIN_OPERANDS; ++i)
     values.push_back(i < operands_.size() ? operands_[i] : in_);
   values.push_back(out_);
@@ -200,22 +226,41 @@ OwnedCall Chain::make(const char* kernel, P params, std::vector<ChainValue> valu
     bindings.push_back(values[i].binding);
     bindings.back().access = i + 1 == values.size() ? Access::write : Access::read;
   }
-  params.n = n_;
   params.steps = steps_;
+  std::vector<uint32_t> variant = codes_;
+  variant.resize(CHAIN_STEPS, CHAIN_NONE);
+  variant.insert(variant.end(), more);
   return OwnedCall({kernel, bindings, std::as_bytes(std::span(&params, 1)), first_.call().threads,
-                    codes_, flops_});
+                    variant, flops_});
+}
+
+OwnedCall Chain::product() const {
+  const KernelCall first = first_.call();
+  const auto p = first.params_as<kernels::GemmParams>();
+  return make("gemm_chain" + std::string(first.kernel.substr(4)),
+              kernels::GemmChainParams{.m = p.m,
+                                       .n = p.n,
+                                       .k = p.k,
+                                       .a_row = p.a_row,
+                                       .a_col = p.a_col,
+                                       .b_row = p.b_row,
+                                       .b_col = p.b_col,
+                                       .alpha = p.alpha},
+              {in_, value(first, 1)}, {first.constant(0), first.constant(1)});
 }
 
 OwnedCall Chain::joined() const {
   const KernelCall first = first_.call();
   const bool is_batch_norm = first.kernel == "batch_norm";
-  if (codes_.size() + is_batch_norm == 1) return first_;
-  if (!is_batch_norm) return make("chain", kernels::ChainParams{}, {in_});
+  if (codes_.size() + (is_batch_norm || row_) == 1) return first_;
+  if (row_) return product();
+  if (!is_batch_norm) return make("chain", kernels::ChainParams{.n = n_}, {in_});
   const auto norm = first.params_as<kernels::BatchNormParams>();
   std::vector<ChainValue> values;
   for (size_t i = 0; i < 5; ++i) values.push_back(value(first, i));
   return make("batch_norm_chain",
-              kernels::BatchNormChainParams{.channels = norm.channels, .eps = norm.eps}, values);
+              kernels::BatchNormChainParams{.n = n_, .channels = norm.channels, .eps = norm.eps},
+              values);
 }
 
 }  // namespace rw::vulkan

@@ -9,6 +9,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -57,8 +58,8 @@ struct ChainStep {
 
 class Chain {
  public:
-  // Tells whether a call of this kernel may begin a chain, or be a step of one.
-  static bool may_start(std::string_view kernel);
+  // Tells whether a call of this module may begin a chain, or be a step of one.
+  static bool may_start(std::string_view module);
   // Returns a chain that begins with this call, or nothing if no chain may.
   static std::optional<Chain> start(const KernelCall& call);
 
@@ -80,10 +81,13 @@ class Chain {
   bool reads_result(const ChainValue& operand) const;
   bool add(const ChainStep& step);
   template <class P>
-  OwnedCall make(const char* kernel, P params, std::vector<ChainValue> values) const;
+  OwnedCall make(const std::string& kernel, P params, std::vector<ChainValue> values,
+                 std::initializer_list<uint32_t> more = {}) const;
+  OwnedCall product() const;
 
   OwnedCall first_;
   uint32_t n_ = 0;
+  uint32_t row_ = 0;  // elements of a row of a matrix product, which begins the chain; 0: none does
   double flops_;
   ChainValue in_, out_;
   std::vector<uint32_t> codes_;

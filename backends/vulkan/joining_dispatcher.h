@@ -1,0 +1,33 @@
+// Holds a call of a module back until the next one shows whether it joins it (commands/chain.h).
+#pragma once
+
+#include "commands/chain.h"
+#include "commands/recorder.h"
+#include "module_dispatcher.h"
+
+namespace rw::vulkan {
+
+class JoiningDispatcher final : public Dispatcher {
+ public:
+  JoiningDispatcher(ModuleDispatcher& inner, Recorder& recorder);
+
+  const Caps& caps() const override { return inner_.caps(); }
+  void dispatch(const KernelCall& call) override;
+  bool available(std::string_view kernel, std::span<const Binding> bindings) const override {
+    return inner_.available(kernel, bindings);
+  }
+
+  // Begins a kernel call, to which the modules belong that are dispatched next.
+  void begin_call() { recorder_.set_call(number_ = recorder_.next_call()); }
+  // Dispatches what was held back.
+  void release();
+
+ private:
+  ModuleDispatcher& inner_;
+  Recorder& recorder_;
+  const bool joins_;
+  uint64_t number_ = 0, held_number_ = 0;  // of the call, and of the one that is held back
+  std::optional<Chain> held_;
+};
+
+}  // namespace rw::vulkan

@@ -1,0 +1,45 @@
+// How gemm_tiled and gemm_chain_tiled read their factors. An includer has LEFT_ALONG_K, RIGHT_ALONG_K, WORDS_IN and the
+// sizes and strides of GemmParams.
+#define LEFT_WHOLE WORDS_IN
+#define RIGHT_WHOLE WORDS_IN
+#include "tile.glsl"
+
+uint m0, n0, k0, a0, b0, end;
+
+// Lines and k past the edge repeat the last ones. Only zeros past k, and the elements that are stored, matter.
+uint a_at(uint m, uint k) {
+  return a0 + min(m, p.m - 1) * (LEFT_ALONG_K ? p.a_row : 1) + min(k, end - 1) * (LEFT_ALONG_K ? 1 : p.a_col);
+}
+uint b_at(uint n, uint k) {
+  return b0 + min(n, p.n - 1) * (RIGHT_ALONG_K ? p.b_col : 1) + min(k, end - 1) * (RIGHT_ALONG_K ? 1 : p.b_row);
+}
+
+// Returns a bit for each element of a word that begins at k.
+uint inside_k(uint k, bool along_k) {
+  const uint all = (1u << WORD) - 1u;
+  return k >= end ? 0 : along_k ? all >> (WORD - min(end - k, WORD)) : all;
+}
+
+void at_panel(uint k) { k0 = k; }
+
+void left_word(uint w, uint line, uint k, out Word word) {
+  if (WORDS_IN) {
+    word.whole = word_of(a_uvec4, p.offset[0] + a_at(m0 + line, k0 + k));
+    word.is_inside = k0 + k < end;
+  } else {
+    word.inside = inside_k(k0 + k, LEFT_ALONG_K);
+    [[unroll]] for (uint i = 0; i < WORD; ++i)
+      word.element[i] = LEFT_ALONG_K ? bits_a(a_at(m0 + line, k0 + k + i)) : bits_a(a_at(m0 + line + i, k0 + k));
+  }
+}
+
+void right_word(uint w, uint line, uint k, out Word word) {
+  if (WORDS_IN) {
+    word.whole = word_of(b_uvec4, p.offset[1] + b_at(n0 + line, k0 + k));
+    word.is_inside = k0 + k < end;
+  } else {
+    word.inside = inside_k(k0 + k, RIGHT_ALONG_K);
+    [[unroll]] for (uint i = 0; i < WORD; ++i)
+      word.element[i] = RIGHT_ALONG_K ? bits_b(b_at(n0 + line, k0 + k + i)) : bits_b(b_at(n0 + line + i, k0 + k));
+  }
+}
