@@ -4,7 +4,10 @@
 
 #include "backends/open.h"
 #include "backends/vulkan/commands/chain.h"
+#include "core/autograd/checkpoint.h"
 #include "core/memory/default_device.h"
+#include "nn/transformer/transformer.h"
+#include "ops/autocast.h"
 #include "ops/operators.h"
 #include "ops/ops.h"
 #include "tests/fixtures/env.h"
@@ -95,6 +98,34 @@ TEST_CASE("chains after products: the gradient of an activation") {
         return std::vector{x.grad()};
       },
       1);
+}
+
+TEST_CASE("chains after products: a layer of a transformer has the same bits, in a segment, too") {
+  if (is_brief() || !has_vulkan()) return;
+  const auto layer = [](bool in_segment) {
+    return [in_segment](DType t) {
+      Generator generator(5);
+      const GeneratorScope draws(generator);
+      TransformerEncoderLayer layer(
+          {.d_model = 64, .nhead = 4, .dim_feedforward = 136, .activation = gelu});
+      const Tensor x = numbers({4, 35, 64}, t, 1).set_requires_grad();
+      const Autocast autocast(t, t != DType::f32);
+      const auto forward = [&](Tensor h) { return layer(std::move(h)); };
+      Tensor y = in_segment ? checkpoint(forward, x) : forward(x);
+      std::vector<Tensor> all = {y.detach()};
+      y.backward(numbers({4, 35, 64}, y.dtype(), 2));
+      all.push_back(x.grad());
+      for (const Tensor& p : layer.parameters()) all.push_back(p.grad());
+      return all;
+    };
+  };
+  for (const DType dtype : {DType::f32, DType::f16}) {
+    const Run joined = run(layer(false), dtype, true), apart = run(layer(false), dtype, false),
+              again = run(layer(true), dtype, true);
+    CHECK(joined.bits == apart.bits);
+    CHECK(joined.bits == again.bits);
+    CHECK(joined.dispatches < apart.dispatches);
+  }
 }
 
 TEST_CASE("chains after products: what does not join") {
