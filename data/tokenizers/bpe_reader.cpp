@@ -18,13 +18,18 @@ namespace {
 using nlohmann::json;
 
 constexpr uint64_t most_bytes = uint64_t{256} << 20;  // several times the largest in use
+constexpr int most_depth = 64;                        // the same of lists in lists
 const std::string space_mark = "\u2581";
 
-// Parses a file, in which no object may have a name twice.
+// Parses a file, in which no object may have a name twice. The depth is limited, since copies of
+// JSON values are recursive.
 json parse_file(const std::filesystem::path& file) {
   const auto bytes = read_file(file, most_bytes);
   std::vector<std::set<std::string>> open;  // the names of each object that is open
-  const auto check_names = [&](int, json::parse_event_t event, json& value) {
+  const auto check_names = [&](int depth, json::parse_event_t event, json& value) {
+    check<FileError>(depth < most_depth, "BpeTokenizer",
+                     "'{}' must have lists and objects in fewer than {} others", file.string(),
+                     most_depth);
     if (event == json::parse_event_t::object_start) open.emplace_back();
     if (event == json::parse_event_t::object_end) open.pop_back();
     if (event == json::parse_event_t::key)
@@ -42,7 +47,7 @@ void for_each_step(const json& what, const char* list,
   if (what.is_null()) return;
   const auto type = what.at("type").get<std::string>();
   if (type != "Sequence") return read(what, type);
-  for (const json& step : what.at(list)) for_each_step(step, list, read);
+  for (const json& step : what.at(list)) read(step, step.at("type").get<std::string>());
 }
 
 [[noreturn]] void refuse(const char* part, const json& what) {
@@ -120,6 +125,10 @@ class Reader {
   }
 
   void read_metaspace(const json& step) {
+    check<FileError>(parts_.splits.empty() && !has_space_marks_, "BpeTokenizer",
+                     "Metaspace must be the first to cut texts and to replace spaces, got {} "
+                     "pre-tokenizers before it",
+                     parts_.splits.size());
     has_space_marks_ = true;
     const auto scheme = step.value("prepend_scheme", "always");
     if (scheme == "first")
@@ -161,7 +170,7 @@ class Reader {
                   });
   }
 
-  // What the decoder does follows from the rest.
+  // Nothing is kept of the decoder: its work follows from the rest.
   void read_decoder() {
     for_each_step(file_.value("decoder", json()), "decoders",
                   [&](const json& step, const std::string& type) {
@@ -182,11 +191,14 @@ class Reader {
                        "the model must have no {}, got {}", name, describe_json(value));
     }
     parts_.byte_level = has_bytes_;
-    const bool falls_back = model.value("byte_fallback", false) && has_space_marks_;
-    check<FileError>(has_bytes_ != falls_back, "BpeTokenizer",
-                     "words must be either bytes (ByteLevel) or characters with byte_fallback and "
-                     "U+2581 for spaces, got {}",
-                     has_bytes_ ? "both" : "neither");
+    const bool falls_back = model.value("byte_fallback", false),
+               prepends = parts_.space_prefix == SpacePrefix::always;
+    check<FileError>(
+        has_bytes_ ? !falls_back && !has_space_marks_ && !prepends : falls_back && has_space_marks_,
+        "BpeTokenizer",
+        "words must be either bytes (ByteLevel) or characters with byte_fallback and "
+        "U+2581 for spaces, got {}",
+        has_bytes_ ? "both" : "neither");
     parts_.ignore_merges = model.value("ignore_merges", false);
     read_tokens(model.at("vocab"));
     for (const json& merge : model.at("merges")) parts_.merges.push_back(read_merge(merge));
@@ -259,9 +271,14 @@ class Reader {
   std::string template_bos_;
 };
 
+bool is_there(const std::filesystem::path& file) {
+  std::error_code unknown;
+  return std::filesystem::exists(file, unknown);
+}
+
 // A file of settings beside tokenizer.json, or an empty object.
 json read_settings(const std::filesystem::path& file) {
-  json settings = std::filesystem::exists(file) ? parse_file(file) : json::object();
+  json settings = is_there(file) ? parse_file(file) : json::object();
   check<FileError>(settings.is_object(), "BpeTokenizer", "'{}' must hold an object, got {}",
                    file.string(), describe_json(settings));
   return settings;
@@ -300,7 +317,7 @@ BpeParts read_folder(const std::filesystem::path& file) {
     for (const json& end : ends) add_eos(end);
   else if (!ends.is_null())
     add_eos(ends);
-  if (const auto jinja = folder / "chat_template.jinja"; std::filesystem::exists(jinja)) {
+  if (const auto jinja = folder / "chat_template.jinja"; is_there(jinja)) {
     const auto text = read_file(jinja, most_bytes);
     parts.chat_template.assign(text.begin(), text.end());
   } else {
@@ -312,7 +329,8 @@ BpeParts read_folder(const std::filesystem::path& file) {
 }  // namespace
 
 BpeParts read_bpe_files(const std::filesystem::path& tokenizer_json_or_folder) {
-  const bool is_folder = std::filesystem::is_directory(tokenizer_json_or_folder);
+  std::error_code unknown;
+  const bool is_folder = std::filesystem::is_directory(tokenizer_json_or_folder, unknown);
   const auto file =
       is_folder ? tokenizer_json_or_folder / "tokenizer.json" : tokenizer_json_or_folder;
   try {

@@ -235,6 +235,21 @@ TEST_CASE("train_bpe: the merges of the reference") {
   CHECK_THROWS_AS(with({.pattern = "("}), FileError);
 }
 
+TEST_CASE("bpe tokenizer: of added tokens, the longest of the first place is found") {
+  json whole = json::parse(bases[0]);
+  const auto add = [&](const char* text, int id) {
+    whole["added_tokens"].push_back(
+        {{"id", id}, {"content", text}, {"special", false}, {"normalized", false}});
+  };
+  add("<a>", 332), add("<a><b>", 333), add("<b><c>", 334), add("<a", 335);
+  const auto tokenizer = load(whole);
+  CHECK(tokenizer.encode("<a><b><c>") ==
+        std::vector<int32_t>{333, *tokenizer.id("<"), *tokenizer.id("c"), *tokenizer.id(">")});
+  CHECK(tokenizer.encode("<a><b") ==
+        std::vector<int32_t>{332, *tokenizer.id("<"), *tokenizer.id("b")});
+  CHECK(tokenizer.encode("<a<b><c>") == std::vector<int32_t>{335, 334});
+}
+
 TEST_CASE("bpe tokenizer: files may leave out what has a default") {
   const auto tokenizer =
       load({{"model", {{"vocab", {{"a", 0}, {"b", 1}, {"ab", 2}}}, {"merges", {"a b"}}}},
@@ -301,6 +316,12 @@ TEST_CASE("bpe tokenizer: malformed files") {
   CHECK(has(fault_of(0, {{"model", {{"dropout", 0.1}}}}), "dropout"));
   CHECK(has(fault_of(0, {{"model", {{"continuing_subword_prefix", "##"}}}}), "continuing"));
   CHECK(has(fault_of(1, {{"model", {{"byte_fallback", false}}}}), "neither"));
+  CHECK(has(fault_of(0, {{"model", {{"byte_fallback", true}}}}), "both"));
+  CHECK(has(fault_of(0, {{"normalizer", {{"type", "Prepend"}, {"prepend", "\u2581"}}}}), "both"));
+  CHECK(has(fault_of(1, {{"pre_tokenizer", {{"type", "Metaspace"}, {"replacement", "\u2581"}}}}),
+            "must be the first"));
+  write_file(folder / "tokenizer.json", std::string(100'000, '[') + std::string(100'000, ']'));
+  CHECK_THROWS_AS(BpeTokenizer::load(folder.path), FileError);
   json added = json::parse(bases[0])["added_tokens"];
   added[0]["single_word"] = true;
   CHECK(has(fault_of(0, {{"added_tokens", added}}), "single_word"));

@@ -84,6 +84,10 @@ TEST_CASE("gguf tokenizer: SentencePiece merges by score") {
   CHECK(tokenizer.decode(tokenizer.encode("zé c")) == "zé c");
   CHECK(tokenizer.encode("a", true, true).front() == 1);
 
+  const BpeTokenizer ranked(from_gguf(
+      pieces({{"ab", -2}, {"bc", -1}, {"a", -20}, {"b", -20}, {"c", -20}, {space_mark, -20}})));
+  CHECK(words(ranked, "abc") == Words{mark, "a", "bc"});
+
   auto bare = metadata;
   bare.add_space_prefix = false;
   bare.add_bos_token = false;

@@ -81,8 +81,7 @@ std::vector<Bytes> bpe_seeds() {
   split["model"]["ignore_merges"] = true;
   split["model"]["merges"] = json::array({json::array({"a", "b"})});
   json characters = small_json();
-  characters["normalizer"] = {
-      {"type", "Replace"}, {"pattern", {{"String", " "}}}, {"content", "\u2581"}};
+  characters["normalizer"] = nullptr;
   characters["pre_tokenizer"] = {{"type", "Metaspace"},
                                  {"replacement", "\u2581"},
                                  {"prepend_scheme", "first"},
@@ -94,7 +93,7 @@ std::vector<Bytes> bpe_seeds() {
   return {to_bytes(small_json().dump()), to_bytes(split.dump()), to_bytes(characters.dump())};
 }
 
-// What follows the names of the model and the pattern, a word in each line: tokens with their type
+// Lines behind the names of the model and the pattern are words: tokens with their type
 // as a first digit, and merges ("m a b").
 void read_gguf_tokenizer(Input input) {
   std::istringstream lines{std::string(text_of(input))};
@@ -121,7 +120,7 @@ std::vector<Bytes> gguf_tokenizer_seeds() {
           to_bytes("gpt2\nllama-bpe\n1a\n1b\n1ab\n1c\n1abc\nm a b\nm ab c\n"), to_bytes(pieces)};
 }
 
-// Of any bytes, a tokenizer with all bytes keeps what is UTF-8.
+// A tokenizer with all bytes keeps what is UTF-8.
 void read_bpe_text(Input input) {
   static const BpeTokenizer tokenizer(train_bpe(std::vector<std::string>(9, std::string(sample)),
                                                 {.pattern = llama3_pattern, .nfc = false}));
@@ -130,7 +129,7 @@ void read_bpe_text(Input input) {
   for (const bool special : {true, false})
     expect(tokenizer.decode(tokenizer.encode(text, special)) == to_valid_utf8(text),
            "bytes survive a round trip");
-  if (text.size() % 8 != 0) return;  // training takes a while
+  if (text.size() % 32 != 0) return;  // training takes a while
   const std::vector<std::string> texts(2, std::string(text));
   const BpeParts trained = train_bpe(texts, {.size = 300});
   expect(trained.tokens.size() <= 300 && trained.merges.size() + 259 >= trained.tokens.size(),
