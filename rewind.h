@@ -167,3 +167,8 @@
 #include "data/text/tokenizer.h"
 #include "data/text/tokenizer_training.h"
 #include "data/text/vocabulary.h"
+#include "data/tokenizers/bpe_parts.h"
+#include "data/tokenizers/bpe_tokenizer.h"
+#include "data/tokenizers/bpe_training.h"
+#include "data/tokenizers/chat_format.h"
+#include "data/tokenizers/gguf_tokenizer.h"

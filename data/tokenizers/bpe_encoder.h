@@ -8,7 +8,7 @@
 
 namespace rw {
 
-// What one call of encode() needs: a copy of the splitter, and memory that its words share.
+// The tools of one call of encode(): a copy of the splitter, and memory that its words share.
 class BpeEncoder {
  public:
   // Appends to `out`. Both must outlive it.

@@ -1,4 +1,4 @@
-// What a BpeTokenizer looks up, made of its parts once.
+// The tables of a BpeTokenizer, made of its parts once.
 #pragma once
 
 #include <array>
@@ -22,7 +22,8 @@ struct BpeModel {
   const BpeToken& token(int32_t id) const { return parts.tokens[static_cast<size_t>(id)]; }
   // The text in which normalised tokens are sought.
   std::string normalised(std::string_view text) const;
-  // What merges see of a normalised text between added tokens. `is_first`: nothing precedes it.
+  // The text that merges see, from a normalised one between added tokens. `is_first`: nothing
+  // precedes it.
   std::string with_space(std::string_view text, bool is_first) const;
 
   const BpeParts parts;

@@ -9,7 +9,8 @@
 
 namespace rw {
 
-// What a token is for. `unknown` and `control` are special: a text has them only where that is
+// The use of a token. `normal` ones are made by merges, and so are `unused` ones, which no text of
+// the training had. `unknown` and `control` are special: a text has them only where that is
 // allowed, and decoding may leave them out. `user_defined` ones are found in every text before it
 // is cut into words, `byte` ones ("<0x0A>") stand for bytes of characters without a token. The
 // numbers are those of GGUF's tokenizer.ggml.token_type.
@@ -25,28 +26,30 @@ inline bool is_added(TokenType type) {
   return is_special(type) || type == TokenType::user_defined;
 }
 
-// A token by its `text` as files write it: in GPT-2's alphabet of bytes, where that is used, or
-// with U+2581 for spaces; tokens that are not part of words as they are.
+// A token of a `type`, by its `text` as files write it: in GPT-2's alphabet of bytes, where that is
+// used, or with U+2581 for spaces; tokens that are not part of words as they are.
 struct BpeToken {
   std::string text;
   TokenType type = TokenType::normal;
   bool normalized = false;  // found in the normalised text only
 };
 
-// What happens to the matches of a pattern: they become pieces of their own, they vanish, or they
-// join the text before or behind them.
+// A pattern's matches become pieces of their own (isolated), vanish (removed), or join the text
+// before them (merged_with_previous) or behind them (merged_with_next).
 enum class SplitBehavior { isolated, removed, merged_with_previous, merged_with_next };
 
 // A step that cuts pieces of a text at the matches of a pattern, or at what lies between them
-// (`invert`).
+// (`invert`), and treats these by its `behavior`.
 struct TextSplit {
-  std::string pattern;  // a regular expression in ICU's syntax, unless `literal`
+  std::string pattern;  // a regular expression in ICU's syntax
   SplitBehavior behavior = SplitBehavior::isolated;
-  bool invert = false, literal = false;
+  bool invert = false;   // as above
+  bool literal = false;  // the pattern is no regular expression
 };
 
-// Where a space is put before a text, or before what lies between added tokens: nowhere, before
-// each text, before each that does not begin with one, or only before the first.
+// The places where a space is put before a text, or before the parts between added tokens: `none`,
+// `always` before each part, before each that does not begin with a space (unless_space), or only
+// before the first one if it does not (first_unless_space).
 enum class SpacePrefix { none, always, unless_space, first_unless_space };
 
 // Everything that a BpeTokenizer is made of.

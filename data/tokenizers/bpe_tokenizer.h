@@ -77,7 +77,7 @@ class StreamingDecoder {
 
   // The text that is complete with this token, perhaps none. ValueError for an unknown id.
   std::string push(int32_t id);
-  // What is left of a character that never came, as U+FFFD.
+  // U+FFFD if a character has begun and never came, else nothing.
   std::string finish();
 
  private:

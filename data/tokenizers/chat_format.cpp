@@ -45,7 +45,8 @@ std::string_view recognised(std::string_view jinja) {
   return "";
 }
 
-// What a template of ChatML makes the system say if no message does: the text between
+// The words that a template of ChatML puts in the system's mouth if no message does: the text
+// between
 // "<|im_start|>system\n" and "<|im_end|>" within one string of Jinja.
 std::string default_system(std::string_view jinja) {
   constexpr std::string_view begin = "<|im_start|>system", end = "<|im_end|>";
@@ -132,7 +133,7 @@ std::string ChatFormat::chatml(std::span<const ChatMessage> messages) const {
   return text;
 }
 
-// What the assistant thought is left out, unless it answers the last question.
+// The thoughts of the assistant are left out, unless it answers the last question.
 std::string ChatFormat::qwen3(std::span<const ChatMessage> messages) const {
   constexpr std::string_view open = "<think>", close = "</think>";
   size_t last_question = messages.size() - 1;

@@ -10,7 +10,8 @@ namespace rw {
 
 class BpeTokenizer;
 
-// What somebody says: the `role` is "system", "user" or "assistant".
+// A turn of a conversation: its `content` and the `role` that says it, "system", "user" or
+// "assistant".
 struct ChatMessage {
   std::string role, content;
 };

@@ -19,10 +19,11 @@ struct GgufTokenizer {
   std::vector<int32_t> token_type;  // TokenType, by id; empty: all are normal
   std::vector<std::string> merges;  // earlier ones come first
   std::vector<float> scores;        // by id; merges to tokens of higher scores come first
+  // Ids of the tokens that begin texts, end texts and turns, and fill batches.
   std::optional<int32_t> bos_token_id, eos_token_id, eot_token_id, padding_token_id;
   std::optional<bool> add_bos_token;  // none: as llama.cpp does it for the model and patterns
   bool add_space_prefix = true;       // if "llama"
-  std::string chat_template;
+  std::string chat_template;          // Jinja, or empty
 };
 
 // The parts of a BpeTokenizer that encodes as llama.cpp does, and where that differs from Hugging
