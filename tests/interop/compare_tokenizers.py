@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compares BpeTokenizer with Hugging Face's tokenizers (the package `tokenizers`, 0.22 or newer), token for token: lines of text
 of many languages that the machine has (manuals, documents, headers, scripts), emoji and characters of every block, and random
-bytes. Where a folder has a chat template, it also compares conversations with what transformers' apply_chat_template makes of them.
+bytes. transformers' AutoTokenizer opens what Rewind saves, and gives the same. Where a folder has a chat template, it also compares conversations with what transformers' apply_chat_template makes of them.
 Not part of the tests, since it needs the packages and files of tokenizers.
 
 Usage: compare_tokenizers.py [--lines N] [--bytes N] [--texts FOLDER]... --program TOKENIZE TOKENIZER...
@@ -14,6 +14,7 @@ import shlex
 import struct
 import subprocess
 import sys
+import tempfile
 import unicodedata
 from pathlib import Path
 
@@ -98,6 +99,21 @@ def ours(program, tokenizer, texts, plain):
         at = begin + size
 
 
+def compare_saved(program, path, texts):
+    """How many texts have other tokens, or tokens another text, in AutoTokenizer of what Rewind saves."""
+    import transformers
+    oracle = tokenizers.Tokenizer.from_file(str(path / "tokenizer.json" if path.is_dir() else path))
+    with tempfile.TemporaryDirectory() as folder:
+        run(program, path, [], "save", folder)
+        saved = transformers.AutoTokenizer.from_pretrained(folder)
+    wrong = 0
+    for text in texts:
+        ids = oracle.encode(text).ids
+        wrong += saved(text)["input_ids"] != ids or saved.decode(ids) != oracle.decode(ids, skip_special_tokens=False)
+    print(f"{path}, saved: {len(texts)} texts, {wrong} differ")
+    return wrong
+
+
 def conversations():
     """Some of every kind, with blanks at the ends and thoughts of the assistant."""
     rng = random.Random(4)
@@ -163,6 +179,7 @@ def main():
             print("\n".join(wrong[:5]), end="\n" if wrong else "")
             failed |= bool(wrong)
     for folder in options.tokenizers:
+        failed |= compare_saved(options.program, folder, made_texts()[:4000]) > 0
         config = folder / "tokenizer_config.json"
         if config.exists() and "chat_template" in config.read_text():
             failed |= compare_chats(options.program, folder) > 0

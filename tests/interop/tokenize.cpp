@@ -1,8 +1,9 @@
-// Tokenizes for compare_tokenizers.py. Usage: tokenize TOKENIZER [plain | chat] < TEXTS > RESULTS.
-// A text is a number of bytes (32 bits) and these; a result the number of its tokens, their ids,
-// and the decoded text in the form of a text. With `plain`, special tokens in texts are text. With
-// `chat`, a text is a conversation, "role: content" with a zero byte behind each, and a result what
-// the chat template makes of it, or "refused".
+// Tokenizes for compare_tokenizers.py. Usage: tokenize TOKENIZER [plain | chat | save FOLDER] <
+// TEXTS > RESULTS. A text is a number of bytes (32 bits) and these; a result the number of its
+// tokens, their ids, and the decoded text in the form of a text. With `plain`, special tokens in
+// texts are text. With `chat`, a text is a conversation, "role: content" with a zero byte behind
+// each, and a result what the chat template makes of it, or "refused". With `save`, the tokenizer
+// is written into a folder.
 #include <cstdio>
 #include <iostream>
 #include <optional>
@@ -43,6 +44,10 @@ int main(int count, char** arguments) try {
   if (count < 2) return 2;
   const auto tokenizer = rw::BpeTokenizer::load(arguments[1]);
   const std::string_view mode = count > 2 ? arguments[2] : "";
+  if (mode == "save" && count > 3) {
+    tokenizer.save(arguments[3]);
+    return 0;
+  }
   std::optional<rw::ChatFormat> chat;
   if (mode == "chat") chat.emplace(tokenizer);
   std::ios::sync_with_stdio(false);
