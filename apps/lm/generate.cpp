@@ -48,7 +48,7 @@ void LmGenerate::add_to(CLI::App& app) {
 
 namespace {
 
-// What the model reads, and with --chat also what ends its answer.
+// The input of the model, and with --chat also the ends of its answer.
 struct Prompt {
   std::vector<int32_t> tokens, end_tokens;
   std::vector<std::string> stop;

@@ -9,7 +9,7 @@ namespace rw {
 
 namespace {
 
-// What is masked together: one token, or the pieces of a word, as [first, first + count).
+// Tokens that are masked together: one, or the pieces of a word, as [first, first + count).
 struct Unit {
   size_t first, count;
 };

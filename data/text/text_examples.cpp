@@ -71,7 +71,7 @@ class PairMaker {
       Ids b = is_random ? random_text(document, target - std::min(target, a.size()))
                         : join(sentences, split, i + 1, SIZE_MAX);
       out.push_back(pair(a, b, is_random));
-      if (is_random) i = split - 1;  // what the random text displaced comes next
+      if (is_random) i = split - 1;  // the text that the random one displaced comes next
       first = i + 1, length = 0, target = draw_target();
     }
   }

@@ -18,7 +18,7 @@ constexpr size_t most_tokens = size_t{1} << 22;
 
 constexpr const char* special_tokens[] = {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"};
 
-// What is wrong with the tokens, which are counted from 1 like lines.
+// The fault of the tokens, if any. They are counted from 1, as lines are.
 std::optional<std::string> fault_of(const std::vector<std::string>& tokens) {
   if (tokens.size() > most_tokens) return fmt::format("it has more than {} tokens", most_tokens);
   std::unordered_set<std::string_view> seen;

@@ -15,7 +15,7 @@ constexpr uint64_t alignment = 32;  // of tensors: the format's default
 constexpr size_t name_limit = 63;   // bytes; ggml adds a zero
 const std::string alignment_key = "general.alignment";
 
-// What the metadata say, short enough for a message.
+// A value of the metadata, short enough for a message.
 std::string described_value(const GgufValue& value) {
   return std::visit(
       [](const auto& v) -> std::string {

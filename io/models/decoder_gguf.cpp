@@ -79,7 +79,7 @@ std::vector<Entry> entries_of(const Module& model, const DecoderConfig& c) {
 
 // ---- rotary embeddings --------------------------------------------------------------------------
 
-// What divides each frequency.
+// The divisors of the frequencies.
 std::vector<float> stretches(const DecoderConfig& c) {
   DecoderConfig plain = c;
   plain.rope_scaling = {};
@@ -146,7 +146,7 @@ RopeScaling parse_llama3(const GgufFile& file, DecoderConfig c) {
   return s;
 }
 
-// What YaRN multiplies cos and sin by; llama.cpp has a further factor.
+// YaRN's factor of cos and sin; llama.cpp has a further one.
 double yarn_scale(double factor) {
   return factor > 1 ? 0.1 * std::log(factor) + 1 : 1;
 }

@@ -13,7 +13,7 @@ using nlohmann::json;
 
 constexpr const char* me = "read_decoder_config";
 
-// What the classes of transformers 5.12 begin with, but for what they share.
+// The defaults of the classes of transformers 5.12, without those that all of them share.
 DecoderConfig class_defaults(const std::string& model_type, const std::filesystem::path& file) {
   DecoderConfig c{.model_type = model_type,
                   .hidden_size = 4096,

@@ -143,7 +143,7 @@ void load_tensors(const std::list<SafetensorsFile>& files, const StateDict& tens
 void save_model(const std::filesystem::path& path, const Module& module, const Metadata& metadata,
                 DType dtype) {
   Metadata all = metadata;
-  all.emplace("format", "pt");  // what Hugging Face's loaders ask for
+  all.emplace("format", "pt");  // Hugging Face's loaders require it
   write_safetensors(path, torch_state_dict(module), all, dtype);
 }
 

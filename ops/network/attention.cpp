@@ -33,7 +33,7 @@ Tensor with_whole_words(const Tensor& t) {
   return whole ? t : copy_of(t, t.dtype());
 }
 
-// What a call of an attention kernel reads besides its result and gradients.
+// The operands that a call of an attention kernel reads besides its result and gradients.
 struct Operands {
   Tensor q, k, v, mask, lengths;
   kernels::AttentionParams params;

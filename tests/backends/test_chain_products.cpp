@@ -28,7 +28,7 @@ Tensor numbers(const Shape& shape, DType dtype, int seed) {
   return cast(tensor(some_values(static_cast<int>(shape.numel()), seed), shape), dtype).detach();
 }
 
-// What a program gives with the kernels of GPUs. It runs twice: the dispatches are those of the
+// The results of a program with the kernels of GPUs. It runs twice: the dispatches are those of the
 // second time.
 Run run(const Program& program, DType dtype, bool joins) {
   const Env gpu("REWIND_LIKE_GPU", "1");

@@ -139,7 +139,7 @@ def check_logits(folder, name):
     allowed = 1.5 * rms(theirs - exact) + 1e-7 * rms(exact)
     for ours in ("ours", "ours.gguf", "theirs.gguf"):
         error = rms(np.load(folder / name / f"{ours}.npy") - exact)
-        # What has gone through + 1 and - 1 has lost digits.
+        # Values to which 1 was added and subtracted have lost digits.
         factor = 3 if "gemma" in name and ours.endswith("gguf") else 1
         print(f"{name:8} {ours:12} error of the logits {error:.2e}, transformers' f32 {rms(theirs - exact):.2e}")
         if not (name in ("window", "pattern") and ours == "theirs.gguf"):  # that file does not know of these

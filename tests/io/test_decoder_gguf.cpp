@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What the file says of a model, written into one and read from it.
+// A model's configuration after it was written into a file and read back.
 DecoderConfig again(const DecoderConfig& config) {
   const TemporaryFolder folder;
   save_decoder_gguf(folder.path / "m.gguf", Decoder(config), GgufType::f32);
