@@ -71,7 +71,7 @@ class CausalLM : public Module {
 Tensor sample_tokens(const Tensor& logits, const SampleOptions& options = {},
                      const Tensor& seen = {});
 
-// What perplexity() finds.
+// The result of perplexity().
 struct Perplexity {
   double value = 0;    // exp of the mean cross entropy
   int64_t tokens = 0;  // that were predicted

@@ -29,7 +29,7 @@ struct SpeechConfig {
   int64_t hidden = 128;         // of every LSTM, the transducer's predictor and its joint network
   int64_t layers = 1;           // LSTMs of the encoder
   float dropout = 0.1f;         // of their outputs
-  LogMelOptions features = {};  // what it hears
+  LogMelOptions features = {};  // of the sound that it hears
 };
 
 // relu(norm(conv(x))) of stride 2, which sees only the past: [N, T, in] -> [N, (T + 1) / 2, out].

@@ -1,5 +1,5 @@
-// A module for each activation, of any shape. The op of each (ops/ops.h, ops/numeric.h) says what
-// it computes.
+// A module for each activation, of any shape. Its op (ops/ops.h, ops/numeric.h) says what it
+// computes.
 #pragma once
 
 #include "../ops/numeric.h"
@@ -71,7 +71,7 @@ class PReLU : public Module {
   Tensor weight;  // [slopes]
 };
 
-// a * sigmoid(b) of the halves a, b of the axis.
+// Computes a * sigmoid(b) for the halves a, b of the axis.
 class GLU : public Module {
  public:
   explicit GLU(int axis = -1) : axis_(axis) {}

@@ -1,4 +1,4 @@
-// Modules that hold modules, and functions of all of them.
+// Modules that hold modules, and functions of all modules.
 #pragma once
 
 #include <functional>
@@ -22,7 +22,7 @@ class Lambda : public Module {
   std::function<Tensor(Tensor)> function_;
 };
 
-// Modules named "0", "1", ..., which it owns and which the owner of the list calls as it likes.
+// Modules named "0", "1", ..., which the list owns and the owner of the list calls in any order.
 class ModuleList : public Module {
  public:
   // Appends a T made from `arguments` and returns it.
@@ -39,21 +39,21 @@ class ModuleList : public Module {
     modules_.push_back(std::move(module));
   }
   size_t size() const { return modules_.size(); }  // modules
-  // Module i; std::out_of_range if there is none.
+  // Returns module i; std::out_of_range if there is none.
   Module& operator[](size_t i) const { return *modules_.at(i); }
 
   auto begin() const { return modules_.begin(); }  // of std::unique_ptr<Module>
-  auto end() const { return modules_.end(); }      // behind the last
+  auto end() const { return modules_.end(); }      // after the last
 
  protected:
-  // In order.
+  // Returns the modules in order.
   const std::vector<std::unique_ptr<Module>>& modules() const { return modules_; }
 
  private:
   std::vector<std::unique_ptr<Module>> modules_;
 };
 
-// Modules by name, which it owns.
+// Modules by name, which the dictionary owns.
 class ModuleDict : public Module {
  public:
   // Adds a T made from `arguments` under the name and returns it. ValueError if the name is taken.
@@ -67,9 +67,9 @@ class ModuleDict : public Module {
     return made;
   }
   size_t size() const { return modules_.size(); }  // modules
-  // Whether there is a module of this name.
+  // Tells whether there is a module of this name.
   bool contains(const std::string& name) const { return modules_.contains(name); }
-  // The module of this name; ValueError if there is none.
+  // Returns the module of this name; ValueError if there is none.
   Module& operator[](const std::string& name) const {
     const auto found = modules_.find(name);
     check(found != modules_.end(), "ModuleDict", "there is no module '{}'", name);

@@ -15,8 +15,8 @@ void constant_(const Tensor& t, float value);
 void uniform_(Tensor t, float low, float high, Generator& generator = default_generator());
 void normal_(Tensor t, float mean, float std, Generator& generator = default_generator());
 
-// The inputs that each output element sums over (`in`), and the outputs that each input element
-// goes to (`out`).
+// The number of inputs over which each output element sums (`in`), and of outputs to which each
+// input element contributes (`out`).
 struct Fans {
   int64_t in, out;
 };
@@ -30,7 +30,7 @@ void uniform_by_fan_in_(const Tensor& weight, const Tensor& bias,
 
 // The function after a layer: linear (none), sigmoid, tanh, relu, leaky_relu.
 enum class Nonlinearity { linear, sigmoid, tanh, relu, leaky_relu };
-// The factor that keeps the variance through the nonlinearity; `slope` is leaky_relu's.
+// Returns the factor that keeps the variance through the nonlinearity; `slope` is leaky_relu's.
 float gain(Nonlinearity nonlinearity, float slope = 0.01f);
 
 // The fan whose variance is kept: in (of activations in forward) or out (of gradients in backward).

@@ -56,7 +56,7 @@ class Dropout : public Module {
 struct EmbeddingOptions {
   std::optional<int32_t> padding_index = {};  // its row begins as 0 and gets no gradient
   std::optional<float> max_norm =
-      {};               // rows that are looked up are scaled down to it first, in place
+      {};               // rows that are looked up are first scaled down to it, in place
   float norm_type = 2;  // the norm's p
 };
 // A row of the table for each index: i32 [...] -> [..., dimension]. The table starts normal (0, 1).

@@ -11,7 +11,7 @@
 
 namespace rw {
 
-// Throws ValueError if one is not positive: "[Linear] in_features must be positive, got 0".
+// Throws ValueError if a size is not positive: "[Linear] in_features must be positive, got 0".
 void check_positive(const char* module,
                     std::initializer_list<std::pair<const char*, int64_t>> sizes);
 
@@ -20,30 +20,30 @@ class Module {
  public:
   Module() = default;
   virtual ~Module() = default;
-  Module(Module&) = delete;  // not const: as such it would be a candidate for MaxPool2d({2, 3})
+  Module(Module&) = delete;  // not const, as it would then be a candidate for MaxPool2d({2, 3})
   Module& operator=(const Module&) = delete;
 
-  // The module's output for x, taken by value: a caller that moves its last handle in lets the
-  // first op overwrite it. Modules with other inputs have a forward of their own; this one throws
-  // ValueError for them.
+  // Returns the module's output for x, taken by value: a caller that moves its last handle in lets
+  // the first op overwrite it. Modules with other inputs have a forward of their own; this one
+  // throws ValueError for them.
   virtual Tensor forward(Tensor x);
   // forward(x). With $REWIND_RECOMPUTE=block, a block is a checkpoint segment in training. A block
   // is a module inside another whose children have no children; the outermost ones count.
   Tensor operator()(Tensor x);
 
-  // The parameters in the order of registration: own tensors first, then the children's. It also
-  // writes the names into the tensors, for error messages.
+  // Returns the parameters in the order of registration: own tensors first, then the children's. It
+  // also writes the names into the tensors, for error messages.
   std::vector<NamedTensor> named_parameters() const;
   std::vector<Tensor> parameters() const;          // the same without names: for optimizers
-  std::vector<NamedTensor> named_buffers() const;  // what is saved and not trained
-  // The parameters whose last axis comes second in files, as in PyTorch's convolutions.
+  std::vector<NamedTensor> named_buffers() const;  // tensors that are saved and not trained
+  // Returns the parameters whose last axis comes second in files, as in PyTorch's convolutions.
   std::vector<NamedTensor> channels_last_parameters() const;
   int64_t parameter_count() const;  // elements
 
   // Calls body(module) for every module below this one and then for this one, the innermost first.
   void apply(const std::function<void(Module&)>& body);
-  // Whether parameters of this module and below collect gradients; false freezes them. Optimizers
-  // leave out parameters that were frozen when the optimizer was made.
+  // Sets whether parameters of this module and below collect gradients; false freezes them.
+  // Optimizers leave out parameters that were frozen when the optimizer was made.
   void requires_grad_(bool on = true);
   // Changes the parameters of this module and below to `dtype` in place, rounding their values:
   // handles on them stay valid. Buffers stay f32, and so do the statistics of norms and the state
@@ -53,9 +53,9 @@ class Module {
   void to(DType dtype);
   void half() { to(DType::f16); }
   void bfloat16() { to(DType::bf16); }
-  // Overwrites parameters and buffers with those of the same names in another module, which has the
-  // same ones, as copy.deepcopy(model) would. ValueError or ShapeError names the difference before
-  // anything is written.
+  // Overwrites parameters and buffers with those of the same names in another module, which must
+  // have the same ones, as copy.deepcopy(model) would. ValueError or ShapeError names the
+  // difference before anything is written.
   void copy_state(const Module& other);
 
   void train(bool on = true);                     // this module and all below it
@@ -64,16 +64,16 @@ class Module {
   bool has_children() const { return !children_.empty(); }  // modules were registered in it
 
  protected:
-  // A new f32 leaf that requires a gradient; the caller must set its contents (nn/init.h).
+  // Returns a new f32 leaf that requires a gradient; the caller must set its contents (nn/init.h).
   Tensor register_parameter(std::string name, const Shape& shape);
   // The same for a convolution's weight [..., channels] of any rank (torch_state_dict).
   Tensor register_channels_last(const std::string& name, const Shape& shape);
-  // State that is saved with the model but not trained, filled with `value`.
+  // Returns state that is saved with the model but not trained, filled with `value`.
   Tensor register_buffer(std::string name, const Shape& shape, float value);
-  // A module that lives as long as this one: its names begin with `name` and a dot.
+  // Registers a module that lives as long as this one: its names begin with `name` and a dot.
   void register_module(std::string name, Module& child);
 
-  bool is_child() const { return is_child_; }  // it was registered in another
+  bool is_child() const { return is_child_; }  // it was registered in another module
   // Makes segments of its own children if blocks are checkpointed, so that it is not a block
   // itself.
   virtual bool segments_itself() const { return false; }

@@ -1,4 +1,4 @@
-// What a model is made of and what a training step with it keeps, op by op.
+// Shows the parts of a model and the bytes that a training step with it keeps, op by op.
 //   std::cout << summary(model, zeros({8, 32, 32, 3})).str();
 #pragma once
 
@@ -12,21 +12,21 @@ namespace rw {
 
 // One op of the forward pass, with the shape and dtype of its result.
 struct SummaryRow {
-  std::string layer;  // whose parameters it reads, "layer1.0.conv1"; empty: nobody's
+  std::string layer;  // the module whose parameters it reads, "layer1.0.conv1"; empty: none
   std::string op;     // its name
-  Shape output;       // the first one
+  Shape output;       // of the first result
   DType dtype = DType::f32;
-  int64_t parameters = 0;    // that it is the first to read, elements
+  int64_t parameters = 0;    // elements of those that it is the first to read
   double flops = 0;          // of the op, forward
-  uint64_t activations = 0;  // bytes of what it returns, views apart
-  uint64_t kept = 0;         // bytes of it that gradients read
+  uint64_t activations = 0;  // bytes of the results, without views
+  uint64_t kept = 0;         // bytes of these that gradients read
 };
 
 // A model, row by row.
 struct Summary {
   std::vector<SummaryRow> rows;  // in order
   int64_t parameters = 0;        // of the model, elements; not all must have been read
-  uint64_t input_kept = 0;       // bytes from outside that gradients read, parameters apart
+  uint64_t input_kept = 0;       // bytes from outside that gradients read, without parameters
 
   double flops() const;          // of the forward pass
   uint64_t activations() const;  // bytes

@@ -1,5 +1,5 @@
-// Mixed precision: which ops work on 16-bit tensors (Micikevicius et al. 2018).
-// docs/mixed-precision.md
+// Mixed precision: the ops that work on 16-bit tensors (Micikevicius et al. 2018). See
+// docs/mixed-precision.md.
 #pragma once
 
 #include <initializer_list>
@@ -13,8 +13,8 @@ namespace rw {
 // The rule for the float inputs of an op inside an Autocast scope.
 enum class AutocastRule : uint8_t {
   low,   // they become the scope's dtype
-  f32,   // the result is f32: inputs become f32, or are read as they are where the kernel can
-  keep,  // they come as they are; where those of one op differ, all become the widest of them
+  f32,   // the result is f32: inputs become f32, or are read as they are if the kernel can
+  keep,  // they stay as they are; if those of one op differ, all become the widest of them
 };
 
 // Ops that follow other rules in a scope, by their names in Autocast::ops().
@@ -41,10 +41,13 @@ class Autocast {
     const char* op;
     AutocastRule rule;
   };
-  static const std::vector<Row>& ops();  // all that are listed, as scopes have them at first
-  static AutocastRule rule(const std::string& op);  // here and now; `keep` outside of all scopes
-  static Tensor input(Tensor x);                    // x as an op of the rule `low` would see it
-  static Tensor as(Tensor x, DType dtype);          // cast(x, dtype), for a parameter from its copy
+  static const std::vector<Row>& ops();  // all listed ops, with the rules with which scopes begin
+  // The rule here and now; `keep` outside of all scopes.
+  static AutocastRule rule(const std::string& op);
+  // Returns x as an op of the rule `low` would see it.
+  static Tensor input(Tensor x);
+  // cast(x, dtype), which takes a parameter from its copy.
+  static Tensor as(Tensor x, DType dtype);
 
  private:
   friend class AutocastInputs;
@@ -54,20 +57,20 @@ class Autocast {
   std::vector<AutocastRule> rules_;  // by row
 };
 
-// Stands at the beginning of a listed op. It casts the inputs as the innermost scope says; until it
-// dies nothing is autocast, so the ops inside have the op's dtypes.
+// Stands at the beginning of a listed op. It casts the inputs as the innermost scope says. Until it
+// dies, nothing is autocast, so the ops inside keep the op's dtypes.
 class AutocastInputs {
  public:
   // If `widens`, the op reads 16-bit inputs and gives f32 by itself, so the rule f32 casts nothing.
   AutocastInputs(const char* op, std::initializer_list<Tensor*> inputs, bool widens = false);
   AutocastInputs(const char* op, std::vector<Tensor>& inputs);
-  bool is_f32() const { return rule_ == AutocastRule::f32; }  // the result is to be f32
+  bool is_f32() const { return rule_ == AutocastRule::f32; }  // the result must be f32
 
  private:
   template <class Range>
   static AutocastRule apply(const char* op, const Range& inputs, bool widens);
 
-  const AutocastRule rule_;  // before what ends the scope for the rest
+  const AutocastRule rule_;  // initialised before the scope ends for the rest
   const NoAutocast rest_;
 };
 

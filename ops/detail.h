@@ -1,4 +1,4 @@
-// Shared by the op families.
+// The common part of the op families.
 #pragma once
 
 #include <cmath>
@@ -34,8 +34,9 @@ enum UnaryId : uint32_t {
 #include "../shaders/elementwise.def"
 };
 
-// dy times the slope of a row of UNARY, dense: s is what the row saves (undefined: nothing), a and
-// b are its numbers. It overwrites a dy that the caller moves in with its last handle.
+// Returns dy times the slope of a row of UNARY, dense: s is the value that the row saves
+// (undefined: none), a and b are its numbers. It overwrites a dy that the caller moves in with its
+// last handle.
 Tensor unary_gradient(uint32_t row, const Tensor& s, Tensor dy, float a = 0, float b = 0);
 
 // Checks a number that is added to a variance or a length, or bounds it.
@@ -43,7 +44,7 @@ inline void check_eps(float eps, const char* op) {
   check(eps >= 0 && std::isfinite(eps), op, "eps must be finite and not negative, got {}", eps);
 }
 
-// Split of a 64-bit number into kernel parameters.
+// Splits a 64-bit number into kernel parameters.
 inline uint32_t low(uint64_t v) {
   return static_cast<uint32_t>(v);
 }

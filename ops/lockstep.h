@@ -13,12 +13,12 @@
 namespace rw {
 
 // Runs the same function for several parts of a batch, each on a thread with a tape of its own, but
-// one at a time and in a fixed order: a part runs until it ends or needs what the others have, then
+// one at a time and in a fixed order: a part runs until it ends or needs values of the others, then
 // the next one does. So results have the same bits every time, and batch_norm sees the whole batch
 // while only one part at a time computes between two of them.
 //
-// With HostBoundaries on, a part's activations wait in host memory while it waits for the others:
-// device memory then holds what one part needs, however many there are.
+// With HostBoundaries on, a part's activations wait in host memory while it waits for the others,
+// so device memory holds the activations of one part, however many there are.
 //
 // Parts begin in the caller's state (device, Autocast, NoGrad, segments of blocks), with an empty
 // tape and without observers of it: AutoRecompute and Follower do not reach into them.
@@ -30,7 +30,7 @@ class Lockstep {
   Lockstep(const Lockstep&) = delete;
   Lockstep& operator=(const Lockstep&) = delete;
 
-  uint32_t parts() const { return count_; }  // how many there are
+  uint32_t parts() const { return count_; }  // the number of parts
   // Calls body(part) for every part. If a part throws, the others are unwound and the first
   // exception is thrown here. AutogradError inside another Lockstep, and if parts do not meet
   // alike.
@@ -51,9 +51,9 @@ class Lockstep {
   std::shared_ptr<Exchange> exchange_;
   std::mutex mutex_;
   std::condition_variable turned_;
-  uint32_t turn_ = 0;   // the part that runs
-  bool parks_ = false;  // what a part holds waits in host memory, too
-  uint64_t age_ = 0;    // of the storages that were there before the parts began
+  uint32_t turn_ = 0;   // the part that is running
+  bool parks_ = false;  // values that a part holds wait in host memory, too
+  uint64_t age_ = 0;    // of the storages that existed before the parts began
   std::exception_ptr failure_;
 };
 

@@ -9,7 +9,8 @@ namespace rw::detail {
 // given.
 Tensor gemm(const Tensor& a, const Tensor& b, DType dtype, const Tensor& added = {});
 
-// What the vjp of a product of two inputs reads: each factor, for the other one's gradient.
+// Returns the values that the vjp of a product of two inputs reads: each factor, for the other
+// one's gradient.
 Saves product_saves(const std::any&, uint32_t needs);
 // DTypeError unless both are f32 or both f16.
 void check_same_float(const Tensor& a, const Tensor& b, const char* op);

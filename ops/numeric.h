@@ -39,7 +39,7 @@ Tensor prelu(Tensor x, Tensor weight);
 // a * sigmoid(b) for the halves a, b of an axis of even size (Dauphin et al. 2017).
 Tensor glu(Tensor x, int axis = -1);
 // silu(gate) * x and gelu_tanh(gate) * x (Shazeer 2020), for a gate and x of one shape. The
-// gradient keeps these two alone, and makes one of its two results in their memory.
+// gradient keeps only these two, and makes one of its two results in their memory.
 Tensor swiglu(Tensor gate, Tensor x);
 Tensor geglu(Tensor gate, Tensor x);
 

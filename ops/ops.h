@@ -24,7 +24,7 @@ namespace rw {
 // not have, or that occurs twice.
 using Axes = std::vector<int>;
 
-// Tensors in braces, concat({a, relu(b)}, 1), or in a vector. Unlike an initializer_list it keeps
+// Tensors in braces, concat({a, relu(b)}, 1), or in a vector. Unlike an initializer_list, it keeps
 // no second handle on them.
 class TensorList : public std::vector<Tensor> {
  public:
@@ -58,7 +58,7 @@ Tensor randn(const Shape& shape, float mean = 0, float std = 1, DType dtype = DT
 // keeps the low 8 bits.
 Tensor cast(Tensor x, DType dtype);  // the same handle if nothing changes; gradients are cast back
 
-Tensor contiguous(Tensor x);  // dense row-major; the same handle when it is already
+Tensor contiguous(Tensor x);  // dense row-major; the same handle if it is so already
 
 // Returns x itself and gives it a name for choosing the values that recomputation keeps:
 // save_ops({name}), Search::collection(), REWIND_RECOMPUTE=collection:NAME (as
@@ -132,8 +132,8 @@ Tensor mish(Tensor x);                             // x * tanh(softplus(x)) (Mis
 Tensor selu(Tensor x);                             // Klambauer et al. 2017
 Tensor log_sigmoid(Tensor x);                      // log(sigmoid(x)), without overflow
 Tensor affine(Tensor x, float a, float b);         // a * x + b
-Tensor clamp(Tensor x, float low, float high);     // min(max(x, low), high): high where low > high
-Tensor pow(Tensor x, float exponent);              // as pow(x, tensor) has it
+Tensor clamp(Tensor x, float low, float high);     // min(max(x, low), high): high if low > high
+Tensor pow(Tensor x, float exponent);              // as in pow(x, tensor)
 Tensor leaky_relu(Tensor x, float slope = 0.01f);  // x, or slope * x below 0
 Tensor elu(Tensor x, float alpha = 1);             // x, or alpha * (exp(x) - 1) below 0
 
@@ -183,7 +183,7 @@ Tensor sum(Tensor x, const Axes& axes = {}, bool keepdims = false);
 Tensor mean(Tensor x, const Axes& axes = {}, bool keepdims = false);
 Tensor max(Tensor x, const Axes& axes = {},
            bool keepdims = false);  // gradient: to the maxima, shared
-Tensor min(Tensor x, const Axes& axes = {}, bool keepdims = false);  // as max
+Tensor min(Tensor x, const Axes& axes = {}, bool keepdims = false);  // as for max
 Tensor prod(Tensor x, const Axes& axes = {}, bool keepdims = false);
 // The mean square distance from the mean; `unbiased` divides by one less than the number of
 // elements.
@@ -222,8 +222,8 @@ struct Conv2dOptions {
   Size2d stride = 1, padding = 0, dilation = 1;
   int groups = 1;                          // runs of channels that are convolved apart
   bool bias = true;                        // of the module Conv2d; conv2d() takes it as a tensor
-  std::optional<Size2d> padding_end = {};  // below and to the right, where it is not `padding`
-  PaddingMode padding_mode = PaddingMode::zeros;  // what the padding holds
+  std::optional<Size2d> padding_end = {};  // below and to the right, if it differs from `padding`
+  PaddingMode padding_mode = PaddingMode::zeros;  // the values of the padding
 };
 // x [N, H, W, C], weight [O, KH, KW, C / groups] -> [N, H', W', O], with H' = (H + 2 padding -
 // dilation (KH - 1) - 1) / stride + 1, rounded down. ops/network/conv.h has other convolutions.
@@ -294,7 +294,7 @@ class StatisticsExchange {
 // The result of batch_norm().
 struct BatchNormResult {
   Tensor y, mean, var;  // var is biased; mean and var carry no gradient
-  int64_t rows;         // values per channel that mean and var are of
+  int64_t rows;         // the number of values per channel in mean and var
 };
 // y = (x - mean) / sqrt(var + eps) * weight + bias for x [..., C], with statistics over all axes
 // but the last, in f32. weight, bias [C] f32. ShapeError; ValueError if eps is negative or not
@@ -344,13 +344,13 @@ Tensor logcumsumexp(Tensor x, int axis, bool reverse = false);
 Tensor softmax(Tensor x, int axis = -1);
 Tensor log_softmax(Tensor x, int axis = -1);
 
-// How attention() treats the scores.
+// The way in which attention() treats the scores.
 struct AttentionOptions {
   float scale = 0;      // of the scores; 0: 1 / sqrt(D)
   bool causal = false;  // query i looks at keys 0 .. i only
   float dropout = 0;    // probability that a weight of the softmax becomes 0; the others grow
   Generator* generator = nullptr;  // of the dropout; null: the default one
-  int64_t window = 0;  // query i looks at keys closer than this only: |i - j| < window; 0: all
+  int64_t window = 0;  // query i looks only at keys closer than this: |i - j| < window; 0: all
   bool lower_right = false;  // the last query stands at the last key, not the first at the first: i
                              // counts as i + T - S (PyTorch's causal_lower_right; caches of keys)
   Tensor alibi = {};  // slopes, f32 [H] or [B, H]: -slope * |i - j| is added (Press et al. 2022)

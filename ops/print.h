@@ -10,9 +10,9 @@
 
 namespace rw {
 
-// The values as PyTorch prints them, then dtype and shape: "tensor([1., 2., 3.], f32 (3))". Of more
-// than 1000 elements, it shows the first and last three along each axis. Waits for the device; a
-// dry run has no values. An undefined tensor is "undefined".
+// Returns the values as PyTorch prints them, then dtype and shape: "tensor([1., 2., 3.], f32 (3))".
+// Of more than 1000 elements, it shows the first and last three along each axis. Waits for the
+// device; a dry run has no values. An undefined tensor is "undefined".
 std::string to_string(const Tensor& t);
 std::ostream& operator<<(std::ostream& stream, const Tensor& t);
 

@@ -7,7 +7,7 @@
 
 namespace rw::detail {
 
-// The axes that a reduction is given, in rising order, or all axes of x if none is given.
+// Returns the axes that a reduction is given, in rising order, or all axes of x if none is given.
 std::vector<int> reduced_axes(const Tensor& x, const Axes& axes, const char* op);
 // `shape` without the (ascending) axes, or with 1 in their places.
 Shape reduced_shape(const Shape& shape, const std::vector<int>& axes, bool keepdims);

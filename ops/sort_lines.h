@@ -5,7 +5,7 @@
 
 namespace rw::detail {
 
-// Keys and places of x [lines, count], sorted along the lines.
+// The keys and places of x [lines, count], sorted along the lines.
 struct Sorted {
   Tensor key, order;
 };

@@ -37,7 +37,7 @@ struct AdamWSettings {
   int fused_update = 0;             // passes; 0: an update of all weights after backward
 
   void add_to(CLI::App& app);  // the options
-  // What they make.
+  // The recipe that the options ask for.
   AdamWRecipe recipe(double lr, double weight_decay) const;
   // Tensors of the weights' size that training holds, at least, for rough estimates.
   double estimator_states() const;

@@ -12,10 +12,10 @@
 
 namespace rw {
 
-inline constexpr uint64_t max_total = uint64_t{1} << 61;  // sums of sizes stay far from overflow
+inline constexpr uint64_t max_total = uint64_t{1} << 61;  // keeps sums of sizes far from overflow
 
 // All spaces on one line of addresses: the holes, small ones first so that big ones stay whole,
-// then the regions. No range may reach across the border of two spaces.
+// then the regions. No range may cross the border between two spaces.
 class AddressLine {
  public:
   struct Place {
@@ -36,13 +36,13 @@ class AddressLine {
   uint64_t holes_end() const { return ends_.empty() ? 0 : ends_.back(); }
   uint64_t region() const { return region_; }  // bytes of each
 
-  // Calls body(address, bytes) for each, in the order of addresses.
+  // Calls body(address, bytes) for each space, in the order of addresses.
   template <class F>
   void for_each_hole(F&& body) const {
     for (size_t i = 0; i < sizes_.size(); ++i) body(ends_[i] - sizes_[i], sizes_[i]);
   }
 
-  // The lowest address from `from` on at which `size` bytes lie in one space.
+  // Returns the lowest address from `from` on at which `size` bytes lie in one space.
   uint64_t lowest(uint64_t from, uint64_t size) const {
     if (from < holes_end()) {
       const size_t hole = space(from);
@@ -57,7 +57,7 @@ class AddressLine {
     return used + size <= region_ ? from : from + region_ - used;
   }
 
-  // Bytes from an address to the end of its space.
+  // Returns the bytes from an address to the end of its space.
   uint64_t room(uint64_t from) const {
     return from < holes_end() ? ends_[space(from)] - from
                               : region_ - (from - holes_end()) % region_;

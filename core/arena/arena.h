@@ -1,4 +1,5 @@
-// Offset planner: best fit with coalescing over blocks. Integers only, no device in sight.
+// Offset planner: best fit with coalescing over blocks. It works on integers only and knows no
+// device.
 //
 // Policy. All sizes are rounded up to the arena's unit. A request takes the smallest hole that
 // holds it (lowest block, lowest offset among equals), so big holes stay whole. Freed ranges merge
@@ -27,14 +28,14 @@ class Arena {
 
   explicit Arena(uint64_t unit = 256) : unit_(unit) {}
 
-  // To the next multiple of the unit.
+  // Rounds up to the next multiple of the unit.
   uint64_t round_up(uint64_t bytes) const { return (bytes + unit_ - 1) / unit_ * unit_; }
 
-  // The range for `bytes` (at least one unit), or nothing when no hole is large enough.
+  // Returns a range for `bytes` (at least one unit), or nothing if no hole is large enough.
   std::optional<Range> allocate(uint64_t bytes);
-  // The same at a given place, or nothing when it is not free.
+  // The same at a given place; returns nothing if it is not free.
   std::optional<Range> allocate_at(uint32_t block, uint64_t offset, uint64_t bytes);
-  // Returns a range that allocate gave. Throws ValueError if it is not one.
+  // Gives back a range from allocate(). Throws ValueError if it is not one.
   void free(const Range& range);
 
   // Adds an empty block; its number must be unused.
@@ -48,7 +49,7 @@ class Arena {
   std::vector<Range> holes() const;                      // largest first
   std::vector<Range> ranges() const;                     // by block and offset
   std::vector<uint64_t> block_sizes() const;             // by block number; 0: no such block
-  size_t block_count() const { return blocks_.size(); }  // blocks that it has
+  size_t block_count() const { return blocks_.size(); }  // the number of blocks
 
  private:
   struct Span {
@@ -66,8 +67,8 @@ class Arena {
              uint64_t size);
 
   uint64_t unit_, reserved_ = 0, live_ = 0;
-  // Holes are few and come and go with every tensor: what lies in a row is looked through and moved
-  // faster than a tree.
+  // Holes are few and come and go with every tensor; a list in one piece of memory is searched and
+  // moved faster than a tree.
   Blocks blocks_;
 };
 

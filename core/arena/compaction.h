@@ -1,4 +1,5 @@
-// Where values move so that free bytes come to lie together. Integers only, no device in sight.
+// Finds moves of values that bring free bytes together. It works on integers only and knows no
+// device.
 #pragma once
 
 #include <cstdint>
@@ -8,22 +9,22 @@
 
 namespace rw {
 
-// A taken range that goes elsewhere. Both may overlap where it goes down in its block.
+// A taken range that moves elsewhere. The two may overlap if it moves down in its block.
 struct Move {
   Arena::Range from;  // where it is
   Arena::Range to;    // where it goes
 };
 
-// Moves after which the arena has a hole of `size` bytes, or a free block that, given back, leaves
-// so much to ask for: `room` bytes of blocks can be had besides. To be made in their order, each
-// into what is free by then. As few bytes as a look at all windows of addresses finds, if need be
-// all of a block. Empty: no moves do.
+// Returns moves after which the arena has a hole of `size` bytes, or a free block that, once given
+// back, leaves enough to ask for: `room` more bytes of blocks may be allocated. The moves must be
+// made in their order, each into memory that is free by then. They move as few bytes as a look at
+// all windows of addresses finds, if need be all bytes of a block. Empty: no moves help.
 std::vector<Move> compact(const Arena& arena, uint64_t size, uint64_t room);
 
-// Where values of `sizes` lie in new blocks of at most `largest` bytes and `total` in all, each a
-// multiple of `unit`, if one more of `size` bytes is to fit, too: by value the block, counted from
-// 0, and the offset, and the bytes of the blocks. In one block they lie in their order. No blocks:
-// they do not fit.
+// Returns where values of `sizes` lie in new blocks of at most `largest` bytes each and `total` in
+// all, each a multiple of `unit`, if one more value of `size` bytes is to fit, too: the block
+// (counted from 0) and the offset by value, and the bytes of the blocks. In one block they keep
+// their order. No blocks: they do not fit.
 struct FreshBlocks {
   std::vector<uint64_t> blocks;      // their bytes
   std::vector<Arena::Range> places;  // of the values, in their order

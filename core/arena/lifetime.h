@@ -1,4 +1,4 @@
-// How long an allocation lives.
+// The lifetime of an allocation.
 #pragma once
 
 #include <cstdint>

@@ -50,7 +50,7 @@ class Packer {
   struct Waiting {
     Lifetime life;
     uint32_t item = 0;
-    uint64_t address = 0;  // lowest place above what is placed
+    uint64_t address = 0;  // the lowest place above the placed items
     uint64_t top() const { return address + life.size; }
   };
   using Priorities = std::vector<uint64_t>;
@@ -58,7 +58,7 @@ class Packer {
   // Items of a large set that are not placed yet, by priority. Columns of 32 bits, as most of the
   // time goes to raise().
   struct Queue {
-    std::vector<int32_t> address;  // lowest place above what is placed
+    std::vector<int32_t> address;  // the lowest place above the placed items
     std::vector<int32_t> size, begin, end;
     std::vector<uint32_t> item;
     size_t count() const { return item.size(); }
@@ -73,7 +73,7 @@ class Packer {
   // Best fit in the order of time, as the arena does it. This is cheap, too, and optimal if many
   // sizes are equal: a freed place fits the next item.
   Packing pack_in_order() const;
-  // Packs with three orders again and again, raising the priority of what got in the way.
+  // Packs with three orders again and again, raising the priority of items that did not fit.
   void pack_repeatedly();
   // Makes one packing below best_.reach: it takes the item of highest priority among those that may
   // come next and leave room for the rest. If none does, the capacity grows by the least that
@@ -88,7 +88,7 @@ class Packer {
   // A packing in progress. Waiting items go above (last, last_item) in the order of addresses.
   struct Branch {
     std::array<Waiting, most_exact> items;
-    uint32_t waiting = 0;  // bit i: item i
+    uint32_t waiting = 0;  // bit i stands for item i
     uint64_t last = 0;
     uint32_t last_item = 0;
     uint64_t reach = 0;

@@ -1,5 +1,5 @@
-// Where the memory of a device lies: blocks of its backend, the arenas in them, and the places that
-// steps like the last ones were given.
+// The memory of a device: blocks of its backend, the arenas in them, and the places that steps like
+// the last ones were given.
 #pragma once
 
 #include <algorithm>
@@ -16,41 +16,42 @@
 
 namespace rw {
 
-// All memory of a device. Sizes in bytes. Not safe for several threads: the device's lock is around
-// it.
+// All memory of a device. Sizes are in bytes. It is not safe for several threads, so the device's
+// lock surrounds it.
 class MemoryPool {
  public:
-  // Arenas.
+  // The arenas.
   enum class Part : uint8_t {
-    steps,    // of what steps need
-    lasting,  // of what outlives them
+    steps,    // of memory that steps need
+    lasting,  // of memory that outlives them
     host,     // of host memory
   };
-  // What take() gave.
+  // The result of take().
   struct Place {
-    Arena::Range range;               // where it lies
-    StepLayouts::Ticket ticket = {};  // which allocation of its step it is
-    Part part = Part::steps;          // in which arena
+    Arena::Range range;               // the range of memory
+    StepLayouts::Ticket ticket = {};  // the allocation's number in its step
+    Part part = Part::steps;          // the arena
   };
 
-  // All places of the device's memory that are in use, where their owners keep them: what lies
-  // there moves when room is made.
+  // Returns all places of the device's memory that are in use, where their owners keep them: values
+  // there move when room is made.
   using Places = std::function<std::vector<Place*>()>;
   // Frees something and returns true, or returns false.
   using Reclaim = std::function<bool(uint64_t bytes)>;
 
-  // `limit`: most bytes of blocks, 0: no limit but the backend's.
+  // `limit` is the most bytes of blocks; 0: no limit but the backend's.
   MemoryPool(Backend& backend, uint64_t limit, Places places);
 
-  // Memory for `bytes`; `lasting`: it is known to outlive steps. Where there is no hole and no
-  // block can be added, what is there moves, and `reclaim` is asked where that does not do.
-  // Nothing: neither the limits, which are of the device's memory, nor the backend allow it.
+  // Takes memory for `bytes`; `lasting` memory is known to outlive steps. If there is no hole and
+  // no block can be added, values move, and if that does not help, `reclaim` is asked. Returns
+  // nothing if neither the limits, which are those of the device's memory, nor the backend allow
+  // it.
   std::optional<Place> take(uint64_t bytes, Part part, const Reclaim& reclaim = {});
 
-  void release(const Place& place);  // gives back what take() gave
+  void release(const Place& place);  // gives back the result of take()
   void trim();                       // gives wholly free blocks back to the backend
 
-  // What an allocation of so many bytes takes.
+  // Returns the bytes that an allocation of so many bytes takes.
   uint64_t size_of(uint64_t bytes) const { return std::max(arena_.round_up(bytes), alignment()); }
 
   uint64_t live() const { return arena_.live() + lasting_.live(); }              // padding included
@@ -60,13 +61,13 @@ class MemoryPool {
   // The largest hole among the blocks of steps.
   uint64_t largest_hole() const { return arena_.largest_hole(); }
 
-  std::vector<uint64_t> block_sizes() const;  // the device's, by number; 0: no such block
+  std::vector<uint64_t> block_sizes() const;  // of the device, by number; 0: no such block
 
-  // What the backend said when it last had no memory.
+  // Returns the backend's message when it last had no memory.
   const std::string& refusal() const { return refusal_; }
 
-  // Most bytes of blocks, of the device and for a time; 0: no limit. What is held above them is
-  // given back, as far as what is live lets it be.
+  // Sets the most bytes of blocks, for the device and for a time; 0: no limit. Blocks above the
+  // limit are given back, as far as live values allow.
   void set_limit(uint64_t bytes);
   void set_budget(uint64_t bytes);
   uint64_t limit() const { return limit_; }
@@ -74,13 +75,14 @@ class MemoryPool {
   uint64_t most() const;  // the smaller of both; UINT64_MAX: neither is set
   uint64_t room() const;  // bytes of blocks that may still be added
 
-  uint64_t moves() const { return moves_; }  // values that moved to make room, ever
+  // Values that moved to make room since the pool was made.
+  uint64_t moves() const { return moves_; }
   uint64_t moved() const { return moved_; }  // their bytes, since reset_peak()
 
   void end_step();    // a training step is over: see StepLayouts
   void reset_peak();  // the step's peak starts again
 
-  // What is known of steps.
+  // The layouts of known steps.
   StepLayouts& layouts() { return layouts_; }
   const StepLayouts& layouts() const { return layouts_; }
 
@@ -102,11 +104,11 @@ class MemoryPool {
   Places places_;
   uint64_t limit_, budget_ = 0;
   Arena arena_;
-  Arena lasting_;  // kept apart, so that it does not lie scattered in what steps need
+  Arena lasting_;  // kept apart, so that it does not lie scattered among the memory of steps
   Arena host_;
   StepLayouts layouts_;
   std::string refusal_;
-  uint64_t step_peak_ = 0, last_step_peak_ = 0;  // of live()
+  uint64_t step_peak_ = 0, last_step_peak_ = 0;  // of live bytes
   uint64_t moves_ = 0, moved_ = 0;
 };
 

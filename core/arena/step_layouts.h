@@ -1,7 +1,7 @@
 // Steady state: a training step allocates the same sizes in the same order again and again. Their
-// lifetimes are learnt once, offsets are solved offline (core/arena/layout.h) and followed
-// while a step goes on like one that is known. Places are only proposals to the arena: where the
-// program does something else, allocation is dynamic, correct but less tight.
+// lifetimes are learnt once, offsets are solved offline (core/arena/layout.h) and followed while a
+// step continues like a known one. Places are only proposals to the arena: where the program does
+// something else, allocation is dynamic, which is correct but less tight.
 #pragma once
 
 #include <functional>
@@ -16,26 +16,27 @@ namespace rw {
 
 // The allocations of one step.
 struct StepTrace {
-  // One of them, by its lifetime.
+  // An allocation, by its lifetime.
   struct Allocation {
-    uint64_t size = 0;   // bytes, rounded up
-    uint32_t end = 0;    // allocations that came before it was freed; 0: it outlives the step
-    bool wraps = false;  // it outlives the step and dies in the midst of the next: gradients where
-                         // zero_grad() comes after the forward
-    bool stays = false;  // it was seen to be alive still when the next step had made its successor
+    uint64_t size = 0;  // bytes, rounded up
+    uint32_t end = 0;   // allocations that came before it was freed; 0: it outlives the step
+    // It outlives the step and dies during the next one: gradients if zero_grad() comes after the
+    // forward.
+    bool wraps = false;
+    bool stays = false;  // it was still alive when the next step had made its successor
   };
   std::vector<Allocation> allocations;
   std::vector<uint64_t> prefixes;  // by allocation: hash of all events up to it
   uint64_t hash = 0;               // of all events
-  bool is_first = false;           // of its device: what outlives it stays
+  bool is_first = false;           // of its device: tensors that outlive it stay
 };
 
-// Learns steps, and says where the allocations of those that come again are to lie.
+// Learns steps, and says where the allocations of those that repeat are to lie.
 class StepLayouts {
  public:
-  // What is planned: the ranges of `arena`, whose blocks have at most `largest_block` bytes. `grow`
-  // adds a block of so many bytes and returns its number (or nothing); `trim` removes blocks that
-  // are free.
+  // The memory that is planned: the ranges of `arena`, whose blocks have at most `largest_block`
+  // bytes. `grow` adds a block of so many bytes and returns its number (or nothing); `trim` removes
+  // free blocks.
   struct Memory {
     const Arena& arena;
     uint64_t largest_block;
@@ -50,41 +51,44 @@ class StepLayouts {
     uint64_t step = 0;
     uint32_t index = 0;
   };
-  // Where it lies: `offset` bytes from the start of a block.
+  // A place, `offset` bytes from the start of a block.
   struct Place {
     uint32_t block = 0;
     uint64_t offset = 0;
   };
 
-  // Where an allocation should lie.
+  // The place where an allocation should lie.
   struct Proposal {
-    std::optional<Place> place;  // none: anywhere
-    bool outlives = false;  // small, and there still when other steps begin: it lies best apart
+    std::optional<Place> place;  // empty: anywhere
+    // Small, and still there when other steps begin, so it is best kept apart.
+    bool outlives = false;
   };
 
-  // The next allocation of this step, of so many bytes that take `size`: where it should lie, if a
-  // known step goes on like this one.
+  // Proposes a place for the next allocation of this step, of so many bytes that take `size`, if a
+  // known step continues like this one.
   Proposal propose(uint64_t bytes, uint64_t size, Ticket& ticket);
 
-  void missed() { ++misses_; }       // the place was taken
-  void freed(const Ticket& ticket);  // the allocation is gone
-  void end_step();                   // a step that is new is planned when the next one begins
+  void missed() { ++misses_; }                // the place was taken
+  void freed(const Ticket& ticket);           // the allocation is gone
+  void end_step();                            // a new step is planned when the next one begins
   void set_solves(bool on) { solves_ = on; }  // false: steps are remembered and stay dynamic
 
-  std::vector<StepTrace> traces() const;      // of the steps that are planned or remembered
-  void learn(std::vector<StepTrace> traces);  // steps to come: they are followed from the first on
+  std::vector<StepTrace> traces() const;  // of the steps that are planned or remembered
+  // Learns steps to come, which are followed from the first one on.
+  void learn(std::vector<StepTrace> traces);
 
-  uint64_t followed_steps() const { return followed_steps_; }  // wholly, without a miss
-  uint64_t all_misses() const { return all_misses_; }          // of all complete steps
+  // Steps followed as a whole, without a miss.
+  uint64_t followed_steps() const { return followed_steps_; }
+  uint64_t all_misses() const { return all_misses_; }  // in all complete steps
 
  private:
   struct StepLayout {
     StepTrace trace;
     std::vector<std::optional<Place>> places = {};  // empty: not solved yet
-    uint64_t used = 0;                              // number of the last step that was like it
+    uint64_t used = 0;                              // the number of the last step that was like it
     int attempts = 0;
     bool is_placed = false, followed = false;
-    bool is_stale = false;  // more is known of its lifetimes than its places were made for
+    bool is_stale = false;  // its places were made with less knowledge of lifetimes
   };
 
   void mix(uint64_t value);
@@ -98,15 +102,15 @@ class StepLayouts {
   bool place(StepLayout& layout, std::span<const Lifetime> lifetimes, bool may_grow) const;
 
   Memory memory_;
-  StepTrace step_;           // so far
-  bool is_endless_ = false;  // nobody ends it (a loop of inferences): it is not learnt
+  StepTrace step_;           // the current step so far
+  bool is_endless_ = false;  // nobody ends the step (a loop of inferences), so it is not learnt
   uint64_t number_ = 1;
-  uint64_t frees_ = 0;  // hash of what was freed since the last allocation
-  std::vector<std::unique_ptr<StepLayout>> known_;  // tens at most
-  StepLayout* followed_ = nullptr;                  // followed now
-  StepLayout* last_ = nullptr;                      // of the step before
+  uint64_t frees_ = 0;                              // hash of the frees since the last allocation
+  std::vector<std::unique_ptr<StepLayout>> known_;  // a few dozen at most
+  StepLayout* followed_ = nullptr;                  // the step that is followed now
+  StepLayout* last_ = nullptr;                      // the previous step's
   std::vector<uint64_t> seen_;                      // hashes of the last steps that were not solved
-  uint64_t need_ = 0;  // bytes that the largest of the planned steps cannot do without
+  uint64_t need_ = 0;  // bytes without which the largest of the planned steps cannot do
   bool solves_ = true;
   uint64_t misses_ = 0, all_misses_ = 0, followed_steps_ = 0;
 };

@@ -1,5 +1,5 @@
-// One run backward over a tape: from tensors with their gradients to leaves, or to the tensors that
-// are wanted.
+// A run backward over a tape: from tensors with their gradients to leaves, or to the wanted
+// tensors.
 #pragma once
 
 #include <algorithm>
@@ -31,8 +31,8 @@ class Backward {
     }
   }
 
-  // From tensors of the tape, with gradients of their shapes (undefined or too few: one). `op` is
-  // for messages.
+  // Starts from tensors of the tape, with gradients of their shapes (undefined or too few: one).
+  // `op` is for messages.
   void start(const char* op, const std::vector<Tensor>& roots,
              const std::vector<Tensor>& gradients);
   Tensor collected(const Tensor& x) const {  // undefined: no gradient came
@@ -57,7 +57,7 @@ class Backward {
     if (!retain_) retire(root);
   }
 
-  // The evicting segment that contains the record, or -1.
+  // Returns the evicting segment that contains the record, or -1.
   int evicting(const Record& record) const {
     const int s = record.segment;
     return s >= 0 && segments_[s].evicts ? s : -1;
@@ -125,7 +125,8 @@ class Backward {
     }
   }
 
-  // The gradient of an output is complete: hooks and whoever wants it see it first.
+  // Handles the complete gradient of an output: hooks and wanted outputs see it before the vjp
+  // does.
   void hand_out(int64_t index, int slot, Tensor& gradient) {
     const auto hooks = tape_.hooks_.find({index, slot});
     const auto wanted = wanted_outputs_.find({index, slot});
@@ -169,7 +170,7 @@ class Backward {
     distribute(record, std::move(dx));
   }
 
-  // The edge of the leaf of f32 that the value is a cast of; null where there is none, or where
+  // Returns the edge of the f32 leaf of which the value is a cast, or null if there is none or
   // somebody wants the cast's own gradient.
   const Edge* behind_cast(const Edge& edge) const {
     const Record* maker = is_for_leaves_ ? records_.find(edge.record) : nullptr;
@@ -199,9 +200,10 @@ class Backward {
 
   struct LeafSum {
     explicit LeafSum(const Tensor& t) : leaf(t) {}
-    Tensor leaf, sum;       // f32; the sum is kept apart where hooks or grad() are to have it whole
-    bool is_found = false;  // its completion is known
-    bool is_reached = false;  // a gradient came
+    // F32; the sum is kept apart if hooks or grad() are to have it as a whole.
+    Tensor leaf, sum;
+    bool is_found = false;    // its completion is known
+    bool is_reached = false;  // a gradient has arrived
   };
 
   void give_leaf(const Tensor& leaf, Tensor gradient) {
@@ -217,7 +219,7 @@ class Backward {
     sum = sum.defined() ? sum_of(std::move(sum), std::move(gradient)) : std::move(gradient);
   }
 
-  // All contributions to a leaf have arrived.
+  // Completes a leaf to which all contributions have arrived.
   void complete(LeafSum& leaf) {
     if (!std::exchange(leaf.is_reached, false)) return;
     const TensorImpl& impl = leaf.leaf.impl();
@@ -229,7 +231,7 @@ class Backward {
   }
 
   static void add_to_leaf(const Tensor& leaf, Tensor gradient);
-  static Tensor hooked(const GradHooks& hooks, Tensor gradient);  // what the hooks make of it
+  static Tensor hooked(const GradHooks& hooks, Tensor gradient);  // returns the hooks' result
 
   void open(int s) {
     Segment& segment = segments_[s];
@@ -243,8 +245,8 @@ class Backward {
     if (!is_wanted_again(segment)) drop_externals(segment);
   }
 
-  // What the segment holds for its replay is not needed after it, since records have what they
-  // save.
+  // Drops the values that the segment holds for its replay, which nobody needs after it, since
+  // records have what they save.
   void drop_kept(Segment& segment) {
     for (int p = segment.parent; p >= 0; p = segments_[p].parent)
       for (const auto& [id, value] : segment.kept) segments_[p].kept.erase(id);
@@ -256,7 +258,7 @@ class Backward {
     segment.externals.clear();
   }
 
-  // The loop has passed the segment's first record.
+  // Leaves a segment whose first record the loop has passed.
   void leave(int s) {
     Segment& segment = segments_[s];
     drop_kept(segment);
@@ -269,7 +271,7 @@ class Backward {
     segment.replayed = false;
   }
 
-  // Whether a later backward may replay it.
+  // Tells whether a later backward may replay it.
   bool is_wanted_again(const Segment& segment) {
     if (retain_) return true;
     for (int64_t i = segment.first; i < segment.last; ++i) {
@@ -279,12 +281,12 @@ class Backward {
     return false;
   }
 
-  // Drops what the replay brought back; the next backward replays again.
+  // Drops the values that the replay brought back; the next backward replays again.
   void reset(int s) {
     Segment& segment = segments_[s];
     for (int64_t i = segment.first; segment.replayed && i < segment.last; ++i)
       if (records_[i].segment == s) release_saved(records_[i]);
-    for (auto& [id, external] : segment.externals)  // inner values of a parent go again
+    for (auto& [id, external] : segment.externals)  // inner values of a parent are dropped again
       if (external.record >= 0 && inner_of_ancestor(segment, external.record)) external.value = {};
   }
 
@@ -294,7 +296,8 @@ class Backward {
     return false;
   }
 
-  // A value that this segment held and that an earlier segment's vjp reads need not be replayed.
+  // Hands over values that this segment held and that an earlier segment's vjp reads, so that they
+  // need not be replayed.
   void hand_over(Segment& segment) {
     for (const auto& [id, external] : segment.externals) {
       if (external.record < records_.begin() || !external.value.tensor.defined()) continue;
@@ -306,7 +309,7 @@ class Backward {
     }
   }
 
-  // Whether an own record of the segment, from the value's maker on, saves the value.
+  // Tells whether an own record of the segment, from the value's maker on, saves the value.
   bool saves(const Segment& segment, int number, int64_t maker, uint64_t id) {
     bool found = false;
     for (int64_t i = maker; i < segment.last && !found; ++i) {
@@ -347,7 +350,7 @@ class Backward {
   bool is_for_leaves_ = true;
   std::vector<Tensor> gradients_;  // of the outputs of the record that is visited
   std::map<std::pair<int64_t, int>, Tensor> wanted_outputs_;  // record, slot
-  std::unordered_map<const TensorImpl*, LeafSum> leaf_sums_;  // addresses of members are lasting
+  std::unordered_map<const TensorImpl*, LeafSum> leaf_sums_;  // members have stable addresses
   std::multimap<int64_t, LeafSum*> completions_;              // by record
 };
 

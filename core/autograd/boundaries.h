@@ -6,17 +6,19 @@
 
 namespace rw {
 
-// While it lives, what segments hold for their replay goes to host memory that the device can copy
-// to and from (MemoryPlace::host) when the outermost segment around it ends, and comes back when
-// backward reaches that segment, one segment before it is needed, or when a kernel needs it
-// earlier. Device memory then holds what two segments hold, however many there are; each boundary
-// crosses the bus twice. The activations of a part of a Lockstep (ops/lockstep.h) go there while it
-// waits, and so do values that eviction would drop where they cost more to recompute than to fetch.
-// The bits are the same. A view's whole storage goes; parameters, data and what policies keep stay.
-// As PyTorch's save_on_cpu around checkpoints, and DeepSpeed's "CPU checkpointing".
+// While it lives, the values that segments hold for their replay go to host memory that the device
+// can copy to and from (MemoryPlace::host) when the outermost segment around them ends, and come
+// back when backward reaches that segment, one segment before it is needed, or when a kernel needs
+// them earlier. The device then holds the boundaries of two segments, however many there are; each
+// boundary crosses the bus twice. The activations of a part of a Lockstep (ops/lockstep.h) go there
+// while it waits, and so do values that eviction would drop if they cost more to recompute than to
+// fetch. The bits are the same. A view's whole storage goes; parameters, data and values that
+// policies keep stay. This is like PyTorch's save_on_cpu around checkpoints, and DeepSpeed's "CPU
+// checkpointing".
 class [[nodiscard]] HostBoundaries {
  public:
-  explicit HostBoundaries(bool on = true);  // false: they stay on the device, whatever is around
+  // False: they stay on the device, whatever scope is around.
+  explicit HostBoundaries(bool on = true);
   ~HostBoundaries();
   HostBoundaries(const HostBoundaries&) = delete;
   HostBoundaries& operator=(const HostBoundaries&) = delete;
@@ -25,13 +27,14 @@ class [[nodiscard]] HostBoundaries {
   bool outer_;
 };
 
-// Whether such a scope is open on this thread.
+// Tells whether such a scope is open on this thread.
 bool boundaries_on_host();
 
-// Sends what an outermost segment, which has ended, holds of values of the tape to the host; what
-// the host has no memory for stays.
+// Sends the tape's values that an outermost segment, which has ended, holds to the host; values for
+// which the host has no memory stay.
 void boundaries_to_host(Segments& segments, int segment);
-// Brings back what a segment holds, and queues the same for the outermost segment before it.
+// Brings back the values that a segment holds, and queues the same for the outermost segment before
+// it.
 void boundaries_to_device(Segments& segments, int segment);
 
 }  // namespace rw

@@ -13,8 +13,8 @@
 
 namespace rw {
 
-// Scope form: what is recorded while it lives is one segment. Nests to any depth. One that ends
-// before scopes inside it ends these too.
+// Scope form: the ops recorded while it lives are one segment. Scopes nest to any depth. A scope
+// that ends before scopes inside it ends these, too.
 //   { auto segment = checkpoint(); x = block(x); }
 class [[nodiscard]] CheckpointScope {
  public:
@@ -32,13 +32,14 @@ class [[nodiscard]] CheckpointScope {
 inline CheckpointScope checkpoint() {
   return CheckpointScope();
 }
-// With a policy: outputs that it asks for are kept instead of made again (selective checkpointing).
+// With a policy: outputs for which it asks are kept instead of recomputed (selective
+// checkpointing).
 //   auto segment = checkpoint(save_matmuls());
 inline CheckpointScope checkpoint(SavePolicy policy) {
   return CheckpointScope(true, std::move(policy));
 }
 
-// Whether modules of this thread make checkpoint segments of their blocks by themselves: as
+// Tells whether modules of this thread make checkpoint segments of their blocks by themselves, as
 // $REWIND_RECOMPUTE=block (or 1) says, or the innermost of the scopes below.
 bool checkpoints_blocks();
 // While it lives, this thread's modules make such segments, or, if `on` is false, do not.

@@ -1,5 +1,5 @@
-// Segments that keep what vjps read until memory is needed, and then drop what is cheapest to
-// recompute (Kirisame et al. 2021, "Dynamic tensor rematerialization").
+// Segments that keep the values that vjps read until memory is needed, and then drop those that are
+// cheapest to recompute (Kirisame et al. 2021, "Dynamic tensor rematerialization").
 #pragma once
 
 #include <unordered_set>
@@ -9,8 +9,8 @@
 
 namespace rw {
 
-// The storages of a segment's kept values that no other handle keeps alive: dropping all values of
-// such a storage frees its memory.
+// Returns the storages of a segment's kept values that no other handle keeps alive: dropping all
+// values of such a storage frees its memory.
 std::unordered_set<const Storage*> own_storages(const Segment& segment);
 
 // Drops kept values of the segment worth at least `wanted` bytes, or as many as it can; `now` is

@@ -1,4 +1,5 @@
-// One step of a program as the tape keeps it: an op, its attributes and what its vjp reads.
+// One step of a program as the tape keeps it: an op, its attributes and the values that its vjp
+// reads.
 //
 // A record holds no closure: op.forward(attrs, inputs) can be called again at any time and gives
 // the same bits; op.vjp(record, dy) is a plain function written with public ops. Only the values
@@ -36,10 +37,10 @@ struct Op {
   const char* name;  // in messages, reports and policies; lives as long as the op
   // Computes outputs from inputs. It is pure: only attrs and inputs decide the result, and no input
   // is changed unless this call holds its last handle (reuse_or_empty). The handles stay where they
-  // are: what made the inputs lives on the tape as long as they do.
+  // are, since the records that made the inputs live on the tape as long as the handles do.
   std::vector<Tensor> (*forward)(const std::any& attrs, std::span<Tensor> inputs);
-  // One gradient per input from one per output (undefined = zero); undefined results mean none.
-  // May move from dy. Null: not differentiable.
+  // Returns one gradient per input from one per output (undefined = zero); undefined results mean
+  // none. May move from dy. Null: not differentiable.
   std::vector<Tensor> (*vjp)(Record& record, std::span<Tensor> dy) = nullptr;
   // `needs` has bit i set if input i needs a gradient (for the first 32).
   Saves (*saves)(const std::any& attrs, uint32_t needs) = [](const std::any&, uint32_t) {
@@ -59,73 +60,74 @@ struct Op {
   const char* (*label)(const std::any& attrs) = nullptr;
 };
 
-// A value as it was at some time.
+// A value as it was at one time.
 struct Saved {
   Tensor tensor;         // detached
-  uint32_t version = 0;  // of its storage then (Storage::version)
+  uint32_t version = 0;  // of its storage at that time (Storage::version)
 
-  // The current value of t.
+  // Returns the current value of t.
   static Saved of(const Tensor& t) { return {t.detach(), t.impl().storage->version()}; }
 };
 
 // A value as a record sees it: always its shape and dtype, and its contents if they are saved.
 struct Edge {
   uint64_t id = 0;      // of the value (TensorImpl::id)
-  int64_t record = -1;  // that made it; -1: made outside the tape
+  int64_t record = -1;  // the record that made it; -1: made outside the tape
   int slot = 0;         // which of that record's outputs it is
   Shape shape;
   DType dtype = DType::f32;
-  bool requires_grad = false;       // it wants a gradient
+  bool requires_grad = false;       // a gradient is wanted
   Tensor leaf;                      // a leaf that collects its gradient
-  uint64_t storage = 0, bytes = 0;  // id and size of its storage
+  uint64_t storage = 0, bytes = 0;  // the id and the size of its storage
   uint64_t root = 0;                // the same number for all views of one content
-  int64_t released =
-      -1;           // outputs: how many records there were when the handle died; -1: it is alive
+  // For outputs: how many records there were when the handle died; -1: it is alive.
+  int64_t released = -1;
   Saved saved;      // for the vjp, as the forward read it
-  Tensor gradient;  // outputs, in backward: what has come so far
-  // Inputs, in backward: that of the leaf of f32 of which it is a cast, unless somebody wants the
-  // cast's own gradient; else null.
+  Tensor gradient;  // for outputs, in backward: the sum of the gradients so far
+  // For inputs, in backward: the edge of the f32 leaf of which it is a cast, unless somebody wants
+  // the cast's own gradient; else null.
   const Edge* leaf_edge = nullptr;
 };
 
-// An op that ran: its arguments, and what its gradient will read.
+// An op that ran: its arguments, and the values that its gradient will read.
 struct Record {
   const Op* op = nullptr;             // null: freed
   std::any attrs;                     // the op's attributes, as attributes<T>() reads them
-  std::vector<Edge> inputs, outputs;  // what it was called with, and what it gave
+  std::vector<Edge> inputs, outputs;  // its arguments and its results
   Saves saves;                        // which of them its vjp reads
   uint32_t given = 0;            // of the first 32 inputs, those whose last handle the op was given
-  bool reached = false;          // by the gradient of the running backward
-  bool is_last_read = false;     // no backward after the running one reads the saved values
-  bool is_for_leaves = true;     // the running backward adds to its leaves' gradients
-  OpCost cost;                   // of running it forward, with what its kernels queued
+  bool reached = false;          // by the gradient of the current backward
+  bool is_last_read = false;     // no backward after the current one reads the saved values
+  bool is_for_leaves = true;     // the current backward adds to its leaves' gradients
+  OpCost cost;                   // of running it forward, counted when its kernels were queued
   int segment = -1;              // innermost checkpoint segment
   int64_t readers = 0;           // live handles on the outputs + records that read them
   std::vector<uint64_t> hashes;  // of the outputs' contents, when replays are verified
 
-  // The attributes, which are a T: std::bad_any_cast otherwise.
+  // Returns the attributes, which are a T: std::bad_any_cast otherwise.
   template <class T>
   const T& attributes() const {
     return std::any_cast<const T&>(attrs);
   }
-  // Saved values; AutogradError if not declared in `saves`, freed, or changed since the forward.
+  // Return saved values; AutogradError if not declared in `saves`, freed, or changed since the
+  // forward.
   const Tensor& input(int i) const;
   const Tensor& output(int i) const;
-  // input(i), read for the last time: the record releases it if no later backward may need it, so
-  // that its memory can hold the next gradient.
+  // Returns input(i), which is read for the last time: the record releases it if no later backward
+  // may need it, so that its memory can hold the next gradient.
   Tensor take_input(int i);
-  // The edge that a gradient of input i goes to: that input's, or for one of f32 the leaf's behind
-  // a cast.
+  // Returns the edge to which a gradient of input i goes: that input's, or for an f32 gradient that
+  // of the leaf behind a cast.
   const Edge& gradient_edge(size_t i, DType of_gradient) const {
     const Edge& edge = inputs[i];
     return edge.leaf_edge && of_gradient == DType::f32 ? *edge.leaf_edge : edge;
   }
-  // The gradient that the leaf there has already, or the zeros in its place (f32, dense), for the
-  // vjp to add to and to return: no second one is in memory then. Undefined if there is none.
+  // Returns the gradient that the leaf already has, or the zeros in its place (f32, dense), for the
+  // vjp to add to and to return, so that no second one is in memory. Undefined if there is none.
   Tensor gradient_so_far(int i) const;
-  // Whether the vjp must make the gradient of this input.
+  // Tells whether the vjp must make the gradient of this input.
   bool needs_grad(int input) const { return inputs[input].requires_grad; }
-  // The name by which policies know the record: Op::label, else the op's name.
+  // Returns the name by which policies know the record: Op::label, else the op's name.
   const char* label() const { return op->label ? op->label(attrs) : op->name; }
 };
 
@@ -138,9 +140,9 @@ void each_saved(R& record, F&& body) {
     if (record.saves.output(k)) body(record.outputs[k]);
 }
 
-// op.forward. The outputs are new values even where the op hands out an input as it is. They depend
-// on a gradient where an input does and a derivative would be wanted. Inlined, as it stands between
-// every op and what it does.
+// Runs op.forward. The outputs are new values even if the op hands out an input as it is. They
+// depend on a gradient if an input does and a derivative would be wanted. It is inlined, as it
+// stands between every op and its work.
 [[gnu::always_inline]] inline std::vector<Tensor> run_forward(const Op& op, const std::any& attrs,
                                                               std::span<Tensor> inputs) {
   bool from_gradient = false;
@@ -158,7 +160,7 @@ void each_saved(R& record, F&& body) {
   return outputs;
 }
 
-// A hash of the tensor's values, computed on the host. Waits for the device.
+// Returns a hash of the tensor's values, computed on the host. Waits for the device.
 uint64_t content_hash(const Tensor& t);
 
 }  // namespace rw

@@ -1,4 +1,4 @@
-// The records of a tape by index. Indices are never used twice: old handles may still name them.
+// The records of a tape by index. Indices are never reused, since old handles may still name them.
 #pragma once
 
 #include <cstdint>
@@ -12,18 +12,18 @@ namespace rw {
 // A queue of records that keeps their indices.
 class Records {
  public:
-  int64_t begin() const { return begin_; }  // the oldest record's index
-  int64_t end() const { return begin_ + static_cast<int64_t>(list_.size()); }  // the next one's
+  int64_t begin() const { return begin_; }  // of the oldest record
+  int64_t end() const { return begin_ + static_cast<int64_t>(list_.size()); }  // of the next record
 
-  // Whether a record has this index, freed or not.
+  // Tells whether a record has this index, freed or not.
   bool contains(int64_t index) const { return index >= begin_ && index < end(); }
 
-  // The record of an index that is contained; no check.
+  // Returns the record of a contained index, without a check.
   Record& operator[](int64_t index) { return list_[static_cast<size_t>(index - begin_)]; }
   const Record& operator[](int64_t index) const {
     return list_[static_cast<size_t>(index - begin_)];
   }
-  // Null if it was freed or not recorded yet.
+  // Returns null if it was freed or not recorded yet.
   Record* find(int64_t index) {
     return contains(index) && (*this)[index].op ? &(*this)[index] : nullptr;
   }
@@ -34,7 +34,7 @@ class Records {
   // Drops all records; the next one gets the index that it would have had.
   void clear() {
     begin_ = end();
-    const auto dead = std::exchange(list_, {});  // handles die after the records left
+    const auto dead = std::exchange(list_, {});  // handles die after the records have left
   }
 
  private:

@@ -1,4 +1,4 @@
-// Replay: recomputes dropped values of a checkpoint segment from what the segment holds.
+// Replay: recomputes dropped values of a checkpoint segment from the values that the segment holds.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@ class Replay {
   Replay(Records& records, Segments& segments, int segment)
       : records_(records), segments_(segments), number_(segment), segment_(segments[segment]) {}
 
-  // Brings back only what the vjps of the segment's own records (those that backward reaches) and
-  // its child segments read. Returns the number of records that ran.
+  // Brings back only the values that the vjps of the segment's own records (those that backward
+  // reaches) and its child segments read. Returns the number of records that ran.
   uint64_t run();
   // The same for one record of a segment that evicts.
   uint64_t run_for(Record& record);
@@ -24,7 +24,7 @@ class Replay {
   using Makers = std::unordered_map<uint64_t, int64_t>;  // value id -> record that makes it
   // Makes an evicting segment keep these values from now on, and no others. From the first missing
   // one on, they are made in the order of the forward pass, in the memory that they took there. If
-  // that throws, what was dropped can still be recomputed.
+  // that throws, dropped values can still be recomputed.
   uint64_t keep_only(const Makers& wanted);
 
  private:

@@ -16,7 +16,7 @@ namespace rw {
 // enclosing segment that has not been replayed.
 struct External {
   Saved value;
-  int64_t record = -1;  // that made it
+  int64_t record = -1;  // the record that made it
   int64_t readers = 0;  // inputs of records that are not freed
 };
 
@@ -32,33 +32,34 @@ using SavePolicy = std::function<bool(const SaveQuery&)>;
 // An inner value of a segment that exists.
 struct Kept {
   Saved value;
-  int64_t record = -1;  // that made it
-  uint64_t used = 0;    // when, by Segments::tick()
+  int64_t record = -1;  // the record that made it
+  uint64_t used = 0;    // the time of the last use, by Segments::tick()
 };
 
 // A checkpoint segment: a range of records whose inner values are dropped when their handles die,
 // and replayed in backward.
 struct Segment {
-  uint64_t serial = 0;           // unlike its number never used again
+  uint64_t serial = 0;           // unlike its number, never reused
   int parent = -1;               // number of the segment around it; -1: none
   std::vector<int> children;     // numbers of those inside it, in order
-  SavePolicy policy;             // empty: keeps nothing
+  SavePolicy policy;             // empty: it keeps nothing
   int64_t first = 0, last = -1;  // records [first, last); last == -1 while the scope is open
   bool replayed = false;
   int64_t alive = 0;  // records of this segment and those inside it that are not freed
   std::unordered_map<uint64_t, External> externals;  // by value id
-  std::unordered_map<uint64_t, Kept> kept;           // inner values that are at hand anyway
+  std::unordered_map<uint64_t, Kept> kept;           // inner values that exist anyway
   // The inner values of child segments that its replay keeps for them: value id -> record.
   std::unordered_map<uint64_t, int64_t> replay_keeps;
-  bool evicts = false;  // keeps what vjps read, until memory is wanted, and replays value by value
+  // Keeps the values that vjps read until memory is wanted, and replays value by value.
+  bool evicts = false;
 
   void release();                     // its records are gone
   void forget(const Record& record);  // nobody wants its outputs any more
 
-  // Whether the value with this id exists here: kept, or held from outside.
+  // Tells whether the value with this id exists here: kept, or held from outside.
   bool has(uint64_t id) const { return kept.contains(id) || externals.contains(id); }
-  Saved value(uint64_t id) const;  // that value; undefined where it is not at hand
-  // Whether it spans the record with this index.
+  Saved value(uint64_t id) const;  // returns that value, undefined if it does not exist
+  // Tells whether it spans the record with this index.
   bool contains(int64_t record) const { return record >= first && (last < 0 || record < last); }
 };
 
@@ -73,14 +74,14 @@ class Segments {
   };
   // Opens a segment inside the innermost open one, from record `first` on.
   Handle open(int64_t first, SavePolicy policy, bool evicts);
-  // Closes it before record `last`, with everything inside it that is still open. False if it was
-  // closed.
+  // Closes it before record `last`, with everything inside it that is still open. Returns false if
+  // it was closed already.
   bool close(const Handle& segment, int64_t last);
 
-  int innermost() const { return open_; }  // open one; -1: none
-  // Whether the innermost open segment evicts.
+  int innermost() const { return open_; }  // the number of the open one; -1: none
+  // Tells whether the innermost open segment evicts.
   bool is_evicting() const { return open_ >= 0 && list_[static_cast<size_t>(open_)].evicts; }
-  // Whether the value was made inside the innermost open segment.
+  // Tells whether the value was made inside the innermost open segment.
   bool is_inner(const Edge& edge) const;
 
   // Takes the input of a record in the innermost segment: keeps it there, or holds it from outside.
@@ -88,7 +89,7 @@ class Segments {
   // Keeps outputs of record `index` in all open segments, if one of them needs them: all of them if
   // a policy says so, else those in `wanted` (bit i: output i).
   void keep(const Record& record, int64_t index, std::span<const Tensor> outputs, uint32_t wanted);
-  // Releases what segments hold for a record that nobody will replay.
+  // Releases the values that segments hold for a record that nobody will replay.
   void let_go(const Record& dead);
   // Counts one record more or less, in `segment` and those around it.
   void count_record(int segment, int64_t change);

@@ -20,8 +20,8 @@
 
 namespace rw {
 
-// What is alive on a tape: `records`, `saved_tensors` and the `saved_bytes` of their storages (each
-// counted once), `segments`.
+// The live parts of a tape: `records`, `saved_tensors` and the `saved_bytes` of their storages
+// (each counted once), `segments`.
 struct TapeStats {
   uint64_t records = 0, saved_tensors = 0, saved_bytes = 0, segments = 0;
 };
@@ -30,28 +30,29 @@ struct TapeStats {
 // backward() and the scopes of planner/follow, and ops through apply().
 class Tape : public Recorder, public std::enable_shared_from_this<Tape> {
  public:
-  // This thread's tape. Only its thread may use a tape. Handles on its values may go anywhere; what
-  // another thread's last handle would free is freed when the tape's own thread next uses it.
+  // This thread's tape. Only its thread may use a tape. Handles on its values may go anywhere;
+  // records that another thread's last handle would free are freed when the tape's own thread next
+  // uses it.
   static const std::shared_ptr<Tape>& current() {
     std::shared_ptr<Tape>& tape = thread_state().tape;
     if (!tape) tape = std::make_shared<Tape>();
     return tape;
   }
 
-  // Whether a checkpoint segment is open.
+  // Tells whether a checkpoint segment is open.
   bool in_segment() const { return segments_.innermost() >= 0; }
-  // Whether ops are recorded even if no gradient is needed, because a replay may need them.
+  // Tells whether ops are recorded even if no gradient is needed, because a replay may need them.
   bool records_all() const {
     const auto wants = [](const Observer* observer) { return observer->records_all(); };
     return in_segment() || (follower_ && follower_->records_all()) ||
            std::any_of(observers_.begin(), observers_.end(), wants);
   }
   // Appends a record and makes the outputs, which may need gradients or not, its products. If a
-  // segment is open, it gets what the inputs have saved. Called only by apply.
+  // segment is open, it gets the saved inputs. Called only by apply.
   void append(Record&& record, bool requires_grad, std::span<Tensor> outputs);
 
   void release_handle(int64_t index, int slot) override;
-  void take_foreign_releases();  // frees what other threads have dropped since
+  void take_foreign_releases();  // frees records whose handles other threads have dropped
 
   // Opens a segment at the next record, inside the one that is open. Use checkpoint().
   Segments::Handle open_segment(SavePolicy policy = {}, bool evicts = false);
@@ -61,16 +62,16 @@ class Tape : public Recorder, public std::enable_shared_from_this<Tape> {
   // segments that make it. Called by observers.
   void keep_in_replay(const Segments::Handle& segment, uint64_t value);
 
-  // Sees each value that an op makes, once: a replay shows nothing. An observer may queue reads. It
+  // Sees each value that an op makes, once; a replay shows nothing. An observer may queue reads. It
   // must keep no handle, because ops check who else has one.
   class Observer {
    public:
     virtual ~Observer() = default;
-    // Whether ops that need no gradient are recorded, too.
+    // Tells whether ops that need no gradient are recorded, too.
     virtual bool records_all() const { return false; }
-    // `op` is about to run on these, to be recorded, and may overwrite them.
+    // `op` is about to run on these inputs, to be recorded, and may overwrite them.
     virtual void before_forward(const Op& /*op*/, std::span<const Tensor> /*inputs*/) {}
-    // The record `index` has made these.
+    // The record `index` has made these outputs.
     virtual void after_forward(int64_t /*index*/, const Record&,
                                std::span<const Tensor> /*outputs*/) {}
     // Backward starts from a tensor of this tape.
@@ -78,21 +79,21 @@ class Tape : public Recorder, public std::enable_shared_from_this<Tape> {
     // Sees the complete gradients of a record's outputs just before its vjp reads them; undefined
     // if there are none.
     virtual void before_vjp(int64_t /*index*/, const Record&, std::span<const Tensor> /*dy*/) {}
-    // Sees what its vjp returns as the gradients of its inputs, or has added to them
-    // (gradient_so_far).
+    // Sees the gradients of its inputs that its vjp returns, or has added to (gradient_so_far).
     virtual void after_vjp(int64_t /*index*/, const Record&, std::span<const Tensor> /*dx*/) {}
   };
   // Notifies all observers, in the order in which they were added. An observer must live until it
   // is removed.
   void add_observer(Observer& observer) { observers_.push_back(&observer); }
   void remove_observer(const Observer& observer) { std::erase(observers_, &observer); }
-  std::span<Observer* const> observers() const { return observers_; }  // added, and not removed
+  // The observers that were added and not removed.
+  std::span<Observer* const> observers() const { return observers_; }
 
-  // Sets segments, as ops arrive: there is at most one. Null if there is none.
+  // Sets segments as ops arrive; there is at most one follower. Null if there is none.
   class Follower {
    public:
     virtual ~Follower() = default;
-    // Whether ops that need no gradient are recorded, too.
+    // Tells whether ops that need no gradient are recorded, too.
     virtual bool records_all() const { return true; }
     // `op` is about to run and to be recorded.
     virtual void before_record(Tape& tape, const Op& op) = 0;
@@ -105,43 +106,44 @@ class Tape : public Recorder, public std::enable_shared_from_this<Tape> {
     // holds; segments may still be open. `retains` says that the records stay for another backward.
     virtual void before_backward(Tape&, const Tensor& /*root*/, const Tensor& /*gradient*/,
                                  bool /*retains*/) {}
-    // Asks it to give way to another follower for a scope: false if it does not end its work here.
+    // Asks it to give way to another follower for a scope; false if it does not end its work here.
     virtual bool give_way() { return false; }
   };
-  Follower* follower() const { return follower_; }  // null: nobody
+  Follower* follower() const { return follower_; }  // null: there is none
   // Sets the follower (or none, if null) and returns the previous one.
   Follower* exchange_follower(Follower* follower) { return std::exchange(follower_, follower); }
 
   bool is_empty() const { return alive_ == 0; }       // nothing recorded is alive
   int64_t begin() const { return records_.begin(); }  // the oldest record's index
   int64_t end() const { return records_.end(); }      // the next record's index
-  // The index of the record that enters segments next: end(), except in enter_again().
+  // Returns the index of the record that enters segments next: end(), except in enter_again().
   int64_t next() const { return again_ < 0 ? end() : again_; }
 
   // Reads every value made in segments, in forward and again in replay, and throws an AutogradError
   // with the first op that did not give the same bits. It is slow, for finding impure ops.
   void verify_replay(bool on) { verify_ = on; }
 
-  // The record with this index; null if it was freed or not recorded yet.
+  // Returns the record with this index; null if it was freed or not recorded yet.
   const Record* find(int64_t index) const { return records_.find(index); }
 
   const Segments& segments() const { return segments_; }  // closed ones, too
-  TapeStats stats() const;                                // of what is alive now
+  TapeStats stats() const;                                // of everything that is alive now
 
   // Drops values of evicting segments until `bytes` are free; false if nothing could be dropped.
   bool evict(uint64_t bytes);
 
-  // The records of a closed segment that evicts are entered again, under the segments that `pass`
-  // opens, as if these had been there from the start. `values` are all that they hold of the
-  // segment, by id with the record that makes each: those that were dropped are made again.
-  // OutOfMemory where that cannot be; the segment is as before then.
+  // Enters the records of a closed segment that evicts again, under the segments that `pass` opens,
+  // as if these had been there from the start. `values` are all values that they hold of the
+  // segment, by id with the record that makes each; those that were dropped are made again. Throws
+  // OutOfMemory if that is impossible; the segment is then as before.
   void enter_again(int segment, const std::unordered_map<uint64_t, int64_t>& values,
                    Follower& pass);
 
   uint64_t evictions() const { return evictions_; }  // values dropped since the thread began
-  uint64_t replayed_records() const { return replayed_records_; }  // run again since then
+  // Records that ran again since then.
+  uint64_t replayed_records() const { return replayed_records_; }
 
-  // Calls `body` once, with what the next backward starts from, before it begins.
+  // Calls `body` once before the next backward begins, with the tensor from which it starts.
   void before_next_backward(std::function<void(const Tensor& root)> body) {
     before_next_backward_.push_back(std::move(body));
   }

@@ -27,22 +27,23 @@ struct BufferRange {
   uint64_t size = 0;
 };
 
-// How a kernel uses a binding: read, write (its previous contents do not matter), read_write.
+// The way in which a kernel uses a binding: read, write (its previous contents do not matter),
+// read_write.
 enum class Access : uint8_t { read, write, read_write };
 
-// `dtype` is how the kernel sees the elements; the dtypes of all bindings choose the kernel
-// variant. `range.offset` is a multiple of DeviceInfo::alignment, and the range may be read (never
-// written) up to the next multiple of 16 bytes.
+// `dtype` is the type in which the kernel sees the elements; the dtypes of all bindings choose the
+// kernel variant. `range.offset` is a multiple of DeviceInfo::alignment, and the range may be read
+// (never written) up to the next multiple of 16 bytes.
 struct Binding {
   BufferRange range;
   DType dtype = DType::f32;
   Access access = Access::read;  // orders the call after others that touch the same bytes
 };
 
-// What a backend prepares for a call before it runs.
+// The part of a call that a backend prepares before it runs.
 struct Preparation {
   virtual ~Preparation() = default;
-  uint64_t workspace_bytes = 0;  // scratch that run() is to be given
+  uint64_t workspace_bytes = 0;  // scratch that run() must be given
 };
 
 // One kernel to run: its name, its bindings and its parameters.
@@ -54,48 +55,50 @@ struct KernelCall {
   std::span<const uint32_t> variant = {};       // specialization constants 0, 1, ...
   double flops = 0;                             // for submit pacing and reports
   BufferRange workspace = {};                   // workspace_bytes(call) bytes, contents undefined
-  std::optional<const Preparation*> preparation = {};  // of prepare(call); none: run() prepares
+  // The result of prepare(call); empty: run() prepares.
+  std::optional<const Preparation*> preparation = {};
 
-  // The parameters, which are a P.
+  // Returns the parameters, which are a P.
   template <class P>
   P params_as() const {
     P p;
     std::memcpy(&p, params.data(), sizeof p);
     return p;
   }
-  // Specialization constant i, or 0 if the call gives none.
+  // Returns specialization constant i, or 0 if the call gives none.
   uint32_t constant(size_t i) const { return i < variant.size() ? variant[i] : 0; }
 };
 
-// The bytes that the call reads and writes.
+// Returns the bytes that the call reads and writes.
 inline uint64_t bytes_moved(const KernelCall& call) {
   uint64_t bytes = 0;
   for (const Binding& b : call.bindings) bytes += b.range.size << (b.access == Access::read_write);
   return bytes;
 }
 
-// A feature, by its name, that a device offers and that is not used because it gave wrong results.
+// A feature, by its name, that a device offers but that is not used because it gave wrong results.
 struct RefusedFeature {
   std::string name;
-  std::string fault;  // what was wrong
+  std::string fault;  // the wrong result
 };
 
 // A device, and its features that are in use.
 struct DeviceInfo {
-  std::string backend;                // "vulkan", "cpu"
-  std::string name;                   // as the driver names it
-  std::string driver;                 // driver name and version
-  std::string uuid;                   // hex, empty where there is none
-  bool is_cpu = false;                // a CPU device or a software driver
-  uint64_t memory_bytes = 0;          // size of the heap used for blocks
-  uint64_t max_block_bytes = 0;       // largest block that allocate_block accepts
-  uint64_t alignment = 256;           // of every allocation inside a block
-  uint32_t subgroup_size = 1;         // threads that run in lockstep
-  std::vector<std::string> features;  // in use, of those that it could do without; least loss first
+  std::string backend;           // "vulkan", "cpu"
+  std::string name;              // as the driver names it
+  std::string driver;            // driver name and version
+  std::string uuid;              // in hex, empty if there is none
+  bool is_cpu = false;           // a CPU device or a software driver
+  uint64_t memory_bytes = 0;     // size of the heap used for blocks
+  uint64_t max_block_bytes = 0;  // largest block that allocate_block accepts
+  uint64_t alignment = 256;      // of every allocation inside a block
+  uint32_t subgroup_size = 1;    // threads that run in lockstep
+  // Those in use, of the ones that it could do without; least loss first.
+  std::vector<std::string> features;
   std::vector<RefusedFeature> refused;  // by the self-check
-  std::string tuning = {};  // what `tune` chose: how many ways to run, and when; empty: none
+  std::string tuning = {};  // the choices of `tune`: how many ways to run, and when; empty: none
 
-  // Whether the feature is in use.
+  // Tells whether the feature is in use.
   bool has(std::string_view feature) const {
     return std::find(features.begin(), features.end(), feature) != features.end();
   }
@@ -110,14 +113,15 @@ struct HeapUsage {
       false;  // the device's own memory, or shared with the host where there is no other
 };
 
-// When one shader module, or one kernel if a call is not composed of several, ran on the device.
+// The time when one shader module, or one kernel if a call is not composed of several, ran on the
+// device.
 struct KernelTime {
   uint64_t call = 0;  // the run() that it belongs to, counted from time_kernels(true)
   std::string kernel;
   double start_us = 0, end_us = 0;  // on the device's clock, from its first kernel timed
 };
 
-// How a kernel runs on this device, for one combination of dtypes.
+// The way in which a kernel runs on this device, for one combination of dtypes.
 struct KernelVariant {
   std::string kernel;   // or a part of one that is composed of several
   std::string dtypes;   // of its bindings: "f16 f32 f16"
@@ -129,16 +133,17 @@ struct KernelVariant {
 // specialized in one way. A number that the driver does not report is missing.
 struct PipelineStatistics {
   std::string kernel, dtypes;  // as in KernelVariant
-  std::string storage;   // of f16: "16-bit storage", "packed" where words are packed first, "words"
-  std::string bindings;  // "descriptors" or "addresses"
-  std::string constants;                 // "OP=3 FLAT=1"
+  std::string storage;    // of f16: "16-bit storage", "packed" if words are packed first, "words"
+  std::string bindings;   // "descriptors" or "addresses"
+  std::string constants;  // "OP=3 FLAT=1"
   std::optional<uint64_t> registers;     // of a thread
   std::optional<uint64_t> spills;        // values or bytes that did not fit the registers
   std::optional<uint64_t> shared_bytes;  // of a workgroup
   std::optional<uint64_t> instructions;  // of the whole pipeline
-  uint64_t subgroup_size = 0;            // it was compiled for
-  std::vector<std::pair<std::string, double>> raw;  // all that the driver tells, as it names it
-  uint64_t found = 0;  // how often the text that was asked for is in the machine code
+  uint64_t subgroup_size = 0;            // for which it was compiled
+  // Everything that the driver reports, by the driver's names.
+  std::vector<std::pair<std::string, double>> raw;
+  uint64_t found = 0;  // how often the text that was asked for occurs in the machine code
 };
 
 // Counts since the backend was opened: kernels dispatched, submits to the queue, barriers between
@@ -157,16 +162,16 @@ class Backend {
 
   // Throws OutOfMemory if the device has no such memory. Block numbers are reused after free.
   virtual uint32_t allocate_block(uint64_t bytes) = 0;
-  // The same in host memory that kernels can reach, if the device has other memory; numbered among
+  // Allocates host memory that kernels can reach, if the device has other memory; numbered among
   // the others.
   virtual uint32_t allocate_host_block(uint64_t bytes) { return allocate_block(bytes); }
 
   virtual void free_block(uint32_t block) = 0;  // waits for work that uses it
 
-  // A block of `bytes` that begins with these values, one behind the other, in the place of all
-  // blocks that they lie in, which are freed; values of a block come together, by address. For
-  // backends that need no second copy of what moves. Nothing: this one does, or has no such block,
-  // and all is as before.
+  // Returns a block of `bytes` that begins with these values, one after the other, in place of all
+  // blocks in which they lie, which are freed; values of a block come together, by address. This is
+  // for backends that need no second copy of moving values. Nothing: this backend is none, or has
+  // no such block, and all is as before.
   virtual std::optional<uint32_t> repack(std::span<const BufferRange> /*values*/,
                                          uint64_t /*bytes*/) {
     return std::nullopt;
@@ -178,7 +183,8 @@ class Backend {
   virtual void read(BufferRange source, void* target) = 0;
   // Queues a copy between blocks, of as many bytes as both ranges have; they must not overlap.
   virtual void copy(BufferRange source, BufferRange target) {
-    std::vector<std::byte> bytes(source.size);  // what only passes calls on goes through the host
+    // A backend that only passes calls on copies through the host.
+    std::vector<std::byte> bytes(source.size);
     read(source, bytes.data());
     write(target, bytes.data());
   }
@@ -188,7 +194,7 @@ class Backend {
   // Prepares what run(call) needs, once for calls that repeat; it looks only at the sizes of
   // bindings' ranges. Null: nothing, and no workspace.
   virtual std::shared_ptr<const Preparation> prepare(const KernelCall&) const { return nullptr; }
-  // The scratch bytes that run(call) needs.
+  // Returns the scratch bytes that run(call) needs.
   uint64_t workspace_bytes(const KernelCall& call) const {
     const auto preparation = prepare(call);
     return preparation ? preparation->workspace_bytes : 0;
@@ -201,28 +207,28 @@ class Backend {
     synchronize();
     return [] {};
   }
-  // The bytes of a host block, if the host has them, too: after a mark() they are what was written
-  // before it. Null: use read().
+  // Returns the bytes of a host block, if the host can read them: after a mark() they are those
+  // written before it. Null: use read().
   virtual const std::byte* host_bytes(BufferRange /*range*/) { return nullptr; }
 
-  virtual void flush() {}  // hand queued work to the device
+  virtual void flush() {}  // hands queued work to the device
   // Waits for all work. DeviceError if the device is lost or does not finish it.
   virtual void synchronize() = 0;
-  // Whether the device never finished: it may use what the backend has forever, so nobody destroys
-  // it.
+  // Tells whether the device never finished: it may use the backend's memory forever, so nobody
+  // destroys it.
   virtual bool hangs() const { return false; }
-  virtual BackendStats stats() const { return {}; }  // zeros where nothing is counted
+  virtual BackendStats stats() const { return {}; }  // zeros if nothing is counted
 
-  // A backend that predicts this one: the same workspaces, no memory, no compute, and its own
-  // limits or those of `limits`. Null if there is none.
+  // Returns a backend that predicts this one: the same workspaces, no memory, no compute, and its
+  // own limits or those of `limits`. Null if there is none.
   std::unique_ptr<Backend> dry() const { return dry(info()); }
   virtual std::unique_ptr<Backend> dry(const DeviceInfo& /*limits*/) const { return nullptr; }
 
-  virtual bool is_dry() const { return false; }  // such a one: reads give zeros
+  virtual bool is_dry() const { return false; }  // true for a prediction: reads give zeros
 
-  // The current state of the device's heaps; empty if the backend has none.
+  // Returns the current state of the device's heaps; empty if the backend has none.
   virtual std::vector<HeapUsage> heaps() const { return {}; }
-  // The choice for every kernel that can run in several ways; empty if there is only one.
+  // Returns the choice for every kernel that can run in several ways; empty if there is only one.
   virtual std::vector<KernelVariant> kernel_variants() const { return {}; }
   // Compiles every pipeline that the device may be asked for, which may take minutes. `text` is
   // counted in their machine code. Empty if nothing is compiled.
@@ -231,7 +237,7 @@ class Backend {
   }
   // Starts or stops measuring when every kernel runs.
   virtual void time_kernels(bool) {}
-  // The measurements since the last call, in order. Waits for all work.
+  // Returns the measurements since the last call, in order. Waits for all work.
   virtual std::vector<KernelTime> kernel_times() { return {}; }
 };
 

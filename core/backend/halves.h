@@ -8,14 +8,14 @@
 
 namespace rw {
 
-// Whether a binding has this dtype.
+// Tells whether a binding has this dtype.
 inline bool has_dtype(std::span<const Binding> bindings, DType dtype) {
   return std::any_of(bindings.begin(), bindings.end(),
                      [dtype](const Binding& b) { return b.dtype == dtype; });
 }
 
-// The dtype that a kernel must be written for, given the bindings of the call: f16 for bf16, but
-// not together with f16, since a kernel sees 16-bit floats of one kind only.
+// Returns the dtype for which a kernel must be written, given the bindings of the call: f16 for
+// bf16, but not together with f16, since a kernel sees 16-bit floats of one kind only.
 inline DType written_for(std::span<const Binding> bindings, DType dtype) {
   return dtype == DType::bf16 && !has_dtype(bindings, DType::f16) ? DType::f16 : dtype;
 }

@@ -1,4 +1,4 @@
-// Calls that a device has no kernel for, however it is used.
+// Calls for which a device has no kernel, however it is used.
 #pragma once
 
 #include "../base/error.h"

@@ -11,7 +11,7 @@
 
 namespace rw {
 
-// a * b, or nothing if T does not hold it.
+// Returns a * b, or nothing if T does not hold it.
 template <std::integral T>
 constexpr std::optional<T> checked_mul(T a, std::type_identity_t<T> b) {
   T result;
@@ -19,7 +19,7 @@ constexpr std::optional<T> checked_mul(T a, std::type_identity_t<T> b) {
   return result;
 }
 
-// a + b, or nothing if T does not hold it.
+// Returns a + b, or nothing if T does not hold it.
 template <std::integral T>
 constexpr std::optional<T> checked_add(T a, std::type_identity_t<T> b) {
   T result;
@@ -37,7 +37,8 @@ constexpr std::optional<T> checked_add(std::optional<T> a, std::type_identity_t<
   return a ? checked_add(*a, b) : a;
 }
 
-// x toward zero, or the nearest that i32 has; NaN is 0. Kernels' casts do the same.
+// Rounds x toward zero, to the nearest i32 at the ends of its range; NaN gives 0. Kernels' casts do
+// the same.
 inline int32_t to_i32(double x) {
   if (std::isnan(x)) return 0;
   if (x >= 2147483648.0) return std::numeric_limits<int32_t>::max();

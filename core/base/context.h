@@ -41,16 +41,16 @@ struct OpCost {
   double total() const { return flops + 20.0 * static_cast<double>(bytes); }
 };
 
-// What a thread is doing: allocations and kernels are accounted under it.
+// The current work of a thread, under which allocations and kernels are accounted.
 struct Context {
   Purpose purpose = Purpose::activation;    // of allocations
-  const char* op = "user";                  // that runs; "user": none does
+  const char* op = "user";                  // the op that runs; "user": none does
   Phase phase = Phase::forward;             // of work
-  int segment = -1;                         // that is being recorded or replayed
+  int segment = -1;                         // the segment that is being recorded or replayed
   Techniques techniques;                    // in use
   MemoryPlace place = MemoryPlace::device;  // of allocations
-  const Device* only = nullptr;  // in a dry run: its device; values of another one are refused
-  OpCost queued;                 // by this thread, ever
+  const Device* only = nullptr;  // in a dry run: its device; values of other devices are refused
+  OpCost queued;                 // by this thread in all
 };
 
 }  // namespace rw

@@ -11,15 +11,15 @@ namespace rw {
 // with 8 bits of precision), i32 (two's complement), u8 (also bool: 0 or 1).
 enum class DType : uint8_t { f32, f16, bf16, i32, u8 };
 
-// The size of an element in bytes.
+// Returns the size of an element in bytes.
 constexpr size_t size_of(DType t) {
   return t == DType::f32 || t == DType::i32 ? 4 : t == DType::f16 || t == DType::bf16 ? 2 : 1;
 }
-// Whether it is f16 or bf16.
+// Tells whether it is f16 or bf16.
 constexpr bool is_half(DType t) {
   return t == DType::f16 || t == DType::bf16;
 }
-// Whether it is f32, f16 or bf16. Only floats have gradients.
+// Tells whether it is f32, f16 or bf16. Only floats have gradients.
 constexpr bool is_float(DType t) {
   return t == DType::f32 || is_half(t);
 }

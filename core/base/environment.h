@@ -11,30 +11,30 @@
 
 namespace rw {
 
-// Empty if it is not set.
+// Returns the variable's text, empty if it is not set.
 inline std::string env_text(const char* name) {
   const char* value = std::getenv(name);
   return value ? value : "";
 }
 
-// Whether it is set to something other than 0.
+// Tells whether it is set to something other than 0.
 inline bool env_flag(const char* name) {
   const std::string value = env_text(name);
   return !value.empty() && value != "0";
 }
 
-// The parts of "a,b,c" that are not empty.
+// Returns the parts of "a,b,c" that are not empty.
 std::vector<std::string> comma_separated(const std::string& text);
 
-// Whether REWIND_WITHOUT names it: the features that devices and the library do without, mostly for
-// tests (docs/vulkan.md lists the words). ValueError for an unknown word.
+// Tells whether REWIND_WITHOUT names it: the features that devices and the library do without,
+// mostly for tests (docs/vulkan.md lists the words). ValueError for an unknown word.
 bool is_without(std::string_view what);
-// The number that REWIND_LIMITS=range:65536,... gives for it: range, block and shared in bytes,
-// dispatch-us in microseconds. ValueError for a malformed list.
+// Returns the number that REWIND_LIMITS=range:65536,... gives for it: range, block and shared in
+// bytes, dispatch-us in microseconds. ValueError for a malformed list.
 std::optional<uint64_t> env_limit(std::string_view what);
 
-// Whether variables about training (REWIND_MEMORY_BUDGET, REWIND_RECOMPUTE) are obeyed: not in
-// programs that read them themselves.
+// Tells whether variables about training (REWIND_MEMORY_BUDGET, REWIND_RECOMPUTE) are obeyed.
+// Programs that read them themselves switch this off.
 inline bool obeys_environment = true;
 
 }  // namespace rw

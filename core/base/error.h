@@ -14,7 +14,7 @@
 
 namespace rw {
 
-// The base of everything that this library throws.
+// The base of all exceptions of this library.
 class Error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -48,7 +48,7 @@ struct RankError : Error {
   using Error::Error;
 };  // MPI, and processes that train one model but do not agree
 
-// Objects that describe themselves by str() (shapes, tensors, devices), as a part of messages.
+// An object that describes itself by str() (a shape, tensor, device), as a part of messages.
 template <class T>
 concept Describable = requires(const T& t) {
   { t.str() } -> std::same_as<std::string>;
@@ -102,7 +102,7 @@ class OpName {
   bool is_running_ = false;
 };
 
-// The op that runs on this thread, or `function` itself if a user calls it.
+// Returns the op that runs on this thread, or `function` itself if a user calls it.
 inline OpName op_or(const char* function) {
   OpName name(function);
   name.is_running_ = true;

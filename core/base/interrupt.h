@@ -15,7 +15,7 @@ class InterruptScope {
   InterruptScope(const InterruptScope&) = delete;
   InterruptScope& operator=(const InterruptScope&) = delete;
 
-  // The signal that came, or 0.
+  // Returns the signal that came, or 0.
   static int signal();
 };
 

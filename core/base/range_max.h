@@ -9,7 +9,7 @@
 namespace rw {
 
 // The maximum over a range of numbers, and a change of a range by `Combine`: a segment tree whose
-// nodes record what was done to all their leaves.
+// nodes record changes of all their leaves.
 template <class Combine>
 class RangeMax {
  public:

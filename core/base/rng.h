@@ -30,16 +30,16 @@ class Generator {
   // Restarts at counter 0 of another seed.
   void seed(uint64_t seed) { seed_ = seed, next_ = 0; }
 
-  uint64_t seed() const { return seed_; }      // that it was given
+  uint64_t seed() const { return seed_; }      // the seed that it was given
   uint64_t position() const { return next_; }  // with seed(): the whole state
   // Continues at that counter.
   void set_position(uint64_t position) { next_ = position; }
 
   // Continues with the counters of micro-batch number `index`, from 0, of a training: each has 2^40
-  // of its own, after as many for initial values. So what a micro-batch draws does not depend on
-  // who ran those before it.
+  // of its own, after as many for initial values. So the numbers that a micro-batch draws do not
+  // depend on who ran those before it.
   void begin_stream(uint64_t index) { next_ = (index + 1) << stream_bits; }
-  // The number of the first stream from which nothing has been taken.
+  // Returns the number of the first stream from which nothing has been taken.
   uint64_t next_stream() const {
     const uint64_t taken = (next_ + (uint64_t{1} << stream_bits) - 1) >> stream_bits;
     return taken == 0 ? 0 : taken - 1;
@@ -50,11 +50,11 @@ class Generator {
   std::atomic<uint64_t> seed_, next_ = 0;
 };
 
-// The generator that random ops take their numbers from: the process's, or this thread's own in a
-// GeneratorScope.
+// Returns the generator from which random ops take their numbers: the process's, or this thread's
+// own in a GeneratorScope.
 Generator& default_generator();
 
-void manual_seed(uint64_t seed);  // of default_generator()
+void manual_seed(uint64_t seed);  // seeds default_generator()
 
 // A generator to draw from later: the given one, which must live until then, or the default one of
 // that moment and thread.
@@ -62,7 +62,7 @@ class GeneratorRef {
  public:
   GeneratorRef() = default;
   GeneratorRef(Generator& generator) : given_(&generator) {}
-  // The given one, or the calling thread's current default_generator().
+  // Returns the given one, or the calling thread's current default_generator().
   Generator& get() const { return given_ ? *given_ : default_generator(); }
 
  private:

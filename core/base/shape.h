@@ -39,9 +39,9 @@ class Shape {
   // Size along `axis`; negative axes count from the end. Throws ShapeError.
   int64_t at(int axis) const;
 
-  // The product of the sizes, 1 for rank 0; ShapeError as check_sizes() has it.
+  // Returns the product of the sizes, 1 for rank 0; ShapeError as in check_sizes().
   int64_t numel() const {
-    int64_t others = 1;  // the product of those that are not 0
+    int64_t others = 1;  // the product of the sizes that are not 0
     bool fits = true, is_empty = false;
     for (const int64_t d : *this) {
       fits &= d >= 0 && !__builtin_mul_overflow(others, d > 0 ? d : 1, &others);
@@ -53,7 +53,7 @@ class Shape {
   }
 
   const int64_t* begin() const { return dims_.data(); }        // the first size
-  const int64_t* end() const { return dims_.data() + rank_; }  // behind the last
+  const int64_t* end() const { return dims_.data() + rank_; }  // after the last
   // Appends a last axis; ShapeError beyond max_rank, or if it is negative.
   void push_back(int64_t dim) {
     check<ShapeError>(rank_ < max_rank, "shape", "rank must be at most {}, got one more than {}",
@@ -61,8 +61,8 @@ class Shape {
     check<ShapeError>(dim >= 0, "shape", "sizes must not be negative, got {}", dim);
     dims_[rank_++] = dim;
   }
-  void resize(int rank) { rank_ = rank; }      // keeps the first axes; no more than there are
-  bool operator==(const Shape& other) const {  // of rank and all sizes
+  void resize(int rank) { rank_ = rank; }      // keeps the first axes; there must be as many
+  bool operator==(const Shape& other) const {  // compares rank and all sizes
     bool is_same = rank_ == other.rank_;
     for (int i = 0; i < rank_ && is_same; ++i) is_same = dims_[i] == other.dims_[i];
     return is_same;
@@ -71,7 +71,7 @@ class Shape {
   std::string str() const;  // "(2, 3)"
 
  private:
-  void refuse_sizes() const;  // throws what check_sizes() says
+  void refuse_sizes() const;  // throws the error of check_sizes()
 
   std::array<int64_t, max_rank> dims_{};
   int rank_ = 0;
@@ -83,25 +83,25 @@ using Strides = Shape;
 // Throws a ShapeError with `op` unless no size is negative and the bytes of the sizes that are not
 // 0 fit in 63 bits: then no stride, offset or count of bytes can overflow.
 void check_sizes(OpName op, const Shape& shape, size_t element_bytes = 1);
-// One past the last element that a view touches; `offset` if it is empty. Nothing if a stride or
-// the offset is negative or 64 bits are too few.
+// Returns one past the last element that a view touches; `offset` if it is empty. Nothing if a
+// stride or the offset is negative or 64 bits are too few.
 std::optional<int64_t> last_element(const Shape& shape, const Strides& strides, int64_t offset);
 
 Strides dense_strides(const Shape& shape);                  // row-major
 bool is_dense(const Shape& shape, const Strides& strides);  // row-major; size-1 axes do not matter
 
-// 0 <= result < rank. `op` names the caller in the ShapeError.
+// Returns 0 <= result < rank. `op` names the caller in the ShapeError.
 int normalize_axis(int axis, int rank, OpName op);
-// All of them, in rising order; ShapeError if one occurs twice.
+// Normalises all of them, in rising order; ShapeError if one occurs twice.
 std::vector<int> normalize_axes(std::span<const int> axes, int rank, OpName op);
 
-// NumPy broadcasting. Throws ShapeError naming `op` and both shapes.
+// Broadcasts as NumPy does. Throws ShapeError naming `op` and both shapes.
 Shape broadcast(const Shape& a, const Shape& b, OpName op);
-// Strides that read `shape` as if it were `target` (0 along broadcast axes).
+// Returns strides that read `shape` as if it were `target` (0 along broadcast axes).
 Strides broadcast_strides(const Shape& shape, const Strides& strides, const Shape& target);
 
-// Strides that read the elements of (shape, strides) in order as `target`, or nothing if that takes
-// a copy. Both have the same number of elements.
+// Returns strides that read the elements of (shape, strides) in order as `target`, or nothing if
+// that takes a copy. Both have the same number of elements.
 std::optional<Strides> reshape_strides(const Shape& shape, const Strides& strides,
                                        const Shape& target);
 

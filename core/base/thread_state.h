@@ -19,21 +19,22 @@ class Tape;
 
 // The state of one thread.
 struct ThreadState {
-  Context context;                         // what it is doing
+  Context context;                         // its current work
   int no_grad = 0;                         // NoGrad scopes that are alive
-  std::vector<const Autocast*> autocasts;  // that are alive, innermost last; null: a NoAutocast
-  Lockstep* lockstep = nullptr;            // of which it is a part
-  // Joins the batch norms of the parts of a batch, of which this thread has one; null: there is one
+  std::vector<const Autocast*> autocasts;  // alive ones, innermost last; null: a NoAutocast
+  Lockstep* lockstep = nullptr;            // the one of which it is a part
+  // Joins the batch norms of the parts of a batch, of which this thread has one; null: there is
+  // only one part.
   std::shared_ptr<StatisticsExchange> statistics;
   Generator* generator = nullptr;                 // of a GeneratorScope; null: the process's
   std::optional<std::shared_ptr<Device>> device;  // of a DeviceScope; none: the process's
-  std::optional<bool> checkpoints_blocks;         // none: as the environment says
+  std::optional<bool> checkpoints_blocks;         // empty: as the environment says
   bool boundaries_on_host = false;                // of checkpoint segments
   std::shared_ptr<Tape> tape;                     // made when it is first asked for
 };
 namespace detail {
-// The calling thread's state, or null until somebody asks. It is found without a call, even in a
-// shared library: ops ask for it dozens of times.
+// The calling thread's state, or null until somebody asks. Ops ask for it dozens of times, so it is
+// found without a call, even in a shared library.
 [[gnu::tls_model("initial-exec")]] extern constinit thread_local ThreadState* own_state;
 ThreadState& make_own_state();
 }  // namespace detail
@@ -42,13 +43,13 @@ ThreadState& make_own_state();
 inline ThreadState& thread_state() {
   return detail::own_state ? *detail::own_state : detail::make_own_state();
 }
-// Its context.
+// Returns its context.
 inline Context& context() {
   return thread_state().context;
 }
 
-// While it lives, this thread has another state; its end restores what open scopes outside have
-// set.
+// While it lives, this thread has another state; its end restores the settings of open scopes
+// outside.
 class ThreadStateScope {
  public:
   explicit ThreadStateScope(ThreadState state)
@@ -61,7 +62,7 @@ class ThreadStateScope {
   ThreadState previous_;
 };
 
-// While it lives, nothing is autocast on this thread: ops inside ops, replays and gradients have
+// While it lives, nothing is autocast on this thread: ops inside ops, replays and gradients keep
 // the dtypes that were recorded. Scopes may end in any order.
 class NoAutocast {
  public:

@@ -9,21 +9,21 @@ namespace rw {
 using Send =
     std::function<void(const std::string& line)>;  // from any thread; line ends become spaces
 
-// How a child process ended.
+// The end of a child process.
 struct ChildEnd {
   std::string failure;     // empty: its body returned
-  bool is_asleep = false;  // it waited without end: its failure may be that it is a copy
+  bool is_asleep = false;  // it waited without end, perhaps because it is a copy
 };
 
-// Runs `body` in a child process, a copy of this one that shares no memory with it; what it sends
-// arrives here in `receive`. Returns when the child is gone: its body returned, or there was a
+// Runs `body` in a child process, a copy of this one that shares no memory with it; lines that it
+// sends arrive here in `receive`. Returns when the child is gone: its body returned, or there was a
 // signal or an exception, or since its last line it used more than `seconds` of a core and more
 // than eight times what any line took before, or it slept for `asleep_seconds`, with nothing to
 // run. A child that waits for its turn on a busy machine does neither. The child ends with the
 // parent.
 //
-// Only the calling thread is there in the child: a lock that another one holds stays locked, and
-// what a library's threads are to do is never done.
+// Only the calling thread exists in the child: a lock that another thread holds stays locked, and
+// work of a library's threads is never done.
 ChildEnd run_in_child(const std::function<void(const Send&)>& body,
                       const std::function<void(const std::string&)>& receive, double seconds,
                       double asleep_seconds = 10);

@@ -16,15 +16,15 @@ namespace rw {
 // How to treat a missing folder: such folders are_made, or must_exist (FileError).
 enum class Folders { are_made, must_exist };
 
-// Collects what is written in a temporary file beside `target`. commit() puts it in the target's
-// place when it is safely stored: a reader, or a machine that loses power, finds the old file or
-// all of the new one. Without commit() nothing changes. Links are followed. A new file has the mode
-// that the umask leaves, one that is replaced keeps its mode. Throws FileError, with the temporary
-// file gone. What a writer that was killed left beside the target goes with the next one: a living
-// writer holds a lock on its own.
+// Collects bytes in a temporary file beside `target`. commit() puts it in the target's place when
+// it is safely stored: a reader, or a machine that loses power, finds the old file or all of the
+// new one. Without commit() nothing changes. Links are followed. A new file has the mode that the
+// umask leaves, and one that is replaced keeps its mode. Throws FileError, with the temporary file
+// gone. The next writer removes the file that a killed one left beside the target; a living writer
+// holds a lock on its own.
 //
-// What is no regular file cannot be replaced: devices, pipes and this process's own descriptors
-// (/dev/stdout, /dev/fd/3) are written to as the bytes come.
+// Files that are not regular cannot be replaced: devices, pipes and this process's own descriptors
+// (/dev/stdout, /dev/fd/3) receive the bytes as they come.
 class AtomicFile {
  public:
   explicit AtomicFile(const std::filesystem::path& target, Folders folders = Folders::are_made);
@@ -40,7 +40,7 @@ class AtomicFile {
   // Puts the file in its place. FileError. It may be called at most once, with no write after it.
   void commit();
 
-  // Whether the file is the temporary file of a writer, perhaps of one that was killed.
+  // Tells whether the file is the temporary file of a writer, perhaps of one that was killed.
   static bool is_temporary(const std::filesystem::path& file);
 
  private:
@@ -49,9 +49,10 @@ class AtomicFile {
   void abandon();
   [[noreturn]] void fail_with_errno(const char* what);
 
-  std::string name_;                 // as it was given
-  std::filesystem::path target_;     // behind all links
-  std::string temporary_;            // empty: written straight, or in place by now
+  std::string name_;              // as it was given
+  std::filesystem::path target_;  // behind all links
+  // Empty: bytes go straight to the target, or are in place by now.
+  std::string temporary_;
   int descriptor_ = -1, lock_ = -1;  // the same file: its lock lasts until it is in place
 };
 

@@ -24,7 +24,7 @@ int stat(const char* path, struct stat& status);
 int fstat(int file, struct stat& status);
 int open(const char* path, int flags, mode_t mode = 0);
 int duplicate(int file);  // closed by exec
-int lock(int file);       // exclusive; EWOULDBLOCK where another holder has it
+int lock(int file);       // exclusive; EWOULDBLOCK if another holder has it
 ssize_t read_at(int file, void* data, size_t size, off_t offset);
 ssize_t write(int file, const void* data, size_t size);
 ssize_t write_at(int file, const void* data, size_t size, off_t offset);

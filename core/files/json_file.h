@@ -1,4 +1,4 @@
-// JSON files that people edit, or that come from elsewhere: nothing in them is trusted.
+// JSON files that people edit, or that come from elsewhere; nothing in them is trusted.
 #pragma once
 
 #include <cmath>
@@ -12,7 +12,7 @@
 
 namespace rw {
 
-// The text of a configuration file, which must be a regular file of at most 1 MiB. Throws
+// Returns the text of a configuration file, which must be a regular file of at most 1 MiB. Throws
 // FileError.
 std::string read_config_text(const std::filesystem::path& file);
 
@@ -22,13 +22,13 @@ template <class Json>
 std::string describe_json(const Json& value) {
   if (value.is_array()) return fmt::format("a list of {}", value.size());
   if (value.is_object()) return fmt::format("an object of {}", value.size());
-  const std::string text = value.dump(-1, ' ', true);  // ASCII: may be cut anywhere
+  const std::string text = value.dump(-1, ' ', true);  // ASCII, which may be cut anywhere
   constexpr size_t most = 60;
   return text.size() <= most ? text : text.substr(0, most) + "...";
 }
 
-// A number within [low, high], an integer if T is one; `what` names it and its file. Throws a
-// FileError with the range and the value.
+// Returns a number within [low, high], an integer if T is one; `what` names it and its file. Throws
+// a FileError with the range and the value.
 template <class T, class Json>
 T bounded_number(const Json& value, std::type_identity_t<T> low, std::type_identity_t<T> high,
                  const std::string& what) {
@@ -52,7 +52,7 @@ T bounded_number(const Json& value, std::type_identity_t<T> low, std::type_ident
   return number;
 }
 
-// The member `key` of an object as a bounded_number. Throws FileError if it is missing.
+// Returns the member `key` of an object as a bounded_number. Throws FileError if it is missing.
 template <class T, class Json>
 T json_number(const Json& object, const std::string& key, std::type_identity_t<T> low,
               std::type_identity_t<T> high, const std::string& file) {

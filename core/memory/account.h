@@ -22,8 +22,8 @@ class MemoryAccount {
   void end_step(const MemoryPool& pool);             // a training step is over
   void reset_peak(const MemoryPool& pool);           // peaks start again, from what is live
   uint64_t take_high_water(const MemoryPool& pool);  // most bytes live at once since the last call
-  MemoryReport report(
-      const MemoryPool& pool) const;  // without what the device adds: limit, steps, driver
+  // Without the values that the device adds: limit, steps, driver.
+  MemoryReport report(const MemoryPool& pool) const;
 
  private:
   void update_peaks(const MemoryPool& pool);

@@ -31,15 +31,15 @@ class Device : public StorageOwner, public std::enable_shared_from_this<Device> 
                                         uint64_t memory_limit = 0);
   ~Device() override;
 
-  // For questions only: work on memory goes through the device, which counts writes.
+  // For questions only; work on memory goes through the device, which counts writes.
   const Backend& backend() const { return *backend_; }
   const DeviceInfo& info() const { return backend_->info(); }
 
   std::string str() const;  // "cpu 'AMD EPYC' (device 1)": no two are alike
 
-  // Memory for a dense tensor with undefined contents, under the thread's purpose and op, in the
-  // place that its PlaceScope chooses. OutOfMemory, with the op, the bytes wanted and free, the
-  // limit and the largest tensors.
+  // Returns memory for a dense tensor with undefined contents, under the thread's purpose and op,
+  // in the place that its PlaceScope chooses. OutOfMemory, with the op, the bytes wanted and free,
+  // the limit and the largest tensors.
   std::shared_ptr<Storage> allocate(const Shape& shape, DType dtype);
 
   void release(Storage& storage) noexcept override;  // called by the storage as it dies
@@ -48,7 +48,7 @@ class Device : public StorageOwner, public std::enable_shared_from_this<Device> 
   void send_away(Storage& storage);
   void bring_back(Storage& storage);
   void restore(Storage& target, const void* source);  // all its bytes, from the host
-  // Sends a storage away and keeps what it holds in host memory (MemoryPlace::host). Kernels bring
+  // Sends a storage away and keeps its contents in host memory (MemoryPlace::host). Kernels bring
   // it back when they need it, and so does bring_back(); copies and reads find it where it is.
   // Returns whether it is there: the host may have no memory left.
   bool to_host(Storage& storage);
@@ -56,8 +56,8 @@ class Device : public StorageOwner, public std::enable_shared_from_this<Device> 
   // (Storage::newest()).
   void activations_to_host(uint64_t age, uint64_t least_bytes);
 
-  void set_purpose(Storage& storage, Purpose purpose);  // an activation that becomes a gradient
-  // The one door for writes: the caller names the storages that are written, and they count.
+  void set_purpose(Storage& storage, Purpose purpose);  // for an activation that becomes a gradient
+  // The only way to write: the caller names the storages that are written, and they count.
   void run(const KernelCall& call, std::span<Storage* const> written);
   void write(Storage& target, uint64_t offset, uint64_t bytes,
              const void* source);  // from the host
@@ -68,8 +68,8 @@ class Device : public StorageOwner, public std::enable_shared_from_this<Device> 
   void copy(const Storage& source, uint64_t source_offset, Storage& target, uint64_t target_offset,
             uint64_t bytes);
 
-  // A point of the queue and the bytes of host memory, for a thread that waits for that point and
-  // reads them while others use the device: Backend::mark() and Backend::host_bytes().
+  // Give a point of the queue and the bytes of host memory to a thread that waits for that point
+  // and reads them while others use the device: Backend::mark() and Backend::host_bytes().
   std::function<void()> mark();
   const std::byte* host_bytes(const Storage& storage);
 
@@ -77,22 +77,22 @@ class Device : public StorageOwner, public std::enable_shared_from_this<Device> 
   void reset_peak();                   // peaks and work start again, from what is live
   // Ends a training step: its allocations are learnt, so that the next similar step is packed
   // tightly. Optimizers do so by themselves; loops without an optimizer call it between steps, when
-  // only what outlives them is alive.
+  // only tensors that outlive them are alive.
   void end_step();
-  // Ends the step with the next allocation, if end_step() was not called before: what a loop still
-  // drops (gradients, its loss) dies within its step. Called by optimizers.
+  // Ends the step with the next allocation, if end_step() was not called before: tensors that a
+  // loop still drops (gradients, its loss) die within their step. Called by optimizers.
   void end_step_soon();
 
   void trim();  // gives wholly free blocks back to the driver
 
-  // The steps that another device learnt in a dry run: they are placed from the first one on.
+  // The steps that another device learnt in a dry run; they are placed from the first one on.
   std::vector<StepTrace> step_traces() const;
   void learn(std::vector<StepTrace> traces);
 
   void set_packs_steps(bool on);  // false: steps are allocated dynamically
 
-  // The most bytes of blocks; 0 for no limit. What is held above it is given back as far as live
-  // values allow; values move for that, and to make room later on.
+  // The most bytes of blocks; 0 for no limit. Blocks above it are given back as far as live values
+  // allow; values move for that, and to make room later on.
   uint64_t memory_limit() const;
   void set_memory_limit(uint64_t bytes);
   // A temporary limit, whose owner can free memory: if an allocation would not fit, this is called,
@@ -100,36 +100,36 @@ class Device : public StorageOwner, public std::enable_shared_from_this<Device> 
   using Reclaim = MemoryPool::Reclaim;
   struct Budget {
     uint64_t bytes = 0;                        // of blocks; 0: none
-    Reclaim reclaim;                           // asked for `bytes` of live memory to be freed
-    std::function<std::string()> advice = {};  // for OutOfMemory's text, where it frees nothing
+    Reclaim reclaim;                           // asked to free `bytes` of live memory
+    std::function<std::string()> advice = {};  // for OutOfMemory's text, if it frees nothing
   };
 
-  Budget exchange_budget(Budget budget);  // returns the one before
+  Budget exchange_budget(Budget budget);  // returns the previous one
   uint64_t budget() const;                // in bytes; 0: none
   uint64_t live() const;                  // bytes of ranges, padding included
   uint64_t take_high_water();             // most bytes live at once since the last call
 
-  // While it lives, no other thread uses the device, and nothing that the caller allocates moves:
+  // While it lives, no other thread uses the device, and nothing that the caller allocates moves
   // between asking where a value lies and telling a kernel.
   [[nodiscard]] std::unique_lock<std::recursive_mutex> hold() const {
     return std::unique_lock(mutex_);
   }
-  uint64_t moves() const;  // values that moved to make room, ever
+  uint64_t moves() const;  // values that moved to make room, in all
 
   WorkByPhase work() const;  // since the start or reset_peak()
 
-  void start_trace();        // records all that happens in memory until stop_trace()
-  MemoryTrace stop_trace();  // waits for the device where kernels are timed
+  void start_trace();        // records all events in memory until stop_trace()
+  MemoryTrace stop_trace();  // waits for the device if kernels are timed
 
   void synchronize();  // waits for all work
 
  private:
   explicit Device(std::unique_ptr<Backend> backend, uint64_t memory_limit);
   MemoryPool::Place take(uint64_t bytes);
-  std::vector<MemoryPool::Place*> places() const;  // of what lies in the device's memory
+  std::vector<MemoryPool::Place*> places() const;  // of everything in the device's memory
   void place(Storage& storage);
   void displace(Storage& storage) noexcept;
-  static const Arena::Range& where(const Storage& storage);  // what it holds lies
+  static const Arena::Range& where(const Storage& storage);  // the place of its contents
   void copy_all(const Storage& storage, const Arena::Range& from, const Arena::Range& to);
   void link(Storage& storage);
   void unlink(Storage& storage) noexcept;
@@ -147,7 +147,7 @@ class Device : public StorageOwner, public std::enable_shared_from_this<Device> 
   MemoryPool pool_;
   MemoryAccount account_;
   WorkByPhase work_{};
-  Storage* newest_ = nullptr;  // of those alive: the end of a list
+  Storage* newest_ = nullptr;  // of those alive, as the head of a list
   bool step_ends_soon_ = false;
   Reclaim reclaim_;                      // of the budget
   std::function<std::string()> advice_;  // of the budget

@@ -1,4 +1,4 @@
-// The use of device memory, and what each technique saved. Device counts as it allocates.
+// The use of device memory, and the savings of each technique. Device counts as it allocates.
 #pragma once
 
 #include <array>
@@ -35,12 +35,12 @@ struct MemoryReport {
   // did not.
   uint64_t followed_steps = 0;
   uint64_t plan_misses = 0;
-  // What the driver holds beyond the blocks: pipelines, staging memory, its own needs. 0 if the
-  // driver does not say.
+  // The bytes that the driver holds beyond the blocks: pipelines, staging memory, its own needs. 0
+  // if the driver does not say.
   uint64_t driver_overhead = 0;
 
   std::string str() const;   // a table for people
-  std::string json() const;  // one flat object, keys as the fields
+  std::string json() const;  // one flat object, whose keys are the fields' names
 };
 
 std::string format_bytes(uint64_t bytes);       // "1.50 GiB"

@@ -17,13 +17,13 @@ namespace rw {
 struct TracedTensor {
   uint64_t id = 0;            // the storage's
   uint64_t bytes = 0;         // of its range, padding included
-  uint32_t block = 0;         // where it lies
+  uint32_t block = 0;         // in which it lies
   uint64_t offset = 0;        // in the block
   uint64_t begin = 0;         // 0: before the trace began
-  uint64_t end = UINT64_MAX;  // not freed while traced
+  uint64_t end = UINT64_MAX;  // UINT64_MAX: not freed while traced
   Shape shape;                // as allocated
   DType dtype = DType::f32;
-  Purpose purpose = Purpose::activation;  // in the end
+  Purpose purpose = Purpose::activation;  // at the end
   Phase phase = Phase::forward;           // in which it was allocated
   std::string op;                         // that allocated it
   int segment = -1;                       // checkpoint segment that was being recorded or replayed

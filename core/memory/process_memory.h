@@ -9,19 +9,19 @@
 namespace rw {
 
 // Bytes of host memory that this process holds in RAM: `current`, and `peak`, the most so far. On a
-// CPU device the device's blocks are among them.
+// CPU device, the device's blocks are among them.
 struct HostMemory {
   uint64_t current = 0, peak = 0;
 };
 
-// The current values.
+// Returns the current values.
 HostMemory host_memory();
 
 // Restarts the peak from now on. False if the system does not offer that (Linux does).
 bool reset_host_peak();
 
-// The bytes that the driver holds in the heap of the blocks besides the `block_bytes` that this
-// process allocated there: compiled kernels, command buffers, transfer memory. Nothing if the
+// Returns the bytes that the driver holds in the heap of the blocks besides the `block_bytes` that
+// this process allocated there: compiled kernels, command buffers, transfer memory. Nothing if the
 // driver does not say; CPU drivers report the use of the whole machine, so there is nothing for
 // them either.
 std::optional<uint64_t> driver_overhead(const Backend& backend, uint64_t block_bytes);

@@ -1,4 +1,4 @@
-// A piece of a device's memory, and what is known about it.
+// A piece of a device's memory, and the facts known about it.
 #pragma once
 
 #include <atomic>
@@ -21,7 +21,7 @@ class WeightCopies;
 class StorageOwner {
  public:
   virtual ~StorageOwner() = default;
-  // Called when the storage is about to die: its range can be given to others.
+  // Called when the storage is about to die, so that its range can be given to others.
   virtual void release(Storage& storage) noexcept = 0;
 };
 
@@ -43,13 +43,13 @@ class Storage {
   Storage(const Storage&) = delete;
   Storage& operator=(const Storage&) = delete;
 
-  Device& device() const { return device_; }                  // that it lies on
-  const Arena::Range& range() const { return place_.range; }  // where
+  Device& device() const { return device_; }                  // the device on which it lies
+  const Arena::Range& range() const { return place_.range; }  // the range in which it lies
   uint64_t bytes() const { return bytes_; }                   // as asked for, without padding
   const Shape& shape() const { return shape_; }               // as first allocated
   DType dtype() const { return dtype_; }                      // the same
 
-  MemoryPlace place() const {  // whose memory it is
+  MemoryPlace place() const {  // the kind of memory
     return place_.part == MemoryPool::Part::host ? MemoryPlace::host : MemoryPlace::device;
   }
 
@@ -59,7 +59,7 @@ class Storage {
   const Context& made() const { return made_; }
 
   uint64_t id() const { return id_; }  // unique, never reused, and larger than all before
-  static uint64_t newest();            // the id of the one that was made last, of any device
+  static uint64_t newest();            // the id of the last storage that was made, on any device
 
   // The copies of its contents in other dtypes, or null if nobody keeps any (core/tensor).
   const std::shared_ptr<WeightCopies>& copies() const { return copies_; }
@@ -88,7 +88,7 @@ class Storage {
   std::shared_ptr<WeightCopies> copies_;
   StorageKeeper* keeper_ = nullptr;
   bool is_away_ = false;
-  Storage *previous_ = nullptr, *next_ = nullptr;  // of the device's, in order of age
+  Storage *previous_ = nullptr, *next_ = nullptr;  // among the device's, in order of age
   std::atomic<uint32_t> version_ = 0;
 };
 

@@ -17,8 +17,8 @@ class Tracer {
   void existed(const Storage& storage) { add(storage, 0); }
   void allocated(const Storage& storage) { add(storage, ++clock_); }
   void freed(const Storage& storage);
-  void changed(const Storage& storage);  // its purpose
-  void moved(const Storage& storage);    // perhaps: it may lie where it lay
+  void changed(const Storage& storage);  // changed its purpose
+  void moved(const Storage& storage);    // may have moved
   void called(const KernelCall& call);
   void step_ended() { trace_.steps.push_back(++clock_); }
   MemoryTrace finish();

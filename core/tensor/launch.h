@@ -1,5 +1,5 @@
-// From tensors to the device: kernel calls with their bindings, element offsets and workspace, and
-// host copies. What a call declares as written counts as written.
+// Leads from tensors to the device: kernel calls with their bindings, element offsets and
+// workspace, and host copies. Tensors that a call declares as written count as written.
 #pragma once
 
 #include <algorithm>
@@ -18,11 +18,11 @@ namespace rw {
 struct MemoryRange {
   BufferRange range;  // its offset is a multiple of DeviceInfo::alignment
   DType dtype = DType::f32;
-  uint64_t moves = 0;  // Device::moves() when they lay there
+  uint64_t moves = 0;  // Device::moves() at that time
 };
 
 struct Arg {
-  const Tensor* tensor;  // null: `memory`, of the same device as the other arguments
+  const Tensor* tensor;  // null: `memory`, on the same device as the other arguments
   Access access;
   MemoryRange memory = {};
 };
@@ -73,15 +73,15 @@ void launch(const char* kernel, std::initializer_list<Arg> args, P params, const
                  std::as_writable_bytes(std::span(&params, 1)), how);
 }
 
-// n as the kernels' 32-bit count; throws ShapeError beyond 2^32 - 1.
+// Returns n as the kernels' 32-bit count; throws ShapeError beyond 2^32 - 1.
 inline uint32_t count32(int64_t n, OpName op) {
   check<ShapeError>(n <= std::numeric_limits<uint32_t>::max(), op,
                     "a tensor holds at most 2^32 - 1 elements, got {}", n);
   return static_cast<uint32_t>(n);
 }
-// threads.x of a flat kernel over n elements.
+// Returns threads.x of a flat kernel over n elements.
 uint32_t flat_threads(int64_t n);
-// Dense, with an offset that suits the flat kernels' wide loads.
+// Tells whether a tensor is dense, with an offset that suits the flat kernels' wide loads.
 bool is_flat(const Tensor& t);
 void copy_dims(const Shape& from, uint32_t (&to)[REWIND_MAX_DIMS]);
 

@@ -6,10 +6,11 @@
 
 namespace rw {
 
-// Whether two elements of the view may be the same memory, as in those of expand() and unfold().
+// Tells whether two elements of the view may be the same memory, as in those of expand() and
+// unfold().
 bool overlaps_itself(const Tensor& t);
 
-// Whether a and b may share an element without being the same view.
+// Tells whether a and b may share an element without being the same view.
 bool overlap_in_part(const Tensor& a, const Tensor& b);
 
 }  // namespace rw

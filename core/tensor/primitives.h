@@ -5,7 +5,7 @@
 
 namespace rw {
 
-// A new dense tensor whose every element is `value` (rounded to the dtype).
+// Returns a new dense tensor whose every element is `value` (rounded to the dtype).
 Tensor full(const Shape& shape, float value, DType dtype = DType::f32,
             const std::shared_ptr<Device>& device = default_device());
 
@@ -15,16 +15,16 @@ void accumulate(const Tensor& x, const Tensor& target,
                 float scale = 1);  // target (f32) += scale * x
 
 Tensor copy_of(const Tensor& x, DType dtype);  // a new tensor, dense row-major
-// The same values, dense and row-major; the same handle if nothing changes.
+// Returns the same values, dense and row-major; the same handle if nothing changes.
 Tensor dense(const Tensor& x);
-// The same of another dtype.
+// Returns the same values in another dtype.
 Tensor to_dtype(const Tensor& x, DType dtype);
-// c = alpha * a @ b + beta * c: matrices [m, k], [k, n] and [m, n], dense or, a and b, the
-// transpose of one that is.
+// Computes c = alpha * a @ b + beta * c for matrices [m, k], [k, n] and [m, n] that are dense or, a
+// and b, the transpose of a dense one.
 void multiply_into(const Tensor& a, const Tensor& b, const Tensor& c, float alpha = 1,
                    float beta = 0);
-// a + b of one shape, in f32 if the dtypes differ. It overwrites what is moved in, if that is the
-// last handle.
+// Returns a + b of one shape, in f32 if the dtypes differ. It overwrites an operand that is moved
+// in, if that is the last handle.
 Tensor sum_of(Tensor a, Tensor b);
 
 // Queues the kernel "binary" or "compare" for row `id` of shaders/elementwise.def; a and b are

@@ -73,7 +73,7 @@ class Tensor {
   // The same.
   explicit operator bool() const { return defined(); }
 
-  const Shape& shape() const;                  // sizes by axis
+  const Shape& shape() const;                  // the sizes by axis
   const Strides& strides() const;              // in elements; 0 along an axis that was broadcast
   DType dtype() const;                         // of the elements
   int rank() const { return shape().rank(); }  // number of axes
@@ -90,7 +90,7 @@ class Tensor {
   uint64_t bytes() const { return static_cast<uint64_t>(numel()) * size_of(dtype()); }
 
   bool is_contiguous() const;  // dense in row-major order
-  Device& device() const;      // on which its storage lies
+  Device& device() const;      // the one of its storage
 
   // A leaf that requires a gradient collects it in grad(); the results of ops on such leaves
   // require gradients, too.
@@ -98,13 +98,13 @@ class Tensor {
   // Only for leaves (AutogradError) that are f32 or f16 (DTypeError). Returns *this.
   Tensor& set_requires_grad(bool value = true);
 
-  bool is_leaf() const;  // made by the user, or by ops that no gradient goes through
+  bool is_leaf() const;  // made by the user, or by ops that no gradient passes
   Tensor grad() const;   // undefined until a backward reached this leaf
   // Replaces the gradient (undefined removes it): f32, of this shape, on this device; throws
   // otherwise. A strided gradient is copied.
   void set_grad(Tensor grad);
 
-  Tensor detach() const;  // the same storage, outside the tape: a constant
+  Tensor detach() const;  // shares the storage, outside of the tape: a constant
 
   // Runs the tape backward from this scalar (or with the given gradient of its shape) and adds to
   // the leaves' gradients. The records on the way are freed unless `retain`. AutogradError if the
@@ -144,14 +144,14 @@ class Tensor {
   // throw.
   void copy_(const Tensor& source);
 
-  std::string str() const;  // "f16 (2, 3)"
+  std::string str() const;  // for messages: "f16 (2, 3)"
 
   // ValueError if undefined.
   TensorImpl& impl() const {
     check(defined(), op_or("user"), "a defined tensor is needed, got an undefined one");
     return *impl_;
   }
-  // The tensor that this is a handle on, or null if it is undefined.
+  // Returns the tensor on which this is a handle, or null if it is undefined.
   const std::shared_ptr<TensorImpl>& pointer() const { return impl_; }
 
  private:
@@ -162,7 +162,8 @@ class Tensor {
 class Recorder {
  public:
   virtual ~Recorder() = default;
-  virtual void release_handle(int64_t index, int slot) = 0;  // a handle on that output is gone
+  // Called when a handle on that output is gone.
+  virtual void release_handle(int64_t index, int slot) = 0;
 };
 
 // The origin of a tensor: output `slot` of record `index`, or -1 for a leaf. It notifies the tape
@@ -198,14 +199,15 @@ struct TensorImpl {
 
   uint64_t id = 0;  // unique per value; kept by detached copies, so that replay can find it
   bool requires_grad = false;  // Tensor::requires_grad()
-  // Whether it depends on a gradient that backward made, which has no derivative: such a loss is
-  // refused. It spreads as requires_grad does; detach() clears it.
+  // Tells whether it depends on a gradient that backward made, which has no derivative: such a loss
+  // is refused. It spreads as requires_grad does; detach() clears it.
   bool from_gradient = false;
   Producer producer;  // the record that made it
   Tensor grad;        // of a leaf, or after retain_grad()
-  Tensor grad_place;  // zeros that the first gradient is added to; undefined: it lies anywhere
-  std::shared_ptr<GradHooks> hooks;                  // of a leaf; the tape has those of its values
-  std::shared_ptr<GradHooks> post_accumulate_hooks;  // of a leaf; what they return is undefined
+  Tensor grad_place;  // zeros to which the first gradient is added; undefined: it may lie anywhere
+  // Hooks of a leaf; the tape has those of its own values.
+  std::shared_ptr<GradHooks> hooks;
+  std::shared_ptr<GradHooks> post_accumulate_hooks;  // of a leaf
   bool is_optimized = false;                         // belongs to an optimizer
   std::string name;                                  // parameters: for messages
 
@@ -233,16 +235,16 @@ inline bool Tensor::requires_grad() const {
   return impl().requires_grad;
 }
 
-// A tensor on the default device (or `device`) with undefined contents. Like everything that makes
-// a shape, it throws ShapeError if a size is negative, or if 63 bits do not hold the bytes of the
-// sizes that are not 0.
+// Returns a tensor on the default device (or `device`) with undefined contents. Like every function
+// that makes a shape, it throws ShapeError if a size is negative, or if 63 bits do not hold the
+// bytes of the sizes that are not 0.
 Tensor empty(const Shape& shape, DType dtype = DType::f32,
              const std::shared_ptr<Device>& device = default_device());
-// A view of the storage of `base`, with shape, strides and offset in elements; ShapeError if it
-// would leave the storage.
+// Returns a view of the storage of `base`, with shape, strides and offset in elements; ShapeError
+// if it would leave the storage.
 Tensor make_view(const Tensor& base, const Shape& shape, const Strides& strides, int64_t offset);
 
-// The elements from the first one to one past the last one that the view touches.
+// Returns the number of elements from the first one to one past the last one that the view touches.
 int64_t extent(const Tensor& t);
 
 // Copies host data into a new tensor. Sizes must agree; throws ShapeError.
@@ -258,11 +260,11 @@ void write_elements(const Tensor& target, int64_t first, int64_t count, const vo
 void read_elements(const Tensor& source, int64_t first, int64_t count, void* target);  // waits
 // Queues a copy between dense tensors of one dtype and size (Device::copy).
 void copy_dense(const Tensor& source, const Tensor& target);
-// All bytes of a tensor in row-major order, without using device memory. Waits.
+// Returns all bytes of a tensor in row-major order, without using device memory. Waits.
 std::vector<std::byte> read_bytes(const Tensor& t);
 
-// DeviceError unless all tensors are on one device, and in a dry run on the dry one; names both.
-// The first function says which device is wrong.
+// Throws DeviceError unless all tensors are on one device, and in a dry run on the dry one; names
+// both. The first function says which device is wrong.
 [[noreturn]] void refuse_devices(const char* op, const Tensor& first, const Tensor& other);
 inline void check_devices(const char* op, const Tensor& first, const Tensor& other) {
   const Device *device = &first.device(), *only = context().only;
@@ -279,12 +281,12 @@ struct NamedTensor {
   Tensor tensor;     // a handle on the owner's
 };
 
-// Whether this handle is the last one of its tensor and covers a whole storage that no other tensor
-// shares.
+// Tells whether this handle is the last one of its tensor and covers a whole storage that no other
+// tensor shares.
 bool is_sole_owner(const Tensor& t);
 
-// For forwards of ops: the storage of `candidate` if this call holds its last handle and shape and
-// dtype agree, else a new tensor.
+// For forwards of ops: returns the storage of `candidate` if this call holds its last handle and
+// shape and dtype agree, else a new tensor.
 Tensor reuse_or_empty(Tensor& candidate, const Shape& shape, DType dtype);
 
 // While it lives, ops are not recorded on this thread. Scopes may end in any order.

@@ -43,8 +43,8 @@ class ChatFormat {
   std::string llama2(std::span<const ChatMessage> messages) const;
 
   std::string name_, end_of_turn_, bos_, eos_;
-  std::string answer_;          // begins what the assistant says
-  std::string default_system_;  // of chatml: what the system says unless somebody sets it
+  std::string answer_;          // the text before an assistant's message
+  std::string default_system_;  // of chatml: the system message if none is given
   std::string date_;            // of llama3.1
 };
 

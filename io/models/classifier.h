@@ -19,7 +19,7 @@ struct ImageClassifier {
 
 // For save_model(); what is unknown is left out.
 Metadata to_metadata(const ImageClassifier& classifier);
-// What the file does not say is unknown. Throws FileError for impossible values.
+// Fields that the file does not state are unknown. Throws FileError for impossible values.
 ImageClassifier read_image_classifier(const SafetensorsFile& file);
 
 // Throws FileError unless the classes of the file are those of the data, or one of the two is

@@ -10,7 +10,7 @@ namespace rw {
 struct TrainingPosition {
   int64_t step = 0;              // names the file
   int64_t epoch = 0, index = 0;  // the next batch
-  std::string json = "{}";       // what else the loop wants to know again
+  std::string json = "{}";       // other state of the loop
 };
 
 }  // namespace rw

@@ -13,7 +13,8 @@ namespace rw {
 // The result of a decoder.
 struct CtcHypothesis {
   std::vector<int32_t> labels;  // classes, in order
-  float log_probability;        // greedy: of its one way; beam: of all ways that the beam saw
+  // Greedy: that of its one way; beam: that of all ways that the beam saw.
+  float log_probability;
 };
 
 // The likeliest class of each frame, without repetitions and blanks, for each sample. log_probs [T,
@@ -28,7 +29,7 @@ struct CtcBeamOptions {
   int32_t blank = 0;  // its class
   int beam = 16;      // prefixes that are kept from frame to frame
   int best = 1;       // hypotheses of each sample, the likeliest first
-  float least = -20;  // classes less likely than this (a logarithm) are not looked at in a frame
+  float least = -20;  // classes with a smaller log-probability in a frame are skipped
 };
 // The likeliest label sequences, summed over all alignments of each, by prefix beam search (Hannun
 // et al. 2014, without a language model): up to `best` for each sample. Otherwise like
@@ -37,8 +38,9 @@ std::vector<std::vector<CtcHypothesis>> ctc_beam_decode(const Tensor& log_probs,
                                                         std::span<const int64_t> lengths = {},
                                                         const CtcBeamOptions& options = {});
 
-// The insertions, deletions and substitutions that turn `heard` into `said` (Levenshtein 1966).
-// Summed over samples and divided by the number of labels that were said, it is the error rate.
+// Returns the insertions, deletions and substitutions that turn `heard` into `said` (Levenshtein
+// 1966). Summed over samples and divided by the number of labels that were said, it is the error
+// rate.
 int64_t edit_distance(std::span<const int32_t> heard, std::span<const int32_t> said);
 
 // The counts of a word error rate.
@@ -49,7 +51,7 @@ struct WordErrors {
   double rate() const;
   WordErrors& operator+=(const WordErrors& other);
 };
-// The errors of one text, whose words are separated by spaces.
+// Counts the errors of one text, whose words are separated by spaces.
 WordErrors word_errors(std::string_view heard, std::string_view said);
 
 }  // namespace rw

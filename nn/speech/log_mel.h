@@ -9,13 +9,14 @@
 
 namespace rw {
 
-// How frames are made. The conventions are those of torchaudio's MelSpectrogram(center=False).
+// The way in which frames are made. The conventions are those of torchaudio's
+// MelSpectrogram(center=False).
 struct LogMelOptions {
   int64_t rate = 16000;          // samples per second
   int64_t window = 400;          // samples of a frame, under a periodic Hann window; also the DFT's
   int64_t hop = 160;             // samples from one frame to the next
   int64_t mels = 40;             // channels
-  double low = 20, high = 8000;  // Hz, where the first one begins and the last one ends
+  double low = 20, high = 8000;  // Hz, where the first triangle begins and the last one ends
   float floor = 1e-5f;           // added to the power of a channel before the logarithm
 };
 
@@ -37,7 +38,7 @@ class LogMel : public Module {
     // ShapeError.
     void add(const Tensor& x, std::span<const int32_t> counts);
     std::vector<float> mean() const;
-    std::vector<float> std() const;  // at least 1e-3: of channels that are silent throughout
+    std::vector<float> std() const;  // at least 1e-3, for channels that are silent throughout
 
    private:
     std::vector<double> sum_, squares_;  // [mels]
@@ -47,9 +48,10 @@ class LogMel : public Module {
   // made with `mean` 0 and `std` 1.
   void set_statistics(const Statistics& statistics);
 
-  int64_t frames(int64_t samples) const;  // T of so many samples, 0 of less than a window
-  int64_t samples(int64_t frames) const;  // the least that give so many frames, which is positive
-  const LogMelOptions& options() const { return options_; }  // that it was made with
+  int64_t frames(int64_t samples) const;  // T for so many samples, 0 for less than a window
+  // The fewest samples that give so many frames, which must be positive.
+  int64_t samples(int64_t frames) const;
+  const LogMelOptions& options() const { return options_; }  // those with which it was made
 
   Tensor mean, std;  // buffers [mels]; 0 and 1 at first
 

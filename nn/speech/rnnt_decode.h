@@ -17,7 +17,7 @@ using RnntPredict = std::function<Tensor(std::span<const int32_t> labels)>;
 // The options of RnntGreedyDecoder.
 struct RnntGreedyOptions {
   int32_t blank = 0;  // the class that goes to the next frame
-  int most = 8;       // labels of one frame, so that every search ends
+  int most = 8;       // the most labels of one frame, so that every search ends
 };
 
 // The likeliest class at each step of all samples (Graves 2012, without a beam), by the joint
@@ -33,7 +33,7 @@ class RnntGreedyDecoder {
   // Takes further frames [N, T, D], of which `lengths` count for each sample, or all if it is
   // empty. Waits for the device once for each step. ShapeError, ValueError.
   void decode(const Tensor& encoder, std::span<const int64_t> lengths = {});
-  // The labels of each sample, so far.
+  // Returns the labels of each sample so far.
   const std::vector<std::vector<int32_t>>& labels() const { return labels_; }
 
  private:

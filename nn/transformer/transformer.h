@@ -160,7 +160,7 @@ class Transformer : public Module {
   void set_checkpoint(int every);
 
   TransformerEncoder encoder;  // of src
-  TransformerDecoder decoder;  // of tgt, which looks at what the encoder gives
+  TransformerDecoder decoder;  // of tgt, which attends to the encoder's result
 };
 
 }  // namespace rw

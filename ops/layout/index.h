@@ -1,4 +1,4 @@
-// Rows that an index names.
+// Rows of a table that an index names.
 #pragma once
 
 #include <optional>
@@ -17,7 +17,7 @@ struct Rows {
   Tensor index;
   int64_t n, width, rows;
 };
-// How rows are written where an index says (the kernel scatter_add's modes).
+// The way in which rows are written where an index says (the kernel scatter_add's modes).
 enum class PutMode : uint32_t { add, replace, unique };
 // y [n, width] = table[index].
 Tensor take_rows(const Tensor& table, const Rows& rows);

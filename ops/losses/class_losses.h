@@ -1,4 +1,4 @@
-// Shared by the losses of classes.
+// The common part of the losses of classes.
 #pragma once
 
 #include "../../core/tensor/tensor.h"

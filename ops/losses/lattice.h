@@ -1,4 +1,4 @@
-// Shared by the losses over lattices of frames and labels (ctc.cpp, rnnt.cpp).
+// The common part of the losses over lattices of frames and labels (ctc.cpp, rnnt.cpp).
 #pragma once
 
 #include <algorithm>

@@ -43,7 +43,7 @@ Tensor binary_cross_entropy_with_logits(Tensor x, Tensor target, const BceOption
 
 // The options of kl_div().
 struct KlDivOptions {
-  bool log_target = false;                // the target is given as logarithms too
+  bool log_target = false;                // the target consists of logarithms, too
   Reduction reduction = Reduction::mean;  // of the losses
   bool batchmean =
       false;  // the sum divided by the first axis, the divergence, whatever `reduction`
@@ -55,7 +55,7 @@ Tensor kl_div(Tensor x, Tensor target, const KlDivOptions& options = {});
 // The options of sigmoid_focal_loss().
 struct FocalOptions {
   float alpha = 0.25f;  // weight of the positive class, 1 - alpha of the negative; below 0: neither
-  float gamma = 2;      // >= 0 (ValueError): how much less easy examples count
+  float gamma = 2;      // >= 0 (ValueError); the larger it is, the less easy examples count
   Reduction reduction = Reduction::mean;  // of the losses
 };
 // (1 - q)^gamma * binary_cross_entropy_with_logits, where q is the probability of the target (Lin
@@ -74,10 +74,10 @@ Tensor cosine_embedding_loss(Tensor a, Tensor b, Tensor target, float margin = 0
 
 // The options of triplet_margin_loss().
 struct TripletOptions {
-  float margin = 1;   // by which the negative is to be farther
+  float margin = 1;   // by which the negative must be farther away
   float p = 2;        // of the norm; >= 1 (ValueError)
   float eps = 1e-6f;  // added to the differences
-  bool swap = false;  // the positive's distance to the negative may be the nearer
+  bool swap = false;  // takes the negative's distance to the positive if smaller
   Reduction reduction = Reduction::mean;  // of the losses
 };
 // max(0, |anchor - positive| - |anchor - negative| + margin), with norms along the last axis of
@@ -88,7 +88,7 @@ Tensor triplet_margin_loss(Tensor anchor, Tensor positive, Tensor negative,
 // The options of multi_margin_loss().
 struct MultiMarginOptions {
   float p = 1;                            // the power: 1 or 2 (ValueError)
-  float margin = 1;                       // by which the target is to be larger
+  float margin = 1;                       // by which the target must be larger
   Tensor weight = {};                     // [C] f32: of the target's class; no gradient
   Reduction reduction = Reduction::mean;  // of the losses
 };
@@ -106,7 +106,7 @@ Tensor nll_loss(Tensor log_probs, Tensor target, Tensor weight = {}, int ignore_
 // PyTorch's options.
 struct CrossEntropyOptions {
   float label_smoothing = 0;  // share of the target that all classes get evenly, in [0, 1)
-  int ignore_index = -100;    // targets of this value count for nothing
+  int ignore_index = -100;    // targets of this value do not count
   Reduction reduction = Reduction::mean;  // mean over the targets that are not ignored
 };
 // logits [N, C] f32 or f16, target [N] i32 -> f32 scalar or [N]. A target that is neither a class
@@ -117,7 +117,7 @@ Tensor cross_entropy(Tensor logits, Tensor target, const CrossEntropyOptions& op
 // As CrossEntropyOptions, for the mean.
 struct TiedCrossEntropyOptions {
   float label_smoothing = 0;  // in [0, 1)
-  int ignore_index = -100;    // targets of this value count for nothing
+  int ignore_index = -100;    // targets of this value do not count
   int64_t chunk = 0;          // rows whose logits exist at a time; 0: about 32 MiB of them
 };
 // The mean of cross_entropy(linear(hidden, table, bias), target), without the [N, V] logits in

@@ -19,7 +19,7 @@ struct Conv1dOptions {
   int groups = 1;                                 // runs of channels that are convolved apart
   bool bias = true;                               // of the module Conv1d
   std::optional<int> padding_end = {};            // behind the sequence, where it is not `padding`
-  PaddingMode padding_mode = PaddingMode::zeros;  // what the padding holds
+  PaddingMode padding_mode = PaddingMode::zeros;  // the values in the padding
 };
 // x [N, L, C], weight [O, K, C / groups] -> [N, L', O], with sizes as for conv2d, which runs on
 // views.
@@ -38,7 +38,7 @@ struct Conv3dOptions {
   int groups = 1;                                 // runs of channels that are convolved apart
   bool bias = true;                               // of the module Conv3d
   std::optional<Size3d> padding_end = {};         // behind, below and to the right
-  PaddingMode padding_mode = PaddingMode::zeros;  // what the padding holds
+  PaddingMode padding_mode = PaddingMode::zeros;  // the values in the padding
 };
 // x [N, D, H, W, C], weight [O, KD, KH, KW, C / groups] -> [N, D', H', W', O], with sizes as for
 // conv2d. It runs as 2-d convolutions of planes with the depth's taps beside each other as

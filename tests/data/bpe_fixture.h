@@ -11,7 +11,7 @@ namespace rw {
 
 struct BpeResult {
   std::vector<int32_t> ids, plain;  // plain: special tokens are text
-  std::string_view text, words;     // what `ids` decode to; words: without special tokens
+  std::string_view text, words;     // the decoded `ids`; words: without special tokens
 };
 
 struct BpeGolden {
