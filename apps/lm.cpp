@@ -8,12 +8,12 @@ int main(int argc, char** argv) {
   CLI::App app("Language models: Llama, Mistral, SmolLM2, Qwen and Gemma.");
   app.require_subcommand(1);
   rw::LmTrain train;
-  train.add_to(*app.add_subcommand("train", "train a new model on text, or go on with one"));
+  train.add_to(*app.add_subcommand("train", "train a new model on text, or train one further"));
   rw::LmGenerate generate;
   CLI::App& text = *app.add_subcommand("generate", "continue a text, or answer a message");
   generate.add_to(text);
   rw::LmPerplexity perplexity;
-  CLI::App& measure = *app.add_subcommand("perplexity", "how well a model predicts a text");
+  CLI::App& measure = *app.add_subcommand("perplexity", "measure how well a model predicts a text");
   perplexity.add_to(measure);
   rw::LmConvert convert;
   CLI::App& rewrite = *app.add_subcommand("convert", "write a model in another format");

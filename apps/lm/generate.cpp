@@ -14,19 +14,20 @@
 namespace rw {
 
 void LmSampling::add_to(CLI::App& app) {
-  app.add_option("--max-new-tokens", tokens, "most tokens to draw")->capture_default_str();
-  app.add_option("--temperature", sample.temperature, "0: always the likeliest token")
+  app.add_option("--max-new-tokens", tokens, "the most tokens to draw")->capture_default_str();
+  app.add_option("--temperature", sample.temperature,
+                 "the logits are divided by it; 0: always the likeliest token")
       ->capture_default_str();
-  app.add_option("--top-k", sample.top_k, "only of the k likeliest tokens; 0: of all")
+  app.add_option("--top-k", sample.top_k, "draw only from the k likeliest tokens; 0: from all")
       ->capture_default_str();
   app.add_option("--top-p", sample.top_p,
-                 "only of the likeliest tokens that have this probability together")
+                 "draw only from the likeliest tokens that have this probability together")
       ->capture_default_str();
   app.add_option("--min-p", sample.min_p,
-                 "only of tokens at least this share as likely as the likeliest")
+                 "draw only from tokens at least this share as likely as the likeliest")
       ->capture_default_str();
   app.add_option("--repetition-penalty", sample.repetition_penalty,
-                 "makes tokens that the text has less likely; 1: does not")
+                 "a factor that makes tokens of the text so far less likely; 1: none")
       ->capture_default_str();
   shared_option(app, "--seed", seed, "the tokens that are drawn")->capture_default_str();
   app.add_option("--stop", stop, "a string that ends the text; may be given again");
@@ -109,7 +110,7 @@ void LmPerplexity::add_to(CLI::App& app) {
   shared_option(app, "--data", data, "text files, joined");
   app.get_option("--data")->required();
   shared_option(app, "--model", model, "a folder or FILE.gguf")->capture_default_str();
-  app.add_option("--context", length, "tokens of a window, the second half of which count")
+  app.add_option("--context", length, "the tokens of a window, of which the second half counts")
       ->capture_default_str();
   device.add_to(app);
 }
@@ -133,7 +134,7 @@ void LmConvert::add_to(CLI::App& app) {
   app.add_option("from", from, "a folder or FILE.gguf")->required();
   app.add_option("to", to, "a folder or FILE.gguf")->required();
   app.add_option("--type", type,
-                 "of the weights: f32, f16 or bf16, in GGUF also q8_0 (default: f16)");
+                 "the type of the weights: f32, f16 or bf16, in GGUF also q8_0 (default: f16)");
 }
 
 // Reads into f32, in which every type has its values, and only one tensor at a time is rounded.

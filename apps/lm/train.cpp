@@ -26,21 +26,23 @@ LmTrain::LmTrain()
     : TrainerOptions{.lr = {.lr = 3e-3}, .batch = 8, .steps = 400, .checkpoint = "block"} {}
 
 void LmTrain::add_to(CLI::App& app) {
-  shared_option(app, "--data", data, "text files; without them the licences that Debian has");
+  shared_option(app, "--data", data,
+                "text files; without them, the licences that come with Debian");
   app.add_option("--config", config,
                  "a new model: tiny, a preset as qwen3-0.6b or smollm2-135m, or a config.json")
       ->capture_default_str();
-  shared_option(app, "--model", model, "a folder or FILE.gguf to go on from, instead of --config");
+  shared_option(app, "--model", model,
+                "a folder or FILE.gguf to train further, instead of --config");
   app.add_option("--tokenizer", tokenizer,
-                 "of a new model: tokenizer.json, or a folder or FILE.gguf that has one; without "
-                 "it one is trained on the text");
+                 "the tokenizer of a new model: tokenizer.json, or a folder or FILE.gguf that has "
+                 "one; without it, one is trained on the text");
   shared_option(app, "--vocab-size", vocabulary_size, "0: as many as the new model's config says")
       ->capture_default_str();
   shared_option(app, "--seq", length)->capture_default_str();
   shared_option(app, "--steps", steps)->capture_default_str();
   shared_option(app, "--epochs", epochs, "with --steps 0");
   shared_option(app, "--save", save, "a folder, or FILE.gguf")->capture_default_str();
-  app.add_option("--sample", prompt, "a text that is continued before and after; empty: none")
+  app.add_option("--sample", prompt, "a text to continue before and after training; empty: none")
       ->capture_default_str();
   state.add_to(app);
   TrainerOptions::add_to(app, {.samples = "windows",
