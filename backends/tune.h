@@ -44,8 +44,9 @@ std::unique_ptr<Backend> open_listening(const std::string& device,
 // FileError.
 std::vector<std::string> read_tune_log(const std::string& file);
 
-// Measures the classes of the products, those with most operations first, passes each result to
-// `each`, and keeps the choices beside those of other classes: at the end, or when `each` throws.
+// Measures copies to host memory and back, where the device has memory of its own, and the classes
+// of the products, those with most operations first, passes each result to `each`, and keeps the
+// choices beside those of other classes: at the end, or when `each` throws.
 // Returns the number of choices kept. ValueError for lines that are not products, DeviceError if
 // the device has nothing to tune.
 size_t tune(const TuneOptions& options, std::span<const std::string> products,

@@ -86,6 +86,9 @@ void print(const Found& found, bool kernels) {
   if (found.is_vulkan()) fmt::print("  uuid          {}\n", info.uuid);
   fmt::print("  memory        {}, blocks of at most {}\n", format_bytes(info.memory_bytes),
              format_bytes(info.max_block_bytes));
+  if (const HostBandwidth& copies = info.host_bandwidth; copies.to_host > 0)
+    fmt::print("  host memory   copies at {:.1f} GB/s there, {:.1f} GB/s back\n",
+               copies.to_host / 1e9, copies.from_host / 1e9);
   if (found.is_vulkan()) fmt::print("  subgroups     of {}\n", info.subgroup_size);
   if (!found.device) return fmt::print("  NOT USABLE    {}\n", found.fault);
   fmt::print("  in use        {}\n", joined(info.features));
@@ -156,6 +159,8 @@ nlohmann::json to_json(const Found& found) {
                          {"uuid", info.uuid},
                          {"memory_bytes", info.memory_bytes},
                          {"max_block_bytes", info.max_block_bytes},
+                         {"to_host", info.host_bandwidth.to_host},
+                         {"from_host", info.host_bandwidth.from_host},
                          {"subgroup_size", info.subgroup_size},
                          {"features", info.features},
                          {"tuning", info.tuning},

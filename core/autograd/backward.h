@@ -8,7 +8,6 @@
 
 #include "../tensor/launch.h"
 #include "../tensor/primitives.h"
-#include "boundaries.h"
 #include "replay.h"
 #include "tape.h"
 
@@ -236,10 +235,7 @@ class Backward {
   void open(int s) {
     Segment& segment = segments_[s];
     if (segment.replayed) return;
-    if (segment.parent >= 0)
-      open(segment.parent);
-    else
-      boundaries_to_device(segments_, s);
+    if (segment.parent >= 0) open(segment.parent);
     replayed(Replay(records_, segments_, s).run());
     drop_kept(segment);
     if (!is_wanted_again(segment)) drop_externals(segment);

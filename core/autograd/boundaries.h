@@ -8,13 +8,12 @@ namespace rw {
 
 // While it lives, the values that segments hold for their replay go to host memory that the device
 // can copy to and from (MemoryPlace::host) when the outermost segment around them ends, and come
-// back when backward reaches that segment, one segment before it is needed, or when a kernel needs
-// them earlier. The device then holds the boundaries of two segments, however many there are; each
-// boundary crosses the bus twice. The activations of a part of a Lockstep (ops/lockstep.h) go there
-// while it waits, and so do values that eviction would drop if they cost more to recompute than to
-// fetch. The bits are the same. A view's whole storage goes; parameters, data and values that
-// policies keep stay. This is like PyTorch's save_on_cpu around checkpoints, and DeepSpeed's "CPU
-// checkpointing".
+// back when a kernel needs them. Device memory then holds the values of one segment, however many
+// there are; each boundary crosses the bus twice. The activations of a part of a Lockstep
+// (ops/lockstep.h) go there while it waits. This is for segments that are set by hand: plans of
+// recomputation and eviction decide by themselves what goes to the host. The bits are the same. A
+// view's whole storage goes; parameters, data and values that policies keep stay. This is like
+// PyTorch's save_on_cpu around checkpoints, and DeepSpeed's "CPU checkpointing".
 class [[nodiscard]] HostBoundaries {
  public:
   // False: they stay on the device, whatever scope is around.
@@ -32,9 +31,6 @@ bool boundaries_on_host();
 
 // Sends the tape's values that an outermost segment, which has ended, holds to the host; values for
 // which the host has no memory stay.
-void boundaries_to_host(Segments& segments, int segment);
-// Brings back the values that a segment holds, and queues the same for the outermost segment before
-// it.
-void boundaries_to_device(Segments& segments, int segment);
+void boundaries_to_host(const Segment& segment);
 
 }  // namespace rw

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "core/autograd/boundaries.h"
 #include "core/memory/device.h"
 
 namespace rw {
@@ -17,16 +16,13 @@ struct Candidate {
   Storage* storage = nullptr;
   bool goes_to_host = false;
 
-  // Chooses the host where that is allowed and cheaper than recomputing the values.
-  void choose_host(bool may_go) {
-    const double there_and_back = cost_on_bus * static_cast<double>(bytes);
-    goes_to_host = may_go && there_and_back < cost;
+  // Chooses the host where that is cheaper than recomputing the values.
+  void choose_host() {
+    const double seconds = storage->device().info().host_bandwidth.seconds_there_and_back();
+    const double there_and_back = seconds * OpCost::flops_per_second * static_cast<double>(bytes);
+    goes_to_host = there_and_back < cost;
     if (goes_to_host) cost = there_and_back;
   }
-
-  // The FLOPs that a byte is worth which crosses the bus twice, at 25 GB/s and the 10 TFLOP/s of
-  // OpCost::total().
-  static constexpr double cost_on_bus = 800;
 };
 
 constexpr size_t most_ancestors = 64;  // that the cost of one value counts
@@ -81,7 +77,7 @@ uint64_t drop_values(const Records& records, Segment& segment, uint64_t now, uin
   for (auto& [storage, c] : all) {
     if (!own.contains(storage)) continue;
     for (const uint64_t id : c.ids) c.cost += cost_of(records, segment, segment.kept.at(id).record);
-    c.choose_host(boundaries_on_host());
+    c.choose_host();
     const auto staleness = static_cast<double>(now - c.used + 1);
     order.emplace_back((c.cost + 1) / (static_cast<double>(c.bytes) * staleness), &c);
   }

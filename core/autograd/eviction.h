@@ -14,8 +14,8 @@ namespace rw {
 std::unordered_set<const Storage*> own_storages(const Segment& segment);
 
 // Drops kept values of the segment worth at least `wanted` bytes, or as many as it can; `now` is
-// Segments::now(). With HostBoundaries on, a value that costs more to recompute than to fetch goes
-// to host memory instead. Returns the number of storages that were freed.
+// Segments::now(). A value that costs more to recompute than to fetch from host memory goes there
+// instead (HostBandwidth). Returns the number of storages that were freed.
 uint64_t drop_values(const Records& records, Segment& segment, uint64_t now, uint64_t wanted);
 
 }  // namespace rw

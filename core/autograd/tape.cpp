@@ -72,7 +72,7 @@ void Tape::append(Record&& record, bool requires_grad, std::span<Tensor> outputs
 void Tape::enter(const Record& record, std::span<const Tensor> outputs, Follower* follower) {
   if (in_segment())
     segments_.keep(record, next(), outputs, follower ? follower->kept_outputs() : 0);
-  if (follower) follower->after_record(record);
+  if (follower) follower->after_record(record, outputs);
   count_record(record, 1);
 }
 
@@ -115,8 +115,7 @@ Segments::Handle Tape::open_segment(SavePolicy policy, bool evicts) {
 void Tape::close_segment(const Segments::Handle& segment) {
   if (!segments_.close(segment, next())) return;
   const Segment& closed = segments_[segment.number];
-  if (boundaries_on_host() && closed.parent < 0 && !closed.evicts)
-    boundaries_to_host(segments_, segment.number);
+  if (boundaries_on_host() && closed.parent < 0 && !closed.evicts) boundaries_to_host(closed);
   forget_if_empty();
 }
 

@@ -97,8 +97,9 @@ class Tape : public Recorder, public std::enable_shared_from_this<Tape> {
     virtual bool records_all() const { return true; }
     // `op` is about to run and to be recorded.
     virtual void before_record(Tape& tape, const Op& op) = 0;
-    // The record is complete, and about to be appended.
-    virtual void after_record(const Record& record) = 0;
+    // The record is complete, and about to be appended. In enter_again() those of its outputs are
+    // undefined that do not exist.
+    virtual void after_record(const Record& record, std::span<const Tensor> outputs) = 0;
     // The outputs of the next record that open segments keep, whatever their policies say: bit i is
     // output i.
     virtual uint32_t kept_outputs() const = 0;

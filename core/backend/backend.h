@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstring>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -82,6 +83,19 @@ struct RefusedFeature {
   std::string fault;  // the wrong result
 };
 
+// The speed of copies between the memory of a device and that of the host.
+struct HostBandwidth {
+  // In bytes per second, in each direction. Zeros: both are the same memory, so that a copy there
+  // gains nothing.
+  double to_host = 0, from_host = 0;
+
+  // The seconds that a byte takes to host memory and back; infinite where it gains nothing.
+  double seconds_there_and_back() const {
+    const bool gains = to_host > 0 && from_host > 0;
+    return gains ? 1 / to_host + 1 / from_host : std::numeric_limits<double>::infinity();
+  }
+};
+
 // A device, and its features that are in use.
 struct DeviceInfo {
   std::string backend;           // "vulkan", "cpu"
@@ -97,6 +111,7 @@ struct DeviceInfo {
   std::vector<std::string> features;
   std::vector<RefusedFeature> refused;  // by the self-check
   std::string tuning = {};  // the choices of `tune`: how many ways to run, and when; empty: none
+  HostBandwidth host_bandwidth = {};  // as `tune` measured it, or else assumed
 
   // Tells whether the feature is in use.
   bool has(std::string_view feature) const {

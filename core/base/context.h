@@ -37,6 +37,8 @@ struct OpCost {
   double flops = 0;    // of matrix products, convolutions and attention
   uint64_t bytes = 0;  // read and written by its kernels
 
+  static constexpr double flops_per_second = 1e13;  // of the GPU that total() assumes
+
   // In FLOPs: memory traffic counts as what a GPU computes in that time (10 TFLOP/s at 500 GB/s).
   double total() const { return flops + 20.0 * static_cast<double>(bytes); }
 };

@@ -131,8 +131,7 @@ const Arena::Range& Device::where(const Storage& storage) {
 
 // This is no write, since the contents stay the same.
 void Device::copy_all(const Storage& storage, const Arena::Range& from, const Arena::Range& to) {
-  work_[static_cast<int>(context().phase)].bytes += 2 * storage.bytes();
-  context().queued.bytes += 2 * storage.bytes();
+  work_[static_cast<int>(context().phase)].offloaded += storage.bytes();
   backend_->copy(part_of(from, 0, storage.bytes()), part_of(to, 0, storage.bytes()));
 }
 

@@ -17,6 +17,9 @@ struct HostMemory {
 // Returns the current values.
 HostMemory host_memory();
 
+// The bytes of RAM that this machine has.
+uint64_t host_memory_bytes();
+
 // Restarts the peak from now on. False if the system does not offer that (Linux does).
 bool reset_host_peak();
 

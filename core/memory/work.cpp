@@ -35,4 +35,10 @@ OpCost replay_cost(const WorkByPhase& work) {
   return {replay.flops, replay.bytes};
 }
 
+uint64_t offloaded_bytes(const WorkByPhase& work) {
+  uint64_t sum = 0;
+  for (const Work& w : work) sum += w.offloaded;
+  return sum;
+}
+
 }  // namespace rw

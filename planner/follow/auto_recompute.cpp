@@ -64,6 +64,12 @@ Plan spread(Plan plan, const std::vector<uint32_t>& alive, const std::vector<std
     segment.last = alive[segment.last - 1] + 1;
   }
   for (auto& output : plan.keep) output.record = alive[output.record];
+  for (auto& offload : plan.offloads) {
+    offload.record = alive[offload.record];
+    // Records that are not alive may read the value, too.
+    offload.after = offload.after + 1 < alive.size() ? alive[offload.after + 1] - 1
+                                                     : static_cast<uint32_t>(ops.size()) - 1;
+  }
   plan.signature = ops;
   return plan;
 }
@@ -142,17 +148,17 @@ void AutoRecompute::begin(Tape& tape) {
     if (kind.plan && has_budget() && live_ > kind.live + margin(options_.budget)) kind.plan.reset();
     if (kind.plan) plan_ = *kind.plan;
   }
-  if (plan_.segments.empty()) plan_.evicts = has_budget();
+  if (plan_.is_plain()) plan_.evicts = has_budget();
   trace_ = {};
   first_ = tape.end();
   Follower::begin(tape);
 }
 
-void AutoRecompute::after_record(const Record& record) {
-  Follower::after_record(record);
+void AutoRecompute::after_record(const Record& record, std::span<const Tensor> outputs) {
+  Follower::after_record(record, outputs);
   trace_.ops.emplace_back(record.op->name);
   trace_.bytes.push_back(record.outputs.empty() ? 0 : record.outputs[0].bytes);
-  if (!has_budget() || plan_.segments.empty()) return;
+  if (!has_budget() || plan_.is_plain()) return;
   const Trace& expected = kinds_[static_cast<size_t>(kind_)].trace;
   const size_t i = trace_.bytes.size() - 1;
   if (i < expected.bytes.size() && expected.bytes[i] != trace_.bytes[i]) is_another_ = true;
@@ -259,7 +265,8 @@ std::vector<std::string> AutoRecompute::kinds() const {
   for (const Kind& kind : kinds_) {
     std::string text = fmt::format("{} passes of {} records: ", kind.passes, kind.trace.ops.size());
     if (kind.plan)
-      text += fmt::format("planned, {} segments", kind.plan->segments.size());
+      text += fmt::format("planned, {} segments, {} values to host memory",
+                          kind.plan->segments.size(), kind.plan->offloads.size());
     else
       text += has_budget() ? "evicted" : "kept";
     all.push_back(kind.fault.empty() ? text : text + " (" + kind.fault + ")");

@@ -64,7 +64,7 @@ class [[nodiscard]] AutoRecompute : public Follower {
 
   bool records_all() const override { return is_open(); }
   void before_record(Tape& tape, const Op& op) override;
-  void after_record(const Record& record) override;
+  void after_record(const Record& record, std::span<const Tensor> outputs) override;
   void before_backward(Tape& tape, const Tensor& root, const Tensor& gradient,
                        bool retains) override;
   bool give_way() override {

@@ -31,11 +31,13 @@ class [[nodiscard]] Follower : public Tape::Follower {
   // If nothing is replayed or recorded, the pass runs like a plain one. Otherwise an op without a
   // gradient that is on the tape keeps the values that its inputs' records save.
   bool records_all() const override {
-    const bool wants = record_ || plan_.evicts || !plan_.segments.empty();
+    const bool wants = record_ || plan_.evicts || !plan_.is_plain();
     return wants && is_open();
   }
   void before_record(Tape& tape, const Op& op) override;
-  void after_record(const Record& record) override { pass_->after_record(record); }
+  void after_record(const Record& record, std::span<const Tensor> outputs) override {
+    pass_->after_record(record, outputs);
+  }
   uint32_t kept_outputs() const override { return pass_->kept_outputs(); }
   void before_backward(Tape& tape, const Tensor& root, const Tensor& gradient,
                        bool retains) override;

@@ -10,17 +10,20 @@ ForwardPass::ForwardPass(Tape& tape, const Plan& plan, Graph* record, int64_t fi
       record_(record),
       times_(times),
       first_(first < 0 ? tape.end() : first),
-      keeps_(plan.signature.size()) {
+      keeps_(plan.signature.size()),
+      offloaded_(plan.offloads.size()) {
   for (const Plan::Output& output : plan.keep) {
     if (output.replay >= 0)
       replay_keeps_.emplace(output.record, output);
     else if (output.slot < 32)
       keeps_.at(output.record) |= uint32_t{1} << output.slot;
   }
+  for (size_t k = 0; k < plan.offloads.size(); ++k) offloads_.emplace(plan.offloads[k].record, k);
   if (plan.evicts) evicting_ = tape.open_segment({}, true);
 }
 
 void ForwardPass::end() {
+  if (!diverged_) send_due(SIZE_MAX);
   if (record_) sum_leaf_gradients();
   for (; !open_.empty(); open_.pop_back()) tape_.close_segment(open_.back().second);
   if (evicting_) tape_.close_segment(*evicting_);
@@ -31,7 +34,7 @@ void ForwardPass::before_record(Tape&, const Op& op) {
     default_device()->take_high_water();
     live_before_ = default_device()->live();
   }
-  if (diverged_ || plan_.segments.empty()) return;
+  if (diverged_ || plan_.is_plain()) return;
   const auto index = static_cast<size_t>(tape_.next() - first_);
   const auto& planned = plan_.signature;
   if (index >= planned.size() || planned[index] != op.name) {
@@ -40,6 +43,8 @@ void ForwardPass::before_record(Tape&, const Op& op) {
                                                      : fmt::format("{} ops", planned.size()));
     return leave();
   }
+  send_due(index);
+  if (diverged_) return;
   for (; !open_.empty() && open_.back().first <= index; open_.pop_back())
     tape_.close_segment(open_.back().second);
   const auto& segments = plan_.segments;
@@ -102,8 +107,13 @@ uint32_t ForwardPass::value_of(const Edge& edge) {
   return found->second;
 }
 
-void ForwardPass::after_record(const Record& record) {
+void ForwardPass::after_record(const Record& record, std::span<const Tensor> outputs) {
   if (!diverged_ && !replay_keeps_.empty()) keep_in_replays(record);
+  const auto [begin, end] = offloads_.equal_range(static_cast<size_t>(tape_.next() - first_));
+  for (auto offload = begin; offload != end; ++offload) {
+    const Tensor& value = outputs[plan_.offloads[offload->second].slot];
+    if (value.defined()) offloaded_[offload->second] = value.impl().storage;
+  }
   if (record_) record_node(record);
 }
 
@@ -112,6 +122,20 @@ void ForwardPass::keep_in_replays(const Record& record) {
   for (auto keep = begin; keep != end; ++keep) {
     const auto& [number, slot, replay] = keep->second;
     tape_.keep_in_replay(handles_.at(static_cast<size_t>(replay)), record.outputs.at(slot).id);
+  }
+}
+
+// Sends the values that records before `end` have read for the last time. If the host has no memory
+// for one, the plan is left.
+void ForwardPass::send_due(size_t end) {
+  for (; next_offload_ < offloaded_.size() && plan_.offloads[next_offload_].after < end;
+       ++next_offload_) {
+    const std::shared_ptr<Storage> storage = offloaded_[next_offload_].lock();
+    if (!storage || storage->purpose() != Purpose::activation) continue;
+    if (storage->device().to_host(*storage)) continue;
+    difference_ =
+        fmt::format("the host has no memory for {} bytes of {}", storage->bytes(), storage->op());
+    return leave();
   }
 }
 

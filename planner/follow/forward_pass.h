@@ -22,7 +22,7 @@ class ForwardPass : public Tape::Follower {
               OpTimes* times = nullptr);
 
   void before_record(Tape& tape, const Op& op) override;
-  void after_record(const Record& record) override;
+  void after_record(const Record& record, std::span<const Tensor> outputs) override;
   uint32_t kept_outputs() const override;
 
   // The values of the recorded pass that its outermost segments and the records outside them hold
@@ -37,6 +37,7 @@ class ForwardPass : public Tape::Follower {
 
  private:
   void keep_in_replays(const Record& record);
+  void send_due(size_t end);
   void record_node(const Record& record);
   void sum_leaf_gradients();
   uint32_t value_of(const Edge& edge);
@@ -52,6 +53,10 @@ class ForwardPass : public Tape::Follower {
   std::vector<uint32_t> keeps_;  // by record of the plan: bits of outputs
   // By record of the plan: the outputs that replays keep.
   std::unordered_multimap<size_t, Plan::Output> replay_keeps_;
+  // By record of the plan: the offloads of its outputs; by offload: the value, once it is made.
+  std::unordered_multimap<size_t, size_t> offloads_;
+  std::vector<std::weak_ptr<Storage>> offloaded_;
+  size_t next_offload_ = 0;  // the first that has not happened
   bool diverged_ = false;
   std::string difference_;
   std::optional<Segments::Handle> evicting_;

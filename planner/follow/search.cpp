@@ -34,9 +34,13 @@ bool is_among(const std::vector<Candidate>& candidates, const Plan& plan) {
   const auto is_value = [](const Plan::Output& a, const Plan::Output& b) {
     return a.record == b.record && a.slot == b.slot && a.replay == b.replay;
   };
+  const auto is_offload = [](const Plan::Offload& a, const Plan::Offload& b) {
+    return a.record == b.record && a.slot == b.slot;
+  };
   return std::ranges::any_of(candidates, [&](const Candidate& candidate) {
     return std::ranges::equal(candidate.plan.segments, plan.segments, is_range) &&
-           std::ranges::equal(candidate.plan.keep, plan.keep, is_value);
+           std::ranges::equal(candidate.plan.keep, plan.keep, is_value) &&
+           std::ranges::equal(candidate.plan.offloads, plan.offloads, is_offload);
   });
 }
 
@@ -45,6 +49,10 @@ bool is_among(const std::vector<Candidate>& candidates, const Plan& plan) {
 Search::Search(OpenDry open, Program program, const SearchOptions& options)
     : open_(std::move(open)), program_(std::move(program)), options_(options) {
   measure(Plan{}, &graph_);
+  const double seconds = open_()->info().host_bandwidth.seconds_there_and_back();
+  if (options_.host_bytes > 0)
+    graph_.offload_cost = options_.times ? seconds : seconds * OpCost::flops_per_second;
+  graph_.host_bytes = options_.host_bytes;
   plain_ = measure(Plan{});  // without the memory that recording takes
   measure_work_ = work_of(plain_.forecast.work);
   work_.on_progress = [this](const PlanWork& work) {
@@ -59,6 +67,8 @@ Search::Search(OpenDry open, Program program, const SearchOptions& options)
   SearchOptions other;
   if (options_.flops_per_byte > mostly_flops) other.flops_per_byte = mostly_flops;
   graphs_ = {graph_, with_costs(other)};
+  for (Graph& graph : graphs_) graph.offload_cost = Graph{}.offload_cost;
+  if (graph_.can_offload()) graphs_.push_back(graph_);
 }
 
 Graph Search::with_costs(const SearchOptions& options) const {
@@ -86,16 +96,24 @@ Candidate Search::measure(Plan plan, Graph* record) {
     if (difference_.empty()) difference_ = scope.difference();
   };
   candidate.forecast = dry_run(open_(), program, {.pack = false});
-  candidate.cost =
-      options_.times ? evaluate(graph_, candidate.plan).cost : options_.cost(candidate.replay());
+  candidate.cost = cost(candidate);
   work_.count(measure_work_);
   return candidate;
+}
+
+double Search::cost(const Candidate& candidate) const {
+  if (options_.times) return evaluate(graph_, candidate.plan).cost;
+  const auto copied = static_cast<double>(offloaded_bytes(candidate.forecast.work));
+  return options_.cost(candidate.replay()) +
+         (graph_.can_offload() ? graph_.offload_cost / 2 * copied : 0);
 }
 
 uint64_t Search::work_limit() const {
   const auto records = static_cast<double>(graph_.records.size());
   const double scale = std::clamp(records / records_for_answer, 1.0, most_answer);
-  return static_cast<uint64_t>(options_.effort * scale * answer_work);
+  // Two graphs can be planned for with it, and each further one adds its share.
+  const double graphs = std::max(1.0, static_cast<double>(graphs_.size()) / 2);
+  return static_cast<uint64_t>(options_.effort * scale * graphs * answer_work);
 }
 
 void Search::begin_answer() {
@@ -215,7 +233,7 @@ Candidate Search::budget(uint64_t bytes) {
 const std::vector<Candidate>& Search::memory_candidates() {
   if (memory_candidates_.empty())
     for (const Graph& graph : graphs_)
-      memory_candidates_.push_back(measure(plan_memory(graph, &work_)));
+      if (!graph.can_offload()) memory_candidates_.push_back(measure(plan_memory(graph, &work_)));
   return memory_candidates_;
 }
 
@@ -226,6 +244,7 @@ Candidate Search::memory() {
   if (least_) known.push_back(*least_);
   std::erase_if(known, [](const Candidate& candidate) {
     const auto& segments = candidate.plan.segments;
+    if (!candidate.plan.offloads.empty()) return true;
     return std::any_of(segments.begin(), segments.end(), [](auto& s) { return s.parent >= 0; });
   });
   const auto best = std::min_element(

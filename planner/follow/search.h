@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "../../core/autograd/checkpoint.h"
+#include "../../core/memory/process_memory.h"
 #include "../dry_run.h"
 #include "../graph/graph.h"
 #include "../graph/plan_work.h"
@@ -26,11 +27,14 @@ struct SearchOptions {
   // and at most 20 for any. The work is counted, not timed, so the same program gets the same
   // plans.
   double effort = 1;
+  // Plans may keep values in host memory where the device has memory of its own: so many bytes at
+  // most, half of this machine's memory where nothing else is said. 0: plans recompute only.
+  uint64_t host_bytes = host_memory_bytes() / 2;
   // Receives the share of that work that is done, 0 to 1, while an answer is sought. Null: nobody
   // does.
   std::function<void(double share)> on_progress = {};
 
-  // Returns the number to minimise where no time is known, in FLOPs.
+  // Returns the number to minimise where no time is known, in FLOPs, of what replays do.
   double cost(const OpCost& work) const {
     return work.flops + flops_per_byte * static_cast<double>(work.bytes);
   }
@@ -72,7 +76,8 @@ class Search {
   // feasible. OutOfMemory names the least feasible bytes.
   Candidate budget(uint64_t bytes);
 
-  // The least peak with every op run at most twice, of all plans that are known.
+  // The least peak with every op run at most twice and nothing in host memory, of all plans that
+  // are known.
   Candidate memory();
   Candidate speed();  // keeps the outputs of matrix products, convolutions and the like
   // Keeps the outputs that the policy names (save_ops(...), or any function of op, cost and bytes)
@@ -84,6 +89,7 @@ class Search {
 
  private:
   Candidate measure(Plan plan, Graph* record = nullptr);
+  double cost(const Candidate& candidate) const;
   Candidate hand_out(Candidate candidate);
   Graph with_costs(const SearchOptions& options) const;
   Plan plan_collection(const SavePolicy& policy) const;
@@ -100,7 +106,8 @@ class Search {
   SearchOptions options_;
   Graph graph_;
   // The recorded graph with costs by the objective, and with costs that weigh memory traffic much
-  // more or less: other values are heavy then, so plans cut and keep elsewhere.
+  // more or less: other values are heavy then, so plans cut and keep elsewhere. In a third one, if
+  // the device has memory of its own, values may go to the host's.
   std::vector<Graph> graphs_;
   Candidate plain_;
   std::string difference_;

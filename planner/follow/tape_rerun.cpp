@@ -78,7 +78,7 @@ class TapeRerun::Pass : public Tape::Follower {
   }
 
   void before_record(Tape&, const Op&) override {}
-  void after_record(const Record& record) override {
+  void after_record(const Record& record, std::span<const Tensor>) override {
     for (const auto& [number, segment] : open_)
       for (size_t k = 0; k < record.outputs.size(); ++k)
         if (range(number).replay_keeps.contains(current_->outputs[k].id))

@@ -87,7 +87,7 @@ class RemedySearch {
     least_ = search.candidates().back().peak();
     const size_t before = found_.size();
     for (const Candidate& candidate : search.candidates()) {
-      if (candidate.peak() > bytes() || candidate.plan.segments.empty()) continue;
+      if (candidate.peak() > bytes() || candidate.plan.is_plain()) continue;
       StepSettings planned = now_;
       planned.recompute = std::make_shared<const Plan>(candidate.plan);
       try_out(fmt::format(fmt::runtime(words_.budget), candidate.peak()), planned);

@@ -19,10 +19,12 @@ class Simulation {
   }
 
   PlanCost run() {
-    for (uint32_t i = 0; i < graph_.records.size(); ++i) forward(i);
+    const auto n = static_cast<uint32_t>(graph_.records.size());
+    for (uint32_t i = 0; i < n; ++i) forward(i);
+    send_due(UINT32_MAX);
     result_.held = live_.live();
     auto segment = static_cast<int32_t>(plan_.segments.size()) - 1;
-    for (auto i = static_cast<uint32_t>(graph_.records.size()); i-- > 0;) {
+    for (uint32_t i = n; i-- > 0;) {
       if (graph_.records[i].reached) visit(i);
       for (; segment >= 0 && plan_.segments[segment].first == i; --segment) drop_held(segment);
     }
@@ -123,6 +125,7 @@ class Simulation {
   }
 
   void forward(uint32_t i) {
+    send_due(i);
     for (; opened_ < state_.size() && plan_.segments[opened_].first == i; ++opened_)
       for (External& e : state_[opened_].externals)
         if (!e.inner) hold_external(e);
@@ -131,6 +134,24 @@ class Simulation {
     for (uint32_t v : record.outputs)
       if (kept_[v]) live_.hold(v);
     live_.run(i);
+  }
+
+  // Sends the values that records before `end` have read for the last time.
+  void send_due(uint32_t end) {
+    for (; next_offload_ < plan_.offloads.size() && plan_.offloads[next_offload_].after < end;
+         ++next_offload_) {
+      const Plan::Offload& next = plan_.offloads[next_offload_];
+      const uint32_t v = graph_.value({next.record, next.slot});
+      check(next.after >= next.record &&
+                (next_offload_ == 0 || plan_.offloads[next_offload_ - 1].after <= next.after),
+            "recompute",
+            "offloads must be in the order in which they happen, got one after record {}",
+            next.after);
+      if (!live_.send_away(v)) continue;
+      result_.offloads.push_back(next);
+      result_.offloaded += graph_.values[v].bytes;
+      result_.cost += graph_.offload_cost * static_cast<double>(graph_.values[v].bytes);
+    }
   }
 
   void hold_saved(const Graph::Record& record) {
@@ -240,7 +261,8 @@ class Simulation {
   const Plan& plan_;
   PlanCost result_;
   Liveness live_;
-  size_t opened_ = 0;  // segments that forward has entered
+  size_t opened_ = 0;        // segments that forward has entered
+  size_t next_offload_ = 0;  // the first that has not happened
   std::vector<SegmentState> state_;
   std::vector<int32_t> segment_of_;  // innermost, by record
   // These have an entry for each value.
@@ -256,9 +278,11 @@ PlanCost evaluate(const Graph& graph, const Plan& plan) {
 }
 
 void fill_in(const Graph& graph, Plan& plan) {
-  const PlanCost cost = evaluate(graph, plan);
+  PlanCost cost = evaluate(graph, plan);
   plan.cost = cost.cost;
   plan.peak = cost.peak;
+  plan.offloaded = cost.offloaded;
+  plan.offloads = std::move(cost.offloads);
 }
 
 }  // namespace rw

@@ -8,17 +8,22 @@ namespace rw {
 
 // The cost and the peak of a plan, in the graph's unit of cost and in bytes.
 struct PlanCost {
-  double cost = 0;        // of all replays
-  uint64_t peak = 0;      // the most bytes alive at once, without external values
-  uint64_t held = 0;      // bytes alive between forward and backward
-  uint64_t replayed = 0;  // records run again
+  double cost = 0;         // of all replays and offloads
+  uint64_t peak = 0;       // the most bytes alive at once, without external values
+  uint64_t held = 0;       // bytes alive between forward and backward
+  uint64_t replayed = 0;   // records run again
+  uint64_t offloaded = 0;  // bytes sent to host memory
+
+  std::vector<Plan::Offload> offloads;  // those of the plan that somebody held
 };
 
 // Simulates one training step under the plan. The gradient of a value lives from its first
-// contribution to the vjp of the value's record. ValueError if segments do not nest.
+// contribution to the vjp of the value's record. ValueError if segments do not nest, or if offloads
+// are not in the order in which they happen.
 PlanCost evaluate(const Graph& graph, const Plan& plan);
 
-// Sets the plan's cost and peak to the result of evaluate().
+// Sets the plan's cost, peak and bytes in host memory to the result of evaluate(), and leaves out
+// offloads of values that nobody holds.
 void fill_in(const Graph& graph, Plan& plan);
 
 }  // namespace rw

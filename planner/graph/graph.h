@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <span>
 #include <string>
@@ -49,6 +50,16 @@ struct Graph {
   // By record, the bytes of the gradients of leaves that its vjp and those of later records make.
   // They outlive backward. Empty if there are none.
   std::vector<uint64_t> leaf_gradients;
+
+  // The cost of sending a byte to host memory and bringing it back; infinite where nothing is
+  // gained by that.
+  double offload_cost = std::numeric_limits<double>::infinity();
+  uint64_t host_bytes = UINT64_MAX;  // that plans may send there
+
+  // Whether something may be gained by it.
+  bool can_offload() const {
+    return host_bytes > 0 && offload_cost < std::numeric_limits<double>::infinity();
+  }
 
   // The bytes of leaf gradients that are alive when backward has run the vjps of `record` and of
   // all records after it.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "graph.h"
@@ -27,7 +28,21 @@ class Liveness {
     if (makes(v) && states_[v - base_].references++ == 0) live_ += graph_.values[v].bytes;
   }
   void release(uint32_t v) {
-    if (makes(v) && --states_[v - base_].references == 0) live_ -= graph_.values[v].bytes;
+    if (!makes(v)) return;
+    State& state = states_[v - base_];
+    if (--state.references == 0 && !std::exchange(state.is_away, false))
+      live_ -= graph_.values[v].bytes;
+  }
+  // Sends a value to host memory, where it weighs nothing here; false if nobody holds it. Whoever
+  // reads it brings it back.
+  bool send_away(uint32_t v) {
+    if (!makes(v) || states_[v - base_].references == 0) return false;
+    if (!std::exchange(states_[v - base_].is_away, true)) live_ -= graph_.values[v].bytes;
+    return true;
+  }
+  void bring_back(uint32_t v) {
+    if (makes(v) && std::exchange(states_[v - base_].is_away, false))
+      live_ += graph_.values[v].bytes;
   }
   void hold_gradient(uint32_t v);
   // From now on, the gradients of leaves that the vjps of `record` and all later ones made are
@@ -59,6 +74,7 @@ class Liveness {
     uint32_t references = 0;
     int32_t reader = -1;
     bool has_gradient = false;
+    bool is_away = false;  // in host memory
   };
   bool has_gradient(uint32_t v) const;
   bool wants_gradient(uint32_t v) const {

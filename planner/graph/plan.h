@@ -1,11 +1,14 @@
-// A recompute plan: which ranges of a recorded forward pass to drop and replay in backward.
+// A recompute plan: which ranges of a recorded forward pass to drop and replay in backward, and
+// which values to send to host memory meanwhile.
 //
 // It is a forest of segments. Values made inside a segment are dropped in forward, unless
 // somebody after the segment reads them or the plan keeps them. When backward reaches a record of a
 // segment whose vjp reads a saved value, the segment is replayed: only the records that make saved
 // values of its own records, or what its child segments read from outside themselves. Child
 // segments stay dropped until backward reaches them. This is what core/autograd/replay.cpp does;
-// nested segments are the persistent schedules of Beaumont et al. 2019.
+// nested segments are the persistent schedules of Beaumont et al. 2019. What is kept or held for
+// backward may lie in host memory until then (as in Beaumont et al. 2021, "Efficient combination of
+// rematerialization and offloading for training DNNs"); the copies cost time, and no replay.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +17,8 @@
 
 namespace rw {
 
-// The treatment of the activations of forward passes: segments, and the values in them that are
-// kept.
+// The treatment of the activations of forward passes: segments, the values in them that are kept,
+// and the values that lie in host memory until backward needs them.
 struct Plan {
   // A range of records that is dropped and replayed.
   struct Segment {
@@ -29,9 +32,17 @@ struct Plan {
     uint32_t record = 0, slot = 0;
     int32_t replay = -1;  // the segment whose replay makes it; -1: the forward pass
   };
+  // A value that is sent to host memory as soon as record `after` has run, the last one of the
+  // forward pass that reads it. The first kernel that reads it again brings it back. Nothing
+  // happens where nobody holds it.
+  struct Offload {
+    uint32_t record = 0, slot = 0;  // that makes it
+    uint32_t after = 0;
+  };
   // In forward order, parents before children; empty: everything is kept.
   std::vector<Segment> segments;
-  std::vector<Output> keep;  // in any order
+  std::vector<Output> keep;       // in any order
+  std::vector<Offload> offloads;  // by rising `after`
   // By record, the names of the ops that the plan was made for. If the program departs from them,
   // the plan is left: the rest of the pass is evicted if a budget demands it, and kept otherwise.
   std::vector<std::string> signature;
@@ -40,8 +51,12 @@ struct Plan {
   // "Dynamic tensor rematerialization").
   bool evicts = false;
 
-  double cost = 0;    // of all replays, in the graph's unit
-  uint64_t peak = 0;  // bytes of activations and their gradients, by evaluate()
+  // Whether forward and backward run as if there were no plan.
+  bool is_plain() const { return segments.empty() && offloads.empty(); }
+
+  double cost = 0;         // of all replays and offloads, in the graph's unit
+  uint64_t peak = 0;       // bytes of activations and their gradients, by evaluate()
+  uint64_t offloaded = 0;  // bytes that go to host memory, likewise
 };
 
 }  // namespace rw

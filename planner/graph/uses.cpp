@@ -1,6 +1,7 @@
 #include "planner/graph/uses.h"
 
 #include <algorithm>
+#include <tuple>
 
 #include "planner/graph/tuning.h"
 
@@ -50,6 +51,19 @@ std::vector<ValueUse> value_uses(const Graph& graph) {
   }
   mark_heavy(graph, uses);
   return uses;
+}
+
+Plan::Offload offload_of(const Graph& graph, const std::vector<ValueUse>& uses, uint32_t value) {
+  const auto [record, slot, replay] = graph.output(value);
+  const int32_t last = std::max(uses[value].last_reader, static_cast<int32_t>(record));
+  return {record, slot, static_cast<uint32_t>(last)};
+}
+
+void put_in_order(std::vector<Plan::Offload>& offloads) {
+  const auto key = [](const Plan::Offload& m) { return std::tuple(m.after, m.record, m.slot); };
+  std::ranges::sort(offloads, {}, key);
+  const auto repeated = std::ranges::unique(offloads, {}, key);
+  offloads.erase(repeated.begin(), repeated.end());
 }
 
 }  // namespace rw

@@ -65,6 +65,7 @@ void ChainPlanner::solve(Level& level, uint32_t s, uint32_t t) {
   steps_.clear();
   if (options_.nested || is_free(t)) add_child_steps(level, s, t);
   add_plain_steps(level, s, t);
+  if (is_free(t)) add_offloading_steps();
   Problem& problem = level.problems[number(level, s, t)];
   child_.clear();
   plain_.clear();
@@ -150,6 +151,24 @@ void ChainPlanner::add_keep_steps(uint32_t s, uint32_t j, Step step) {
   }
 }
 
+// Adds the steps again, with what they hold in host memory.
+void ChainPlanner::add_offloading_steps() {
+  if (!graph_.can_offload()) return;
+  const auto cost = [&](uint32_t units) {
+    return static_cast<float>(graph_.offload_cost * static_cast<double>(units * options_.unit) /
+                              options_.cost_unit);
+  };
+  for (size_t i = 0, n = steps_.size(); i < n; ++i) {
+    Step step = steps_[i];
+    if (step.hold_child == 0) continue;
+    step.offloads = true;
+    step.cost += cost(step.hold_child);
+    step.extra_plain += cost(step.hold_plain) - cost(step.hold_child);
+    step.hold_plain = step.hold_child = 0;
+    steps_.push_back(step);
+  }
+}
+
 // The costs inside the child segment, if the step leaves any choice there.
 const CostRow& ChainPlanner::inside(const Step& step, uint32_t s) const {
   const bool is_open = step.child && !step.keeps;
@@ -205,6 +224,7 @@ void ChainPlanner::walk(uint32_t k, uint32_t s, uint32_t t, uint32_t m, int32_t 
       keep(level, step, s, parent, plan);
       if (!step.keeps) walk(step.level, s, step.next, m, index, plan);
     }
+    if (step.offloads) offload(step, s, plan);
     if (step.next == t) return;
     child = child_rest(level, step, t, m) < plain_rest(level, step, t, m);
     m -= child ? step.hold_child : step.hold_plain;
@@ -219,6 +239,7 @@ ChainPlanner::Step ChainPlanner::cheapest_step(const Level& level, bool child, u
     add_child_steps(level, s, t);
   else
     add_plain_steps(level, s, t);
+  if (is_free(t)) add_offloading_steps();
   return *std::min_element(steps_.begin(), steps_.end(), [&](const Step& a, const Step& b) {
     return cost_of(level, a, s, t, m) < cost_of(level, b, s, t, m);
   });
@@ -234,6 +255,16 @@ void ChainPlanner::keep(const Level& level, const Step& step, uint32_t s, int32_
     for (uint32_t v : graph_.records[r].outputs)
       if (inside.is_kept(v) && !level.stages->is_kept(v))
         plan.keep.push_back(graph_.output(v, replay));
+}
+
+// Adds offloads of what the step's records make, without what is small beside a slot; fill_in()
+// leaves out what nobody holds.
+void ChainPlanner::offload(const Step& step, uint32_t s, Plan& plan) const {
+  const std::vector<uint32_t>& positions = (*stages_)[0].positions;
+  for (uint32_t r = positions[s]; r < positions[step.next]; ++r)
+    for (uint32_t v : graph_.records[r].outputs)
+      if (graph_.values[v].bytes >= options_.unit / Tuning::slot_to_offload)
+        plan.offloads.push_back(offload_of(graph_, uses_, v));
 }
 
 }  // namespace rw

@@ -24,6 +24,9 @@ namespace rw {
 // A segment may keep some of the values made in it, from the forward pass on or from the replay
 // that runs into it: one of a few sets of dear values, the levels. The problems inside such a
 // segment have tables of their own, with what is kept at hand.
+//
+// What the first part of a forward pass holds while the rest runs may lie in host memory meanwhile:
+// then the part costs as much as these copies, and the rest has all of the memory.
 class ChainPlanner {
  public:
   struct Options {
@@ -64,6 +67,7 @@ class ChainPlanner {
     uint32_t hold_child = 0;
     float cost = 0;
     float extra_plain = 0;  // added to the cost if the rest starts with plain records
+    bool offloads = false;  // what it would hold lies in host memory meanwhile
   };
   struct Problem {
     CostRow child, plain;
@@ -105,6 +109,7 @@ class ChainPlanner {
   void add_child_steps(const Level& level, uint32_t s, uint32_t t);
   void add_segment_steps(const Level& level, uint32_t inner, uint32_t s, uint32_t t);
   void add_keep_steps(uint32_t s, uint32_t j, Step step);
+  void add_offloading_steps();
   Step cheapest_step(const Level& level, bool child, uint32_t s, uint32_t t, uint32_t m);
   void relax(const Level& level, const Step& step, uint32_t s, uint32_t t);
   const CostRow& inside(const Step& step, uint32_t s) const;
@@ -113,6 +118,7 @@ class ChainPlanner {
   float cost_of(const Level& level, const Step& step, uint32_t s, uint32_t t, uint32_t m) const;
   void walk(uint32_t level, uint32_t s, uint32_t t, uint32_t m, int32_t parent, Plan& plan);
   void keep(const Level& level, const Step& step, uint32_t s, int32_t replay, Plan& plan) const;
+  void offload(const Step& step, uint32_t s, Plan& plan) const;
 
   const Graph& graph_;
   const std::vector<ValueUse>& uses_;

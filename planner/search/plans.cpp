@@ -8,6 +8,7 @@
 #include "planner/graph/cuts.h"
 #include "planner/graph/evaluate.h"
 #include "planner/graph/tuning.h"
+#include "planner/graph/uses.h"
 #include "planner/search/chain.h"
 #include "planner/search/polish.h"
 #include "planner/search/speed.h"
@@ -120,7 +121,9 @@ class BudgetSearch {
   Plan plan(ChainPlanner& planner, uint32_t slots) const {
     Plan plan;
     planner.append_plan(slots, -1, plan);
+    put_in_order(plan.offloads);
     fill_in(graph_, plan);
+    if (plan.offloaded > graph_.host_bytes) keep_to_host(plan);
     work_.count(Tuning::step_work * graph_.records.size());
     return plan;
   }
@@ -143,6 +146,21 @@ class BudgetSearch {
   }
 
  private:
+  // Drops offloads for which the host has no room: those of the values that are made last, which
+  // are away for the least time.
+  void keep_to_host(Plan& plan) const {
+    uint64_t left = graph_.host_bytes;
+    std::ranges::sort(plan.offloads, {}, &Plan::Offload::record);
+    std::erase_if(plan.offloads, [&](const Plan::Offload& o) {
+      const uint64_t bytes = graph_.values[graph_.value({o.record, o.slot})].bytes;
+      if (bytes > left) return true;
+      left -= bytes;
+      return false;
+    });
+    put_in_order(plan.offloads);
+    fill_in(graph_, plan);
+  }
+
   void cut(uint32_t stages) {
     const auto records = static_cast<uint32_t>(graph_.records.size());
     const std::vector<uint32_t> cuts = cut_into_stages(graph_, uses_, 0, records, stages);

@@ -5,6 +5,7 @@
 
 #include "planner/graph/evaluate.h"
 #include "planner/graph/tuning.h"
+#include "planner/graph/uses.h"
 
 namespace rw {
 
@@ -20,6 +21,8 @@ class Polish {
 
   Plan run(PlanWork* work) {
     const size_t allowed = tries_;
+    if (graph_.can_offload()) offload_more();
+    bring_back();
     keep_more();
     for (size_t s = best_.segments.size(); s-- > 0;)
       if (s < best_.segments.size()) accept(without_segment(s));
@@ -32,7 +35,8 @@ class Polish {
     if (tries_ == 0) return false;
     --tries_;
     fill_in(graph_, plan);
-    if (plan.peak > bytes_ || plan.cost >= best_.cost) return false;
+    const bool fits = plan.peak <= bytes_ && plan.offloaded <= graph_.host_bytes;
+    if (!fits || plan.cost >= best_.cost) return false;
     best_ = std::move(plan);
     return true;
   }
@@ -72,27 +76,73 @@ class Polish {
     return innermost;
   }
 
-  // Keeps as many further values as fit, the most expensive per byte first; then tries single ones.
-  void keep_more() {
+  // Returns the values that segments drop and that cost more than this to recompute per byte, the
+  // most expensive first.
+  std::vector<uint32_t> dropped_values(double least) const {
     const std::vector<int32_t> innermost = innermost_segments(best_);
     std::vector<bool> kept(graph_.values.size());
     for (const Plan::Output& output : best_.keep)
       if (output.replay < 0) kept[graph_.value(output)] = true;
-    std::vector<uint32_t> more;
+    std::vector<uint32_t> dropped;
     for (uint32_t v = 0; v < graph_.values.size(); ++v) {
       const int32_t record = graph_.values[v].record;
-      if (record >= 0 && innermost[record] >= 0 && !kept[v] && graph_.records[record].cost > 0)
-        more.push_back(v);
+      if (record >= 0 && innermost[record] >= 0 && !kept[v] && graph_.cost_per_byte(v) > least)
+        dropped.push_back(v);
     }
-    std::stable_sort(more.begin(), more.end(), [&](uint32_t a, uint32_t b) {
+    std::stable_sort(dropped.begin(), dropped.end(), [&](uint32_t a, uint32_t b) {
       return graph_.cost_per_byte(a) > graph_.cost_per_byte(b);
     });
-    const Plan start = best_;
-    size_t fits = 0, too_many = more.size() + 1;
+    return dropped;
+  }
+
+  // Returns the largest count, at most `size`, for which the plan of plan_of(count) was accepted,
+  // by bisection.
+  template <class F>
+  size_t most(size_t size, F&& plan_of) {
+    size_t fits = 0, too_many = size + 1;
     while (too_many - fits > 1) {
       const size_t middle = fits + (too_many - fits) / 2;
-      (accept(with_kept(start, {more.data(), middle})) ? fits : too_many) = middle;
+      (accept(plan_of(middle)) ? fits : too_many) = middle;
     }
+    return fits;
+  }
+
+  // Values that are cheaper to offload than to recompute go to the host, as many as it has room
+  // for.
+  void offload_more() {
+    std::vector<uint32_t> more = dropped_values(graph_.offload_cost);
+    std::erase_if(more, [&](uint32_t v) {
+      return graph_.values[v].bytes < bytes_ / (Tuning::slots * Tuning::slot_to_offload);
+    });
+    const std::vector<ValueUse> uses = value_uses(graph_);
+    const Plan start = best_;
+    most(more.size(), [&](size_t count) {
+      Plan plan = with_kept(start, {more.data(), count});
+      for (size_t i = 0; i < count; ++i) plan.offloads.push_back(offload_of(graph_, uses, more[i]));
+      put_in_order(plan.offloads);
+      return plan;
+    });
+  }
+
+  // Values that are away for the least time stay on the device, as many as fit.
+  void bring_back() {
+    Plan start = best_;
+    std::ranges::sort(start.offloads, {}, &Plan::Offload::record);
+    most(start.offloads.size(), [&](size_t count) {
+      Plan plan = start;
+      plan.offloads.resize(plan.offloads.size() - count);
+      put_in_order(plan.offloads);
+      return plan;
+    });
+  }
+
+  // Keeps as many further values as fit, the most expensive per byte first; then tries single ones.
+  void keep_more() {
+    const std::vector<uint32_t> more = dropped_values(0);
+    const Plan start = best_;
+    const size_t fits = most(more.size(), [&](size_t count) {
+      return with_kept(start, {more.data(), count});
+    });
     for (size_t k = fits; k < std::min(more.size(), fits + Tuning::single_tries); ++k)
       accept(with_kept(best_, {&more[k], 1}));
   }

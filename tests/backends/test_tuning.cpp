@@ -205,7 +205,9 @@ TEST_CASE("tuning: products are lines" * doctest::test_suite("host")) {
 vulkan::Tuning some_tuning() {
   return {"2026-11-24 07:30 UTC",
           {{"gemm f32-f32 nn a4 b4 c4 m128 n64 k256 x1", *vulkan::parse_choice("subgroup4-split2")},
-           {"conv2d f32-f32 k3x3 s1x1 x8 y8 pixels256 in8 out32", *vulkan::parse_choice("naive")}}};
+           {"conv2d f32-f32 k3x3 s1x1 x8 y8 pixels256 in8 out32", *vulkan::parse_choice("naive")}},
+          12'000'000'000,
+          13'000'000'000};
 }
 
 TEST_CASE("tuning: a device's file, whole or not at all" * doctest::test_suite("host")) {
@@ -241,6 +243,10 @@ TEST_CASE("tuning: a device's file, whole or not at all" * doctest::test_suite("
   std::string other = whole;
   other.replace(other.find("naive"), 5, "quick");
   broken(other);
+  for (const char* speed : {"0", "-1", "1e300", "\"fast\""}) {
+    other = whole;
+    broken(other.replace(other.find("12000000000"), 11, speed));
+  }
   std::ofstream(file) << whole;
   CHECK(vulkan::load_tuning(caps) == some_tuning());
   CHECK(vulkan::forget_tuning(caps));

@@ -5,7 +5,6 @@
 #include <thread>
 
 #include "core/arena/compaction.h"
-#include "core/autograd/boundaries.h"
 #include "optim/adam.h"
 #include "optim/base/gradient_table.h"
 #include "optim/sgd.h"
@@ -192,47 +191,6 @@ TEST_CASE("budget: kept on the cpu, too, whose kernels take workspaces") {
 }
 
 // Products with long sums and small outputs cost more to recompute than to fetch.
-TEST_CASE("budget: eviction sends to the host what is dear to recompute") {
-  const Training training = [] {
-    Losses losses;
-    std::vector<Tensor> weights;
-    manual_seed(3);
-    for (int i = 0; i < 12; ++i) {
-      weights.push_back(randn({400, 8}, 0.05f));
-      weights.back().set_requires_grad();
-    }
-    const Tensor x = randn({1024, 400});
-    for (int step = 0; step < 3; ++step) {
-      Tensor total = zeros({});
-      for (const Tensor& w : weights) {
-        const Tensor y = tanh(matmul(x, w));
-        total = total + mean(y * tanh(y));
-      }
-      total.backward();
-      losses.push_back(total.item());
-      for (Tensor& w : weights) {
-        losses.push_back(sum(square(w.grad())).item());
-        w.set_grad({});
-      }
-      default_device()->end_step();
-    }
-    return losses;
-  };
-  const Outcome whole = run(training, plain);
-  const uint64_t budget = whole.memory.peak - (uint64_t{560} << 10);
-  const Entrance moving = [&](const Training& t) {
-    const HostBoundaries on_host;
-    return by_budget(budget)(t);
-  };
-  const Outcome dropped = run(training, by_budget(budget)), moved = run(training, moving);
-  check_kept(dropped, whole, budget);
-  check_kept(moved, whole, budget);
-  check_predicted(moved, training, moving);
-  CHECK(dropped.memory.host_peak == 0);
-  CHECK(moved.memory.host_peak > 0);
-  CHECK(moved.memory.host_live == 0);
-}
-
 TEST_CASE("budget: a limit of exactly the plain peak does") {
   for (const auto& [program, training, feasible] : programs) {
     INFO(std::string(program));

@@ -68,7 +68,10 @@ void warn_once(const std::string& text) {
 Json tuning_json(const Tuning& tuning) {
   Json choices = Json::object();
   for (const auto& [key, choice] : tuning.choices) choices[key] = name(choice);
-  return {{"made", tuning.made}, {"choices", std::move(choices)}};
+  Json json = {{"made", tuning.made}, {"choices", std::move(choices)}};
+  if (tuning.to_host > 0) json["to_host"] = tuning.to_host;
+  if (tuning.from_host > 0) json["from_host"] = tuning.from_host;
+  return json;
 }
 
 Tuning parse_tuning(const Json& json, const std::string& file) {
@@ -84,6 +87,12 @@ Tuning parse_tuning(const Json& json, const std::string& file) {
                      "{} must name a way to run products, got {}", what, describe_json(value));
     tuning.choices.emplace(plain_text(key, what), *choice);
   }
+  constexpr uint64_t fastest = 1'000'000'000'000'000;
+  for (const auto& [key, speed] :
+       {std::pair("to_host", &tuning.to_host), std::pair("from_host", &tuning.from_host)})
+    if (json.contains(key))
+      *speed =
+          bounded_number<uint64_t>(json[key], 1, fastest, fmt::format("\"{}\" of '{}'", key, file));
   return tuning;
 }
 

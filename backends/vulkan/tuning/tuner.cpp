@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <map>
 
 #include "backends/vulkan/matrix/matrix.h"
@@ -17,10 +18,10 @@ namespace {
 // A block of the device for a scope.
 class Block {
  public:
-  Block(Backend& device, uint64_t bytes)
+  Block(Backend& device, uint64_t bytes, bool on_host = false)
       : device_(device),
         bytes_(std::max<uint64_t>(256, multiple_of(16, bytes))),
-        number_(device.allocate_block(bytes_)) {}
+        number_(on_host ? device.allocate_host_block(bytes_) : device.allocate_block(bytes_)) {}
   ~Block() { device_.free_block(number_); }
   Block(const Block&) = delete;
   Block& operator=(const Block&) = delete;
@@ -299,6 +300,25 @@ Verdict measure(Backend& device, const Caps& caps, std::span<const Product> prod
   verdict.ratio = again;
   verdict.workspace[1] = bench.workspace(winner.choice);
   return verdict;
+}
+
+HostBandwidth measure_host_copies(Backend& device) {
+  using Clock = std::chrono::steady_clock;
+  constexpr uint64_t bytes = uint64_t{64} << 20;
+  constexpr int rounds = 8;
+  const Block here(device, bytes), there(device, bytes, true);
+  const auto speed = [&](const Block& from, const Block& to) {
+    double least = std::numeric_limits<double>::infinity();
+    for (int round = 0; round < rounds; ++round) {
+      device.synchronize();
+      const auto start = Clock::now();
+      device.copy(from.all(), to.all());
+      device.synchronize();
+      least = std::min(least, std::chrono::duration<double>(Clock::now() - start).count());
+    }
+    return static_cast<double>(bytes) / least;
+  };
+  return {speed(here, there), speed(there, here)};
 }
 
 }  // namespace rw::vulkan

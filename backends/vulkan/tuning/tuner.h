@@ -37,4 +37,8 @@ inline constexpr double least_gain = 1.05;
 Verdict measure(Backend& device, const Caps& caps, std::span<const Product> products,
                 const Effort& effort);
 
+// Measures copies of 64 MiB between the device's memory and the host's, the quickest of several in
+// each direction. OutOfMemory if there is no room for them.
+HostBandwidth measure_host_copies(Backend& device);
+
 }  // namespace rw::vulkan
