@@ -74,7 +74,7 @@ void language_row(const RowOptions& o, Report& report) {
       Bench bench("language", language_workload({.preset = preset, .frozen = frozen}), o.profile);
       add(o, report, bench.plain());
       add(o, report, bench.block());
-      add(o, report, bench.least());
+      add(o, report, bench.memory());
     }
 }
 

@@ -12,7 +12,7 @@ struct Tuning {
   // ---- the dynamic programme (planner.cpp, chain.h)
   // The slots of memory in one programme, whose time grows in proportion.
   static constexpr uint32_t slots = 512;
-  // What has less than this fraction of a slot is not offloaded: a copy takes time to begin.
+  // Values of less than this fraction of a slot are not offloaded: a copy takes time to begin.
   static constexpr uint32_t slot_to_offload = 4;
   // The next programme has this fraction of the memory: plans for a hundredth of the plain peak
   // need finer slots.

@@ -67,7 +67,7 @@ class ChainPlanner {
     uint32_t hold_child = 0;
     float cost = 0;
     float extra_plain = 0;  // added to the cost if the rest starts with plain records
-    bool offloads = false;  // what it would hold lies in host memory meanwhile
+    bool offloads = false;  // its values lie in host memory meanwhile
   };
   struct Problem {
     CostRow child, plain;

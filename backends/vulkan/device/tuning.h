@@ -9,9 +9,9 @@
 
 namespace rw::vulkan {
 
-// What `tune` measured: how fast bytes go to the host's memory and back, and the ways to run calls
-// for which another way than the cost model's was measured to be faster. It is part of a device's
-// Caps, so dry runs have the same passes and workspaces.
+// The measurements of `tune`: the speed of copies to the host's memory and back, and the ways to
+// run calls for which another way than the cost model's was measured to be faster. It is part of a
+// device's Caps, so dry runs have the same passes and workspaces.
 struct Tuning {
   std::string made;                                    // "2026-11-24 07:30 UTC"
   std::map<std::string, Choice, std::less<>> choices;  // by class_of()
