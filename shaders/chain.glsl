@@ -64,7 +64,7 @@ float chain(uint k, float v) {
   return v;
 }
 
-// Elements i to i + 3, of which the first has this place in what repeats.
+// Returns elements i to i + 3. `place` is where the first one stands in an operand that repeats.
 vec4 chain4(uint i, uint place, vec4 v) {
   v = chain_four0(i, place, v);
   if (STEP1 != CHAIN_NONE) v = chain_four1(i, place, stored(v));

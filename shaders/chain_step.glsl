@@ -1,4 +1,4 @@
-// One step of chain.glsl, which includes this for each with STEP, its code, NUMBER, and the names of its functions.
+// A step of chain.glsl, which includes this file for each step with STEP, its code, NUMBER, and the names of functions.
 
 // The module is precise: compilers do not contract a step with its neighbours, so the bits are those of a kernel of its
 // own.
@@ -38,7 +38,7 @@ float ELEMENT(uint k, float v) {
   return ONE(v, other);
 }
 
-// The same for elements i to i + 3, where i and the place in what repeats are multiples of 4.
+// The same for elements i to i + 3. i and `place`, where an operand that repeats goes on, are multiples of 4.
 vec4 FOUR(uint i, uint place, vec4 v) {
   if (STEP == CHAIN_NONE) return v;
   if (STEP == CHAIN_DROPOUT) return drop(i, v);

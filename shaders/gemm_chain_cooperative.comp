@@ -7,5 +7,5 @@
 //! requires: subgroup cooperative
 //! define: FACTORS=f16,bf16 TILE=64,128
 //! precise: yes
-// gemm_chain_tiled of 16-bit factors on GPUs with cooperative matrices.
+// This is gemm_chain_tiled for 16-bit factors on GPUs with cooperative matrices.
 #include "gemm_chain_tiled.comp"

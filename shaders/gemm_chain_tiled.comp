@@ -7,7 +7,7 @@
 //! define: TILE=32,64,128
 //! precise: yes
 //! optimize: no
-// gemm_tiled with the steps of a chain on its result: everything lies in whole words.
+// A product as gemm_tiled makes it, and the steps of a chain on its result. All tensors consist of whole words.
 layout(constant_id = 3) const bool LEFT_ALONG_K = true;    // a_col is 1, else a_row
 layout(constant_id = 4) const bool RIGHT_ALONG_K = false;  // b_row is 1, else b_col
 #define WORDS_IN true
@@ -15,7 +15,7 @@ layout(constant_id = 4) const bool RIGHT_ALONG_K = false;  // b_row is 1, else b
 #include "gemm.glsl"
 #include "chain.glsl"
 
-// Past the edges the last row and columns are read again: loads are in no branch, so all of them go out together.
+// Past the edges it reads the last row and columns again: loads are in no branch, so all of them go out together.
 vec4 finish_part(uint row, uint column, vec4 v) {
   const uint m = m0 + row < p.m ? m0 + row : p.m - 1, n = n0 + column < p.n ? n0 + column : p.n - 4;
   return chain4(m * p.n + n, n, stored(v * p.alpha));

@@ -1,4 +1,5 @@
-// Holds a call of a module back until the next one shows whether it joins it (commands/chain.h).
+// A dispatcher that holds a call of a module back until the next call shows whether it joins the
+// first (commands/chain.h).
 #pragma once
 
 #include "commands/chain.h"
@@ -17,9 +18,9 @@ class JoiningDispatcher final : public Dispatcher {
     return inner_.available(kernel, bindings);
   }
 
-  // Begins a kernel call, to which the modules belong that are dispatched next.
+  // Begins a kernel call, to which the next modules belong.
   void begin_call() { recorder_.set_call(number_ = recorder_.next_call()); }
-  // Dispatches what was held back.
+  // Dispatches the call that is held back, if there is one.
   void release();
 
  private:

@@ -120,7 +120,7 @@ bool GradientTable::locate(const Span& entries) {
   const auto held = table_.device().hold();
   const std::map<uint32_t, MemoryRange> blocks = this->blocks(entries);
   if (blocks.empty()) return false;
-  // The block of an entry's gradient; any will do where there is none.
+  // Returns the block of an entry's gradient; any will do where there is none.
   const auto block_of = [&](size_t i) {
     const Tensor gradient = entries_[i].parameter.grad();
     return gradient.defined() ? range_of(gradient).block : blocks.begin()->first;
@@ -145,7 +145,7 @@ bool GradientTable::locate(const Span& entries) {
   return true;
 }
 
-// The rows of an entry, from row `first` on; `memory` is that of the gradients.
+// Writes the rows of an entry from row `first` on; `memory` is that of the gradients.
 void GradientTable::write_rows(size_t entry, uint32_t first, const BufferRange& memory) {
   const Entry& e = entries_[entry];
   const Tensor gradient = e.parameter.grad();

@@ -21,7 +21,7 @@ class GradientTable {
     int64_t begin = 0;                 // of the part in the parameter
     int64_t size = parameter.numel();  // of the part
   };
-  // The rows of a run, in which those of one block of memory come together.
+  // The rows of a run. Those whose gradients lie in one block of memory are neighbours.
   struct Run {
     uint32_t first = 0, rows = 0;
     std::vector<int32_t> begins = {0};  // by parameter of the run, and the end: its first chunk

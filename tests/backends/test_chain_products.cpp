@@ -1,5 +1,5 @@
-// Chains that begin with a matrix product: its tiles take the steps, with the bits of kernel by
-// kernel.
+// Chains that begin with a matrix product: its tiles take the steps, and the bits are those of
+// kernel by kernel.
 #include <doctest/doctest.h>
 
 #include "backends/open.h"
@@ -28,8 +28,7 @@ Tensor numbers(const Shape& shape, DType dtype, int seed) {
   return cast(tensor(some_values(static_cast<int>(shape.numel()), seed), shape), dtype).detach();
 }
 
-// The results of a program with the kernels of GPUs. It runs twice: the dispatches are those of the
-// second time.
+// Runs a program with the kernels of GPUs, twice: the dispatches are those of the second time.
 Run run(const Program& program, DType dtype, bool joins) {
   const Env gpu("REWIND_LIKE_GPU", "1");
   const Without fusion("fusion", !joins);
@@ -56,7 +55,7 @@ bool has_vulkan() {
   }
 }
 
-// The same bits, and `fewer` dispatches where kernels join.
+// Checks for the same bits, and `fewer` dispatches where kernels join.
 void compare(const Program& program, uint64_t fewer) {
   if (is_brief() || !has_vulkan()) return;
   for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
@@ -162,7 +161,7 @@ bool starts(const OwnedCall& call) {
   return Chain::start(call.call()).has_value();
 }
 
-// The result plus what repeats after `period`.
+// Returns a call that adds `period` values to the result again and again.
 OwnedCall added(uint32_t period, uint32_t offset = 0) {
   const BinaryParams p{.offset = {0, offset, 0}, .n = m * n, .period = period};
   const Binding bindings[] = {{result}, {{2, 0, 4096}}, {result, DType::f32, Access::write}};

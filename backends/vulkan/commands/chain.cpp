@@ -74,12 +74,12 @@ std::optional<ChainStep> other_step_of(const KernelCall& call) {
   return either ? std::optional(binary(call, true)) : std::nullopt;
 }
 
-// Whether the steps of a chain may follow the module in its own threads.
+// Tells whether the threads of the module may take the steps of a chain.
 bool is_product(std::string_view module) {
   return module.starts_with("gemm_tiled.") || module.starts_with("gemm_cooperative.");
 }
 
-// One product in whole words, of which there is nothing to be added up.
+// Tells whether the call makes one product in whole words, without sums to be added up later.
 bool is_plain_product(const KernelCall& call) {
   const auto p = call.params_as<kernels::GemmParams>();
   return is_float(call) && call.constant(2) && call.constant(3) && p.splits == 1 &&

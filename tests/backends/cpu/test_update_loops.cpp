@@ -11,7 +11,8 @@ using namespace rw::test;
 namespace {
 
 constexpr uint32_t n = 5000;
-// Rows: begin in the parameters, begin in the gradients, size, number. One has no gradient.
+// A row has the begin in the parameters, the begin in the gradients, size and number. One chunk has
+// no gradient.
 const LoopArgument table{16,
                          DType::i32,
                          Fill::given,

@@ -6,8 +6,8 @@
 
 namespace rw::cpu::REWIND_LEVEL {
 
-// One row: its first elements in the parameters and their states and in the gradients, how many
-// there are, and the chunk's number.
+// A row of the table gives a chunk's first elements in the parameters and their states and in the
+// gradients, how many there are, and the chunk's number.
 struct Chunk {
   int64_t begin, grad, size, number;
 };
