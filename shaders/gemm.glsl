@@ -1,7 +1,10 @@
-// How gemm_tiled and gemm_chain_tiled read their factors. An includer has LEFT_ALONG_K, RIGHT_ALONG_K, WORDS_IN and the
-// sizes and strides of GemmParams.
+// gemm_tiled and gemm_chain_tiled read their factors by these functions. An includer has LEFT_ALONG_K, RIGHT_ALONG_K,
+// WORDS_IN and the sizes and strides of GemmParams.
 #define LEFT_WHOLE WORDS_IN
 #define RIGHT_WHOLE WORDS_IN
+#if T_F16
+#define LOOSE_WORDS  // neighbours lie side by side, wherever they begin; elements of 4 bytes alone are as good
+#endif
 #include "tile.glsl"
 
 uint m0, n0, k0, a0, b0, end;
@@ -23,23 +26,31 @@ uint inside_k(uint k, bool along_k) {
 void at_panel(uint k) { k0 = k; }
 
 void left_word(uint w, uint line, uint k, out Word word) {
-  if (WORDS_IN) {
-    word.whole = word_of(a_uvec4, p.offset[0] + a_at(m0 + line, k0 + k));
-    word.is_inside = k0 + k < end;
-  } else {
-    word.inside = inside_k(k0 + k, LEFT_ALONG_K);
-    [[unroll]] for (uint i = 0; i < WORD; ++i)
-      word.element[i] = LEFT_ALONG_K ? bits_a(a_at(m0 + line, k0 + k + i)) : bits_a(a_at(m0 + line + i, k0 + k));
-  }
+  const uint e = p.offset[0] + a_at(m0 + line, k0 + k);
+  word.whole = word_of(a_uvec4, e);
+  word.is_inside = k0 + k < end;
+  if (WORDS_IN) return;
+  word.inside = inside_k(k0 + k, LEFT_ALONG_K);
+#ifdef LOOSE_WORDS
+  word.more = word_of(a_uvec4, min(e + WORD, p.offset[0] + a_at(p.m - 1, end - 1)));  // at most the last word of a
+  word.shift = e % WORD;
+#else
+  [[unroll]] for (uint i = 0; i < WORD; ++i)
+    word.element[i] = LEFT_ALONG_K ? bits_a(a_at(m0 + line, k0 + k + i)) : bits_a(a_at(m0 + line + i, k0 + k));
+#endif
 }
 
 void right_word(uint w, uint line, uint k, out Word word) {
-  if (WORDS_IN) {
-    word.whole = word_of(b_uvec4, p.offset[1] + b_at(n0 + line, k0 + k));
-    word.is_inside = k0 + k < end;
-  } else {
-    word.inside = inside_k(k0 + k, RIGHT_ALONG_K);
-    [[unroll]] for (uint i = 0; i < WORD; ++i)
-      word.element[i] = RIGHT_ALONG_K ? bits_b(b_at(n0 + line, k0 + k + i)) : bits_b(b_at(n0 + line + i, k0 + k));
-  }
+  const uint e = p.offset[1] + b_at(n0 + line, k0 + k);
+  word.whole = word_of(b_uvec4, e);
+  word.is_inside = k0 + k < end;
+  if (WORDS_IN) return;
+  word.inside = inside_k(k0 + k, RIGHT_ALONG_K);
+#ifdef LOOSE_WORDS
+  word.more = word_of(b_uvec4, min(e + WORD, p.offset[1] + b_at(p.n - 1, end - 1)));
+  word.shift = e % WORD;
+#else
+  [[unroll]] for (uint i = 0; i < WORD; ++i)
+    word.element[i] = RIGHT_ALONG_K ? bits_b(b_at(n0 + line, k0 + k + i)) : bits_b(b_at(n0 + line + i, k0 + k));
+#endif
 }

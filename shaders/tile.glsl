@@ -6,11 +6,12 @@
 // A kernel says where its panels lie and what becomes of the tile:
 //   LEFT_ALONG_K, RIGHT_ALONG_K   whether a word's elements are neighbours in k
 //   void at_panel(uint k)         called first for the panels that begin at k, which come in order
-//   LEFT_WHOLE, RIGHT_WHOLE       whether whole words are loaded, or their elements one by one
+//   LEFT_WHOLE, RIGHT_WHOLE       whether whole words are loaded, or their elements one by one; with LOOSE_WORDS (of
+//                                 16-bit elements) the two words of the buffer in which they lie
 //   void left_word(uint w, uint line, uint k, out Word word)   loads word w of this thread, which begins
 //   void right_word(...)          there in the panel; from any place when it is outside the matrix
 //   void store_part(uint row, uint column, vec4 v)   four columns of a row of the tile: the epilogue
-//   vec4 finish_part(...)                            with FINISHES, comes before it for many parts: their loads go out
+//   vec4 finish_part(...)                            with FINISHES, is called first, for many parts: their loads go out
 //                                                    together and wait for no store
 // and then calls make_tile(begin, end).
 //
@@ -35,9 +36,14 @@
 // WORD elements of a panel on their way from memory. Nothing that waits for them may use them before arrived().
 struct Word {
   uvec4 whole;
+#ifdef LOOSE_WORDS
+  uvec4 more;  // the next word of the buffer; the elements begin `shift` elements after the begin of `whole`
+  uint shift;
+#else
   uint element[WORD];  // their bits, as bits_NAME returns them, if they are loaded one by one
-  bool is_inside;      // the whole word counts; if not, zeros do
-  uint inside;         // one bit for each element
+#endif
+  bool is_inside;  // the whole word counts; if not, zeros do
+  uint inside;     // one bit for each element
 };
 
 void at_panel(uint k);
@@ -63,6 +69,16 @@ uvec2 word_place(uint w, bool along_k) {
 uvec4 pack_word(uint e[WORD]) {
   return uvec4(e[0], e[2], e[4], e[6]) | uvec4(e[1], e[3], e[5], e[7]) << 16;
 }
+// Returns the elements from number `shift` on of two words.
+uvec4 shift_words(uvec4 lo, uvec4 hi, uint shift) {
+  if ((shift & 4) != 0) lo = uvec4(lo.zw, hi.xy), hi.xy = hi.zw;
+  if ((shift & 2) != 0) lo = uvec4(lo.yzw, hi.x), hi.x = hi.y;
+  return (shift & 1) != 0 ? lo >> 16 | uvec4(lo.yzw, hi.x) << 16 : lo;
+}
+uvec4 mask_of(uint inside) {
+  const uvec4 pairs = uvec4(inside) >> uvec4(0, 2, 4, 6);
+  return 0u - (pairs & 1u) & 0xffffu | 0u - (pairs >> 1 & 1u) << 16;
+}
 void unpack_word(uvec4 word, out float v[WORD]) {
   [[unroll]] for (uint i = 0; i < 4; ++i) {
     const vec2 pair = unpack_pair(word[i]);
@@ -80,9 +96,13 @@ void unpack_word(uvec4 word, out float v[WORD]) {
 
 uvec4 arrived(Word word, bool is_whole) {
   if (is_whole) return word.is_inside ? word.whole : uvec4(0);
+#ifdef LOOSE_WORDS
+  return shift_words(word.whole, word.more, word.shift) & mask_of(word.inside);
+#else
   [[unroll]] for (uint i = 0; i < WORD; ++i)
     word.element[i] = (word.inside & 1u << i) != 0 ? word.element[i] : 0;
   return pack_word(word.element);
+#endif
 }
 
 #ifdef KHR_MATRICES
