@@ -52,11 +52,14 @@ void multiply_panels() {
     [[unroll]] for (uint i = 0; i < UNROLL; ++i) multiply_line(k + i);
 }
 
+// Four rows at a time, since the steps of many parts together need more registers than an Apple GPU has.
 void store_tile() {
-  [[unroll]] for (uint i = 0; i < 4 * ROW_GROUPS; ++i)
-    [[unroll]] for (uint j = 0; j < COL_GROUPS; ++j)
-      acc[i][j] = finish_part(group_row(i / 4) + i % 4, group_col(j), acc[i][j]);
-  [[unroll]] for (uint i = 0; i < 4 * ROW_GROUPS; ++i)
-    [[unroll]] for (uint j = 0; j < COL_GROUPS; ++j)
-      store_part(group_row(i / 4) + i % 4, group_col(j), acc[i][j]);
+  [[unroll]] for (uint g = 0; g < ROW_GROUPS; ++g) {
+    [[unroll]] for (uint i = 0; i < 4; ++i)
+      [[unroll]] for (uint j = 0; j < COL_GROUPS; ++j)
+        acc[4 * g + i][j] = finish_part(group_row(g) + i, group_col(j), acc[4 * g + i][j]);
+    [[unroll]] for (uint i = 0; i < 4; ++i)
+      [[unroll]] for (uint j = 0; j < COL_GROUPS; ++j)
+        store_part(group_row(g) + i, group_col(j), acc[4 * g + i][j]);
+  }
 }
