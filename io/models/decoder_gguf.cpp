@@ -93,11 +93,7 @@ std::vector<float> stretches(const DecoderConfig& c) {
 // alone and those that are divided by `factor`, 1 / stretch is linear in the frequency, with two
 // coefficients; low_freq_factor is 1, and of a single point there high_freq_factor is 4, as in all
 // that are published.
-RopeScaling find_llama3(const std::vector<float>& stretch, const std::vector<float>& frequencies,
-                        const std::string& path) {
-  check<FileError>(stretch.size() == frequencies.size() && !stretch.empty(), me,
-                   "'{}': {} must have {} elements, got {}", path, rope_freqs, frequencies.size(),
-                   stretch.size());
+RopeScaling find_llama3(const std::vector<float>& stretch, const std::vector<float>& frequencies) {
   const auto rounded = [](double x) { return std::round(1000 * x) / 1000; };
   RopeScaling s{.type = "llama3",
                 .factor = rounded(stretch.back()),
@@ -126,15 +122,14 @@ RopeScaling find_llama3(const std::vector<float>& stretch, const std::vector<flo
 }
 
 RopeScaling parse_llama3(const GgufFile& file, DecoderConfig c) {
-  const Shape& shape = file.tensors().find(rope_freqs)->second.shape;
-  check<FileError>(shape == Shape{c.heads_dim() / 2}, me,
-                   "'{}': {} must have the shape ({}), got {}", file.path(), rope_freqs,
-                   c.heads_dim() / 2, shape);
-  const Tensor factors = empty(shape);
-  file.read(rope_freqs, factors);
-  const std::vector<float> stretch = factors.to_vector();
+  const GgufTensor& stored = file.tensors().find(rope_freqs)->second;
+  check<FileError>(stored.type->name == "F32" && stored.shape == Shape{c.heads_dim() / 2}, me,
+                   "'{}': {} must be F32 of the shape ({}), got {} {}", file.path(), rope_freqs,
+                   c.heads_dim() / 2, stored.type->name, stored.shape);
+  std::vector<float> stretch(static_cast<size_t>(stored.shape[0]));
+  InputFile(file.path()).read(stored.offset, std::as_writable_bytes(std::span(stretch)));
   c.rope_scaling = {};
-  c.rope_scaling = find_llama3(stretch, c.rotary().frequencies, file.path());
+  c.rope_scaling = find_llama3(stretch, c.rotary().frequencies);
   const RopeScaling& s = c.rope_scaling;
   bool fits = s.factor >= 1 && s.factor <= 1e6 && s.high_freq_factor > s.low_freq_factor;
   const std::vector<float> again = fits ? stretches(c) : stretch;
@@ -178,7 +173,8 @@ RopeScaling parse_rope_scaling(const GgufFile& file, const DecoderConfig& c,
   return s;
 }
 
-void add_rope_scaling(GgufMetadata& metadata, const RopeScaling& s, const std::string& prefix) {
+void add_rope_scaling(GgufMetadata& metadata, const DecoderConfig& c, const std::string& prefix) {
+  const RopeScaling& s = c.rope_scaling;
   if (s.type.empty() || s.type == "llama3") return;
   const std::string at = prefix + "rope.scaling.";
   const auto add = [&](const char* key, double value) {
@@ -187,8 +183,9 @@ void add_rope_scaling(GgufMetadata& metadata, const RopeScaling& s, const std::s
   metadata[at + "type"] = s.type;
   add("factor", s.factor);
   if (s.type == "linear") return;
-  metadata[at + "original_context_length"] =
-      static_cast<uint32_t>(s.original_max_position_embeddings);
+  metadata[at + "original_context_length"] = static_cast<uint32_t>(
+      s.original_max_position_embeddings > 0 ? s.original_max_position_embeddings
+                                             : c.max_position_embeddings);
   add("yarn_beta_fast", s.beta_fast);
   add("yarn_beta_slow", s.beta_slow);
   if (s.attention_factor == 0) return;
@@ -326,7 +323,7 @@ GgufMetadata decoder_metadata(const DecoderConfig& c, GgufType type) {
   size("rope.dimension_count", c.heads_dim());
   metadata[prefix + "attention.layer_norm_rms_epsilon"] = static_cast<float>(c.rms_norm_eps);
   metadata[prefix + "rope.freq_base"] = static_cast<float>(c.rope_theta);
-  add_rope_scaling(metadata, c.rope_scaling, prefix);
+  add_rope_scaling(metadata, c, prefix);
   if (c.model_type == "gemma3_text")
     metadata[prefix + "rope.freq_base_swa"] = static_cast<float>(c.rope_local_base_freq);
   if (c.sliding_window == 0) return metadata;

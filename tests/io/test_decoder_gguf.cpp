@@ -221,6 +221,8 @@ TEST_CASE("decoder gguf: other rotary embeddings, windows and biases are in the 
   config.sliding_window = 7;
   config.slides = {false, true};
   CHECK(again(config).rope_scaling == config.rope_scaling);
+  config.rope_scaling.original_max_position_embeddings = 0;  // those of the model
+  CHECK(again(config).rope_scaling.original_max_position_embeddings == 64);
   CHECK(again(config).slides == config.slides);
   DecoderConfig llama = small_decoder("llama");
   llama.attention_bias = llama.mlp_bias = true;
