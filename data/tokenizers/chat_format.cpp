@@ -45,20 +45,26 @@ std::string_view recognised(std::string_view jinja) {
   return "";
 }
 
-// The words that a template of ChatML puts in the system's mouth if no message does: the text
-// between
-// "<|im_start|>system\n" and "<|im_end|>" within one string of Jinja.
+// The value of a string of Jinja, which begins with its quote.
+std::string jinja_string(std::string_view text) {
+  std::string value;
+  for (size_t i = 1; i < text.size() && text[i] != text[0]; ++i) {
+    const bool is_escape = text[i] == '\\' && i + 1 < text.size();
+    i += is_escape;
+    value += is_escape && text[i] == 'n' ? '\n' : text[i];
+  }
+  return value;
+}
+
+// The words that a template of ChatML puts in the system's mouth if no message does: those of the
+// first string with a whole turn.
 std::string default_system(std::string_view jinja) {
-  constexpr std::string_view begin = "<|im_start|>system", end = "<|im_end|>";
-  for (size_t at = jinja.find(begin); at != jinja.npos; at = jinja.find(begin, at + 1)) {
-    std::string_view text = jinja.substr(at + begin.size());
-    for (const std::string_view newline : {"\\n", "\n"}) {
-      if (!text.starts_with(newline)) continue;
-      text.remove_prefix(newline.size());
-      const std::string_view said = text.substr(0, text.find(end));
-      if (said.size() < text.size() && said.find_first_of("'\"{}") == said.npos)
-        return std::string(said);
-    }
+  constexpr std::string_view begin = "<|im_start|>system\n", end = "<|im_end|>";
+  for (size_t at = 0; (at = jinja.find("<|im_start|>", at + 1)) != jinja.npos;) {
+    if (jinja[at - 1] != '\'' && jinja[at - 1] != '"') continue;
+    const std::string turn = jinja_string(jinja.substr(at - 1));
+    if (turn.starts_with(begin) && turn.find(end) != turn.npos)
+      return turn.substr(begin.size(), turn.find(end) - begin.size());
   }
   return {};
 }

@@ -8,7 +8,7 @@ import jinja2.sandbox
 
 CHATML = """{% for message in messages %}DEFAULT{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>' + '\\n' }}{% endfor %}
 {% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"""
-DEFAULT = "{% if loop.first and messages[0]['role'] != 'system' %}{{ '<|im_start|>system\\nYou help.<|im_end|>\\n' }}{% endif %}"
+DEFAULT = "{% if loop.first and messages[0]['role'] != 'system' %}{{ '<|im_start|>system\\nYou help. It\\'s \\\\{}.<|im_end|>\\n' }}{% endif %}"
 QWEN3 = r"""
 {%- if messages[0].role == 'system' %}{{- '<|im_start|>system\n' + messages[0].content + '<|im_end|>\n' }}{%- endif %}
 {%- set ns = namespace(open=true, last_query_index=messages|length - 1) %}
