@@ -44,7 +44,7 @@ struct Options {
 void Options::add_to(CLI::App& app) {
   std::string list;
   for (const Row& row : memory::rows()) list += fmt::format("\n  {}: {}", row.name, row.what);
-  app.add_option("--row", rows, "the rows to measure:" + list);
+  shared_option(app, "--row", rows, list);
   app.add_flag("--all", all, "every row in every configuration; minutes");
   shared_option(app, "--device", device, "for real runs")->capture_default_str();
   shared_option(app, "--profile", profile, "or a device of this machine")->capture_default_str();

@@ -93,8 +93,8 @@ Run offloads(CLI::App& app) {
   const auto o = std::make_shared<Options>();
   shared_option(app, "--profile", o->profile)->capture_default_str();
   app.add_option("--host", o->host, "the most host memory")->capture_default_str();
-  app.add_option("--share", o->shares, "of the plain peak")->check(CLI::Range(0.0, 1.0));
-  app.add_option("--row", o->only, "only this one of `./rewind memory`");
+  shared_option(app, "--share", o->shares)->check(CLI::Range(0.0, 1.0));
+  shared_option(app, "--row", o->only, "one of `./rewind memory`");
   app.add_option("--effort", o->effort, "of each search")->capture_default_str();
   return [o] {
     const Profile profile = open_profile(o->profile);

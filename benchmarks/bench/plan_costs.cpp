@@ -73,7 +73,7 @@ Run plan_costs(CLI::App& app) {
   };
   const auto o = std::make_shared<Options>();
   shared_option(app, "--profile", o->profile)->capture_default_str();
-  app.add_option("--share", o->shares, "a share of the plain peak")->check(CLI::Range(0.0, 1.0));
+  shared_option(app, "--share", o->shares)->check(CLI::Range(0.0, 1.0));
   app.add_option("--flops-per-byte", o->objective.flops_per_byte, "the cost of memory traffic")
       ->capture_default_str();
   return [o] {
