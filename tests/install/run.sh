@@ -30,7 +30,8 @@ compile() { "$compiler" -std=c++20 $(pkg-config --cflags rewind) "$@"; }
 pkg-config --cflags-only-I rewind | tr ' ' '\n' | grep -qx -- "-I$prefix/include"
 if pkg-config --cflags rewind | grep 'include/rewind'; then exit 1; fi
 (cd "$prefix/include" && find rewind -name '*.h' | sort) > "$root/installed.txt"
-for part in rewind trainer/trainer trainer/loop/batch_shapes trainer/program/ranking; do
+for part in rewind trainer/trainer trainer/adamw_options trainer/language/language_model trainer/language/text_generation \
+  trainer/loop/batch_shapes trainer/program/ranking; do
   echo "#include <rewind/$part.h>"
 done > "$root/all.cpp"
 compile -M "$root/all.cpp" | tr ' \\' '\n\n' | grep "^$prefix/include/" | xargs realpath --relative-to="$prefix/include" |
@@ -55,7 +56,7 @@ test -z "$strange" || { echo "librewind.so shows $strange"; exit 1; }
 # The programs lie together, and `rewind COMMAND` finds them; the Debian package has the same version.
 DESTDIR=$root/programs meson install -C "$build" --no-rebuild --quiet --tags programs
 launcher=$(find "$root/programs" -path '*/bin/rewind')
-for name in resnet bert asr mnist top info tune; do
+for name in resnet bert asr lm mnist top info tune; do
   test -x "$(find "$root/programs" -path "*/libexec/rewind/$name")" || { echo "$name is not installed"; exit 1; }
 done
 test "$("$launcher" --version)" = "$(sed -n '1s/ (\(.*\)) .*/ \1/p' "$source/debian/changelog")"
