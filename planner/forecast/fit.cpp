@@ -20,7 +20,11 @@ struct Mode {
   StepSettings settings;
 };
 
-// The ways to recompute in one dtype. `batch` is the largest for which plans are made.
+// Plans are made for at least so many samples: with fewer, the peak may be that of the optimizer,
+// and no plan would look at activations.
+constexpr int64_t least_planned_batch = 8;
+
+// The ways to recompute in one dtype. `batch` is the largest that fits with everything kept.
 std::vector<Mode> modes(const Planner& planner, StepSettings settings, int64_t batch,
                         int candidates) {
   const int every = settings.checkpoint == "block" ? settings.checkpoint_every : 1;
@@ -31,9 +35,10 @@ std::vector<Mode> modes(const Planner& planner, StepSettings settings, int64_t b
   if (batch == 0) return all;
 
   StepSettings planned = settings;
-  planned.batch = batch;
+  planned.batch = std::max(batch, least_planned_batch);
   planned.accumulate = 1;
-  Search search = planner.search(planned, {.candidates = candidates});
+  // The cost of a row is in FLOPs, which do not tell the time of copies to the host.
+  Search search = planner.search(planned, {.candidates = candidates, .host_bytes = 0});
   const std::vector<Candidate>& choices = search.candidates();
   const auto budget = [&](const char* name, const Candidate& choice) {
     all.push_back({name, settings});
