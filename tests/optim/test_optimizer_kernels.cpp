@@ -146,8 +146,8 @@ TEST_CASE("grad_stats: sums and overflow flags per chunk" * doctest::test_suite(
   Values g(20, 2);
   g[9] = INFINITY;
   g[19] = 3;
-  // Three chunks of gradients that are not contiguous, and a parameter without one; the rows come in
-  // another order than the numbers of their chunks.
+  // Three chunks of gradients that are not contiguous, and a parameter without one; the rows come
+  // in another order than the numbers of their chunks.
   const Binding table = cpu.upload({16, 16, 4, 2, 0, 0, 8, 0, 24, 0, 0, 3, 8, 8, 8, 1}, DType::i32);
   const Binding partial = cpu.allocate(8);
   cpu.run("grad_stats", {cpu.upload(g), table, partial}, GradStatsParams{{}, 0, 4, 4});
