@@ -63,5 +63,5 @@ for a GPU a Vulkan 1.2 driver. Without one they compute on the CPU.
 TEXT
 
 mkdir -p "$out"
-tar -C "$stage" --sort=name --owner=0 --group=0 --numeric-owner -czf "$out/$name.tar.gz" "$name"
-echo "$out/$name.tar.gz"
+tar -C "$stage" --sort=name --owner=0 --group=0 --numeric-owner -I 'xz -T0 -3' -cf "$out/$name.tar.xz" "$name"
+echo "$out/$name.tar.xz"

@@ -9,7 +9,7 @@ trap 'rm -rf "$work"' EXIT
 archive=$("$here/bundle.sh" "$1" "$work")
 mkdir "$work/empty" "$work/home"
 cd "$work/empty"
-tar -xzf "$archive"
+tar -xf "$archive"
 cd ./*
 top=$(pwd)
 clean() { env -i PATH=/usr/bin:/bin HOME="$work/home" "$@"; }
