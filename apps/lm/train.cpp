@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "apps/lm/commands.h"
 #include "core/base/rng.h"
@@ -67,15 +68,17 @@ struct Corpus {
   std::vector<int32_t> tokens;
   size_t held_out;  // where that part begins
 
-  // `vocabulary`: the most tokens of a tokenizer that is made.
-  Corpus(const LmTrain& o, int64_t vocabulary) : Corpus(o, vocabulary, texts_of(o)) {}
+  // Without a tokenizer, one of at most `vocabulary` tokens is made from the text.
+  Corpus(const LmTrain& o, const std::optional<BpeTokenizer>& given, int64_t vocabulary)
+      : Corpus(o, given, vocabulary, texts_of(o)) {}
 
   std::span<const int32_t> train() const { return std::span(tokens).first(held_out); }
   std::span<const int32_t> test() const { return std::span(tokens).subspan(held_out); }
 
  private:
-  Corpus(const LmTrain& o, int64_t vocabulary, const std::vector<std::string>& texts)
-      : tokenizer(tokenizer_for(o, vocabulary, texts)) {
+  Corpus(const LmTrain& o, const std::optional<BpeTokenizer>& given, int64_t vocabulary,
+         const std::vector<std::string>& texts)
+      : tokenizer(given ? *given : BpeTokenizer(train_bpe(texts, {.size = vocabulary}))) {
     for (const std::string& text : texts) {
       const std::vector<int32_t> ids = tokenizer.encode(text, false, true);
       tokens.insert(tokens.end(), ids.begin(), ids.end());
@@ -91,12 +94,6 @@ struct Corpus {
   static std::vector<std::string> texts_of(const LmTrain& o) {
     const std::vector<std::filesystem::path> given(o.data.begin(), o.data.end());
     return read_texts(given.empty() ? default_text_files() : given);
-  }
-  static BpeTokenizer tokenizer_for(const LmTrain& o, int64_t vocabulary,
-                                    const std::vector<std::string>& texts) {
-    if (!o.model.empty()) return read_tokenizer(o.model);
-    if (!o.tokenizer.empty()) return read_tokenizer(o.tokenizer);
-    return BpeTokenizer(train_bpe(texts, {.size = vocabulary}));
   }
 };
 
@@ -229,12 +226,15 @@ TrainingProgram LmTrain::program(const LmRecipe& made) const {
 void LmTrain::run() {
   ranks.share_out(accumulate);
   check_numbers();
-  const LmRecipe made = recipe(tokenizer.empty() ? 0 : read_tokenizer(tokenizer).size());
+  std::optional<BpeTokenizer> given;
+  if (!tokenizer.empty()) given = read_tokenizer(tokenizer);
+  const LmRecipe made = recipe(given ? given->size() : 0);
   if (planning.plan) return run_plan(program(made), planning, device);
   if (save == default_lm_folder()) cache_directory();  // it must be this user's alone
   device.open();
   manual_seed(seed);
-  const Corpus corpus(*this, made.config.vocab_size);
+  if (!model.empty()) given = read_tokenizer(model);
+  const Corpus corpus(*this, given, made.config.vocab_size);
   check_vocabulary(corpus.tokenizer, made.config, model.empty() ? config : model);
   TrainingProgram planned = program(made);
   const TokenWindows train(corpus.train(), windows(batch, true));

@@ -25,6 +25,27 @@ struct Target {
   char cells = 0;  // the separator of a line's cells, if inputs are tables, else 0
 };
 
+// Words of files in JSON, for mutations.
+inline std::vector<std::string_view> json_words() {
+  return {"null",
+          "true",
+          "1e300",
+          "-1",
+          "0",
+          "18446744073709551616",
+          "9223372036854775807",
+          "[",
+          "]",
+          "{",
+          "}",
+          "\"",
+          ":",
+          ",",
+          "\\u0000",
+          "1e999",
+          "0.5"};
+}
+
 std::vector<Target> data_targets();       // data/
 std::vector<Target> io_targets();         // io/, and device profiles
 std::vector<Target> decoder_targets();    // language models in io/

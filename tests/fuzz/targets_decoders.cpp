@@ -163,30 +163,11 @@ std::vector<Bytes> index_seeds() {
 
 std::vector<Target> decoder_targets() {
   using Words = std::vector<std::string_view>;
-  const Words json = {"null",
-                      "true",
-                      "1e300",
-                      "-1",
-                      "0",
-                      "18446744073709551616",
-                      "[",
-                      "]",
-                      "{",
-                      "}",
-                      "\"",
-                      ":",
-                      ",",
-                      "1e999",
-                      "0.5",
-                      "\"llama3\"",
-                      "\"yarn\"",
-                      "rope_parameters",
-                      "layer_types",
-                      "\"qwen3\"",
-                      "\"full_attention\"",
-                      "\"rope_type\"",
-                      "factor",
-                      "model-00001-of-00002.safetensors"};
+  Words json = json_words();
+  for (const char* word :
+       {"\"llama3\"", "\"yarn\"", "rope_parameters", "layer_types", "\"qwen3\"",
+        "\"full_attention\"", "\"rope_type\"", "factor", "model-00001-of-00002.safetensors"})
+    json.push_back(word);
   const Words binary = {std::string_view("\xff\xff\xff\xff\xff\xff\xff\x7f", 8),
                         std::string_view("\0\0\0\0\0\0\0\x40", 8),
                         std::string_view("\x09\0\0\0", 4),

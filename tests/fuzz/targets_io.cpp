@@ -269,23 +269,7 @@ std::vector<Bytes> choice_seeds() {
 
 std::vector<Target> io_targets() {
   using Words = std::vector<std::string_view>;
-  const Words json = {"null",
-                      "true",
-                      "1e300",
-                      "-1",
-                      "0",
-                      "18446744073709551616",
-                      "9223372036854775807",
-                      "[",
-                      "]",
-                      "{",
-                      "}",
-                      "\"",
-                      ":",
-                      ",",
-                      "\\u0000",
-                      "1e999",
-                      "0.5"};
+  const Words json = json_words();
   Words choices = json;
   for (const char* word :
        {"\"naive\"", "subgroup4", "-split2", "gemm f32-f32", "\"made\"", "\"choices\""})
