@@ -9,6 +9,7 @@
 #include "planner/dry_run.h"
 #include "tests/fixtures/golden_rows.h"
 #include "tests/fixtures/optim_fixture.h"
+#include "tests/models/language_model_checks.h"
 #include "tests/op_table/gradcheck.h"
 
 namespace rw::test {
@@ -190,25 +191,10 @@ TEST_CASE("decoder: logits through caches are those of the whole text, windows i
 TEST_CASE("decoder: checkpoint segments keep less and change no bit") {
   on_each_device([] {
     for (const size_t i : {size_t{3}, decoders.size() - 1}) {
-      const auto run = [&](int every) {
-        DecoderConfig config = decoders[i].config;
-        config.num_hidden_layers = 5;
-        if (!config.slides.empty()) config.slides.resize(5, true);
-        const auto model = make(config);
-        model->set_checkpoint(every);
-        const Tensor loss = model->loss(ids(), targets());
-        const auto live = default_device()->memory_report().live_by_purpose;
-        std::vector<std::vector<float>> values = {loss.to_vector()};
-        loss.backward();
-        for (const Tensor& p : model->parameters()) values.push_back(p.grad().to_vector());
-        return std::pair(values, live[static_cast<size_t>(Purpose::activation)]);
-      };
-      const auto plain = run(0);
-      for (const int every : {1, 2}) {
-        const auto segments = run(every);
-        CHECK(segments.first == plain.first);
-        CHECK(segments.second < plain.second / 2);
-      }
+      DecoderConfig config = decoders[i].config;
+      config.num_hidden_layers = 5;
+      if (!config.slides.empty()) config.slides.resize(5, true);
+      check_segments([&] { return make(config); }, ids, targets);
     }
   });
 }

@@ -9,6 +9,7 @@
 #include "tests/fixtures/golden_rows.h"
 #include "tests/fixtures/optim_fixture.h"
 #include "tests/fixtures/temporary_folder.h"
+#include "tests/models/language_model_checks.h"
 #include "tests/op_table/gradcheck.h"
 
 namespace rw::test {
@@ -214,25 +215,13 @@ TEST_CASE("gpt: tokens are drawn with the probabilities of their logits") {
 
 TEST_CASE("gpt: checkpoint segments keep less and change no bit") {
   on_each_device([] {
-    const auto run = [](int every) {
+    const auto make = [] {
       manual_seed(5);
       GptConfig config = small_config(0.1);
       config.n_layer = 5;
-      GptLMHeadModel model(config);
-      model.transformer.set_checkpoint(every);
-      const Tensor loss = model.loss(ids(), targets());
-      const auto live = default_device()->memory_report().live_by_purpose;
-      std::vector<std::vector<float>> values = {loss.to_vector()};
-      loss.backward();
-      for (const Tensor& p : model.parameters()) values.push_back(p.grad().to_vector());
-      return std::pair(values, live[static_cast<size_t>(Purpose::activation)]);
+      return std::make_unique<GptLMHeadModel>(config);
     };
-    const auto plain = run(0);
-    for (const int every : {1, 2}) {
-      const auto segments = run(every);
-      CHECK(segments.first == plain.first);
-      CHECK(segments.second < plain.second / 2);
-    }
+    check_segments(make, ids, targets);
   });
 }
 
