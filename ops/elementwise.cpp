@@ -1,4 +1,4 @@
-// Elementwise ops: the rows of shaders/elementwise.def, where, accumulate.
+// Elementwise ops: the rows of shaders/elementwise.def that compute numbers.
 #include <algorithm>
 #include <cmath>
 
@@ -78,10 +78,6 @@ static_assert(counts_up({
 #define BINARY(id, name, forward, lo, hi, lo_y, hi_y) id,
 #include "shaders/elementwise.def"
 }));
-static_assert(counts_up({
-#define COMPARE(id, name, forward) id,
-#include "shaders/elementwise.def"
-}));
 
 // Functions of i32 that map whole numbers to whole numbers.
 Tensor whole_unary(uint32_t id, const Tensor& x, float a, float b) {
@@ -123,7 +119,7 @@ Tensor unary(uint32_t id, Tensor x, float a = 0, float b = 0) {
   return apply1(unary_ops[id], UnaryAttrs{id, a, b}, std::move(inputs));
 }
 
-// ---- binary and compare ------------------------------------------------------------------------
+// ---- binary ------------------------------------------------------------------------------------
 struct BinaryAttrs {
   uint32_t id;
 };
@@ -241,59 +237,6 @@ Tensor binary(uint32_t id, Tensor a, Tensor b) {
   return apply1(binary_ops[id], BinaryAttrs{id}, TensorList(std::move(a), std::move(b)));
 }
 
-std::vector<Tensor> compare_forward(const std::any& attrs, std::span<Tensor> inputs) {
-  const Shape shape = broadcast(inputs[0].shape(), inputs[1].shape(), op_or("user"));
-  Tensor y = empty_on(inputs[0], shape, DType::u8);
-  launch_binary("compare", std::any_cast<const BinaryAttrs&>(attrs).id, inputs[0], inputs[1], y);
-  return one(std::move(y));
-}
-
-const Op compare_ops[] = {
-#define COMPARE(id, name, forward) {#name, compare_forward},
-#include "shaders/elementwise.def"
-};
-
-enum CompareId : uint32_t {
-#define COMPARE(id, name, forward) compare_##name = id,
-#include "shaders/elementwise.def"
-};
-
-Tensor compare(uint32_t id, Tensor a, Tensor b) {
-  promote(a, b);
-  return apply1(compare_ops[id], BinaryAttrs{id}, TensorList(std::move(a), std::move(b)));
-}
-
-// ---- where -------------------------------------------------------------------------------------
-std::vector<Tensor> where_forward(const std::any&, std::span<Tensor> inputs) {
-  const Tensor &c = inputs[0], &a = inputs[1], &b = inputs[2];
-  Shape shape = broadcast(broadcast(a.shape(), b.shape(), "where"), c.shape(), "where");
-  Tensor y = empty_on(a, shape, a.dtype());
-  Strides strides[] = {broadcast_strides(c.shape(), c.strides(), shape),
-                       broadcast_strides(a.shape(), a.strides(), shape),
-                       broadcast_strides(b.shape(), b.strides(), shape)};
-  collapse(shape, strides);
-  kernels::WhereParams params{.n = count32(y.numel(), "where"),
-                              .rank = static_cast<uint32_t>(shape.rank())};
-  copy_dims(shape, params.shape);
-  copy_dims(strides[0], params.c_stride);
-  copy_dims(strides[1], params.a_stride);
-  copy_dims(strides[2], params.b_stride);
-  launch("where", {in(c), in(a), in(b), out(y)}, params, {.threads = {params.n, 1, 1}});
-  return one(std::move(y));
-}
-
-std::vector<Tensor> where_vjp(Record& r, std::span<Tensor> dy) {
-  const Tensor zero = scalar_on(dy[0], 0, dy[0].dtype());
-  Tensor da, db;
-  if (r.needs_grad(1)) da = sum_to(where(r.input(0), dy[0], zero), r.inputs[1].shape);
-  if (r.needs_grad(2)) db = sum_to(where(r.input(0), zero, dy[0]), r.inputs[2].shape);
-  return {Tensor(), std::move(da), std::move(db)};
-}
-
-const Op where_op = {"where", where_forward, where_vjp, [](const std::any&, uint32_t) {
-                       return Saves{1u, 0};
-                     }};
-
 }  // namespace
 
 Tensor detail::unary_gradient(uint32_t row, const Tensor& s, Tensor dy, float a, float b) {
@@ -367,52 +310,6 @@ Tensor logaddexp(Tensor a, Tensor b) {
   promote(a, b);
   check_float(a, "logaddexp");
   return binary(binary_logaddexp, std::move(a), std::move(b));
-}
-
-Tensor equal(Tensor a, Tensor b) {
-  return compare(compare_eq, std::move(a), std::move(b));
-}
-Tensor not_equal(Tensor a, Tensor b) {
-  return compare(compare_ne, std::move(a), std::move(b));
-}
-Tensor less(Tensor a, Tensor b) {
-  return compare(compare_lt, std::move(a), std::move(b));
-}
-Tensor less_equal(Tensor a, Tensor b) {
-  return compare(compare_le, std::move(a), std::move(b));
-}
-Tensor greater(Tensor a, Tensor b) {
-  return compare(compare_gt, std::move(a), std::move(b));
-}
-Tensor greater_equal(Tensor a, Tensor b) {
-  return compare(compare_ge, std::move(a), std::move(b));
-}
-
-Tensor logical_and(Tensor a, Tensor b) {
-  return compare(compare_logical_and, std::move(a), std::move(b));
-}
-Tensor logical_or(Tensor a, Tensor b) {
-  return compare(compare_logical_or, std::move(a), std::move(b));
-}
-Tensor logical_xor(Tensor a, Tensor b) {
-  return compare(compare_logical_xor, std::move(a), std::move(b));
-}
-Tensor logical_not(Tensor x) {
-  return x == 0;
-}
-
-Tensor where(Tensor condition, Tensor a, Tensor b) {
-  check<DTypeError>(condition.dtype() == DType::u8, "where", "the condition must be u8, got {}",
-                    condition);
-  promote(a, b);
-  return apply1(where_op, {}, TensorList(std::move(condition), std::move(a), std::move(b)));
-}
-
-Tensor masked_fill(Tensor x, Tensor mask, float value) {
-  check<ShapeError>(broadcast(x.shape(), mask.shape(), "masked_fill") == x.shape(), "masked_fill",
-                    "the mask must broadcast to x, got x {} and mask {}", x, mask);
-  Tensor fill = scalar_on(x, value, x.dtype());
-  return where(std::move(mask), std::move(fill), std::move(x));
 }
 
 void promote(Tensor& a, Tensor& b) {

@@ -7,6 +7,7 @@
 #include "data/base/files.h"
 #include "data/text/text.h"
 #include "data/tokenizers/chat_format.h"
+#include "io/models/decoder.h"
 #include "ops/autocast.h"
 #include "trainer/language/language_model.h"
 #include "trainer/program/shared_options.h"
@@ -137,10 +138,10 @@ void LmConvert::add_to(CLI::App& app) {
                  "the type of the weights: f32, f16 or bf16, in GGUF also q8_0 (default: f16)");
 }
 
-// Reads into f32, in which every type has its values, and only one tensor at a time is rounded.
+// Reads into a dtype that has all values of the files, and only one tensor at a time is rounded.
 void LmConvert::run() const {
   set_default_device(open_backend("cpu"));
-  const LanguageModel opened = LanguageModel::open(from, DType::f32);
+  const LanguageModel opened = LanguageModel::open(from, decoder_dtype(from));
   save_language_model(to, *opened.model, opened.tokenizer, type.empty() ? "f16" : type);
   fmt::print("{}: {} parameters, {} tokens\n", to, opened.model->parameter_count(),
              opened.tokenizer.size());

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <set>
 
 #include "io/models/config_file.h"
 #include "io/models/decoder_gguf.h"
@@ -152,6 +153,11 @@ void load_folder(const fs::path& folder, const Decoder& model) {
   load_tensors(files, state_dict(model), ignored);
 }
 
+DType common_dtype(const std::set<std::string, std::less<>>& types) {
+  if (types.size() != 1) return DType::f32;
+  return *types.begin() == "F16" ? DType::f16 : *types.begin() == "BF16" ? DType::bf16 : DType::f32;
+}
+
 // The tensors of each file, in their order.
 std::vector<StateDict> shards(const Module& model, const SaveDecoderOptions& options,
                               uint64_t& total) {
@@ -210,6 +216,18 @@ SpecialTokens read_special_tokens(const fs::path& path) {
     return std::vector<int64_t>{};
   };
   return {first_of(find("bos_token_id")), find("eos_token_id"), first_of(find("pad_token_id"))};
+}
+
+DType decoder_dtype(const fs::path& path) {
+  std::set<std::string, std::less<>> types;
+  if (is_gguf(path)) {
+    const GgufFile file(path);
+    for (const auto& [name, stored] : file.tensors()) types.emplace(stored.type->name);
+  } else {
+    for (const SafetensorsFile& file : open_folder(path))
+      for (const auto& [name, stored] : file.tensors()) types.insert(stored.dtype);
+  }
+  return common_dtype(types);
 }
 
 void load_decoder(const fs::path& path, Decoder& model) {

@@ -10,9 +10,11 @@
 #include "data/tokenizers/bpe_tokenizer.h"
 #include "data/tokenizers/bpe_training.h"
 #include "tests/data/bpe_fixture.h"
+#include "tests/fixtures/message_of.h"
 
 using namespace rw;
 using namespace std::literals;
+using test::contains;
 using nlohmann::json;
 
 namespace {
@@ -65,11 +67,6 @@ std::string fault_of(int base, const json& patch) {
     return error.what();
   }
   return "no FileError";
-}
-
-bool has(const std::string& text, const std::string& part) {
-  CAPTURE(text);
-  return text.find(part) != text.npos;
 }
 
 }  // namespace
@@ -273,58 +270,63 @@ TEST_CASE("bpe tokenizer: malformed files") {
   const auto vocabulary = [](const json& patch) {
     return fault_of(0, {{"model", {{"vocab", patch}}}});
   };
-  CHECK(has(vocabulary({{"zzz", 1'000'000'000}}), "\"zzz\" must be a whole number"));
-  CHECK(has(vocabulary({{"zzz", -1}}), "\"zzz\" must be a whole number"));
-  CHECK(has(vocabulary({{"zzz", 1.5}}), "\"zzz\" must be a whole number"));
-  CHECK(has(vocabulary({{"zzz", "1"}}), "\"zzz\" must be a whole number"));
-  CHECK(has(vocabulary({{"zzz", 40}}), "with the id 40"));
-  CHECK(has(vocabulary({{"zzz", 333}}), "ids must be those from 0"));  // 332 is missing
-  CHECK(has(vocabulary({{"!", nullptr}}), "ids must be those from 0"));
-  CHECK(has(vocabulary({{"<|im_end|>", 5}}), "with the id"));  // elsewhere in added_tokens
+  CHECK(contains(vocabulary({{"zzz", 1'000'000'000}}), "\"zzz\" must be a whole number"));
+  CHECK(contains(vocabulary({{"zzz", -1}}), "\"zzz\" must be a whole number"));
+  CHECK(contains(vocabulary({{"zzz", 1.5}}), "\"zzz\" must be a whole number"));
+  CHECK(contains(vocabulary({{"zzz", "1"}}), "\"zzz\" must be a whole number"));
+  CHECK(contains(vocabulary({{"zzz", 40}}), "with the id 40"));
+  CHECK(contains(vocabulary({{"zzz", 333}}), "ids must be those from 0"));  // 332 is missing
+  CHECK(contains(vocabulary({{"!", nullptr}}), "ids must be those from 0"));
+  CHECK(contains(vocabulary({{"<|im_end|>", 5}}), "with the id"));  // elsewhere in added_tokens
 
   const auto merges = [](const json& all) { return fault_of(0, {{"model", {{"merges", all}}}}); };
   const auto list = [](const auto&... items) { return json::array({items...}); };
-  CHECK(has(merges(list(list("e", "r"), list("e", "r"))), "merges must differ"));
-  CHECK(has(merges(list(list("z", "z"))), "must make a token"));
-  CHECK(has(merges(list(list("no such", "r"))), "must be a token"));
-  CHECK(has(merges(list("er")), "with a space between"));
-  CHECK(has(merges(list("e r r")), "with a space between"));
-  CHECK(has(merges(list(list("e", "r", "r"))), "of two tokens"));
-  CHECK(has(merges(list(7)), "of two tokens"));
+  CHECK(contains(merges(list(list("e", "r"), list("e", "r"))), "merges must differ"));
+  CHECK(contains(merges(list(list("z", "z"))), "must make a token"));
+  CHECK(contains(merges(list(list("no such", "r"))), "must be a token"));
+  CHECK(contains(merges(list("er")), "with a space between"));
+  CHECK(contains(merges(list("e r r")), "with a space between"));
+  CHECK(contains(merges(list(list("e", "r", "r"))), "of two tokens"));
+  CHECK(contains(merges(list(7)), "of two tokens"));
   // An empty half would merge for ever.
-  CHECK(has(fault_of(0, {{"model", {{"vocab", {{"", 332}}}, {"merges", list(list("", "e"))}}}}),
-            "must make a token"));
+  CHECK(
+      contains(fault_of(0, {{"model", {{"vocab", {{"", 332}}}, {"merges", list(list("", "e"))}}}}),
+               "must make a token"));
 
-  CHECK(has(fault_of(0, {{"normalizer", {{"type", "NFKC"}}}}), "normalizer"));
-  CHECK(has(fault_of(0, {{"pre_tokenizer", {{"type", "BertPreTokenizer"}}}}), "pre-tokenizer"));
-  CHECK(has(
+  CHECK(contains(fault_of(0, {{"normalizer", {{"type", "NFKC"}}}}), "normalizer"));
+  CHECK(
+      contains(fault_of(0, {{"pre_tokenizer", {{"type", "BertPreTokenizer"}}}}), "pre-tokenizer"));
+  CHECK(contains(
       fault_of(0, {{"pre_tokenizer",
                     {{"type", "Split"}, {"pattern", {{"Regex", "("}}}, {"behavior", "Isolated"}}}}),
       "neither"));
-  CHECK(has(
+  CHECK(contains(
       fault_of(1, {{"pre_tokenizer",
                     {{"type", "Split"}, {"pattern", {{"Regex", "("}}}, {"behavior", "Isolated"}}}}),
       "regular expression"));
-  CHECK(has(
+  CHECK(contains(
       fault_of(1,
                {{"pre_tokenizer",
                  {{"type", "Split"}, {"pattern", {{"Regex", "a"}}}, {"behavior", "Contiguous"}}}}),
       "Contiguous"));
-  CHECK(has(fault_of(0, {{"post_processor", {{"type", "BertProcessing"}}}}), "post-processor"));
-  CHECK(has(fault_of(0, {{"decoder", {{"type", "WordPiece"}}}}), "decoder"));
-  CHECK(has(fault_of(0, {{"model", {{"type", "Unigram"}}}}), "BPE"));
-  CHECK(has(fault_of(0, {{"model", {{"dropout", 0.1}}}}), "dropout"));
-  CHECK(has(fault_of(0, {{"model", {{"continuing_subword_prefix", "##"}}}}), "continuing"));
-  CHECK(has(fault_of(1, {{"model", {{"byte_fallback", false}}}}), "neither"));
-  CHECK(has(fault_of(0, {{"model", {{"byte_fallback", true}}}}), "both"));
-  CHECK(has(fault_of(0, {{"normalizer", {{"type", "Prepend"}, {"prepend", "\u2581"}}}}), "both"));
-  CHECK(has(fault_of(1, {{"pre_tokenizer", {{"type", "Metaspace"}, {"replacement", "\u2581"}}}}),
-            "must be the first"));
+  CHECK(
+      contains(fault_of(0, {{"post_processor", {{"type", "BertProcessing"}}}}), "post-processor"));
+  CHECK(contains(fault_of(0, {{"decoder", {{"type", "WordPiece"}}}}), "decoder"));
+  CHECK(contains(fault_of(0, {{"model", {{"type", "Unigram"}}}}), "BPE"));
+  CHECK(contains(fault_of(0, {{"model", {{"dropout", 0.1}}}}), "dropout"));
+  CHECK(contains(fault_of(0, {{"model", {{"continuing_subword_prefix", "##"}}}}), "continuing"));
+  CHECK(contains(fault_of(1, {{"model", {{"byte_fallback", false}}}}), "neither"));
+  CHECK(contains(fault_of(0, {{"model", {{"byte_fallback", true}}}}), "both"));
+  CHECK(contains(fault_of(0, {{"normalizer", {{"type", "Prepend"}, {"prepend", "\u2581"}}}}),
+                 "both"));
+  CHECK(
+      contains(fault_of(1, {{"pre_tokenizer", {{"type", "Metaspace"}, {"replacement", "\u2581"}}}}),
+               "must be the first"));
   write_file(folder / "tokenizer.json", std::string(100'000, '[') + std::string(100'000, ']'));
   CHECK_THROWS_AS(BpeTokenizer::load(folder.path), FileError);
   json added = json::parse(bases[0])["added_tokens"];
   added[0]["single_word"] = true;
-  CHECK(has(fault_of(0, {{"added_tokens", added}}), "single_word"));
+  CHECK(contains(fault_of(0, {{"added_tokens", added}}), "single_word"));
 }
 
 TEST_SUITE_END();

@@ -17,14 +17,11 @@
 #include "tests/fixtures/temporary_folder.h"
 
 using namespace rw;
+using test::contains;
 using test::fault_of;
 namespace fs = std::filesystem;
 
 namespace {
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
 
 // Returns 4x4 images whose pixels name their image and place.
 ImageDataset numbered_images(int count) {

@@ -22,10 +22,6 @@ namespace fs = std::filesystem;
 
 using Labels = std::vector<int32_t>;
 
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
 std::vector<float> sine(double hz, int rate, int64_t samples) {
   std::vector<float> wave;
   for (int64_t i = 0; i < samples; ++i)

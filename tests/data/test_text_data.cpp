@@ -3,8 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
-#include <chrono>
 #include <numeric>
 #include <set>
 #include <sstream>
@@ -352,44 +350,6 @@ TEST_CASE("TextLoader: buckets pad less") {
   CHECK(cells(1) > tokens + tokens / 2);
 }
 
-TEST_CASE("Prefetcher: all items in order, then the end") {
-  Prefetcher<std::string> items(
-      [i = 0]() mutable { return i < 1000 ? std::optional(std::to_string(i++)) : std::nullopt; },
-      3);
-  for (int i = 0; i < 1000; ++i) REQUIRE(items.next() == std::to_string(i));
-  CHECK(items.next() == std::nullopt);
-  CHECK(items.next() == std::nullopt);
-}
-
-TEST_CASE("Prefetcher: no further ahead than its depth") {
-  std::atomic<int> made = 0;
-  Prefetcher<int> items([&] { return std::optional(made++); }, 2);
-  for (int i = 0; i < 50; ++i) {
-    REQUIRE(items.next() == i);
-    std::this_thread::sleep_for(std::chrono::microseconds(100));
-    REQUIRE(made.load() <= i + 3);
-  }
-}
-
-TEST_CASE("Prefetcher: an exception comes after the items before it, and stays") {
-  Prefetcher<int> items([i = 0]() mutable -> std::optional<int> {
-    if (i == 2) fail<FileError>("test", "no item {}", i);
-    return i++;
-  });
-  CHECK(items.next() == 0);
-  CHECK(items.next() == 1);
-  CHECK_THROWS_AS(items.next(), FileError);
-  CHECK_THROWS_AS(items.next(), FileError);
-  CHECK_THROWS_AS(Prefetcher<int>([] { return std::optional(1); }, 0), ValueError);
-}
-
-TEST_CASE("Prefetcher: may be left at any time") {
-  for (int taken = 0; taken < 20; ++taken) {
-    Prefetcher<std::vector<int>> items([] { return std::optional(std::vector<int>(100)); }, 4);
-    for (int i = 0; i < taken; ++i) items.next();
-  }
-}
-
 TEST_CASE("BatchStream: resumes with the very next batch, across epochs") {
   const auto examples = ladder(50);
   const TextLoaderOptions options{
@@ -413,15 +373,6 @@ TEST_CASE("BatchStream: resumes with the very next batch, across epochs") {
   CHECK_FALSE(same(expected[0], expected[7]));
   CHECK_THROWS_AS(BatchStream(loader, StreamState{8, 0, 0}), ValueError);
   CHECK_THROWS_AS(BatchStream(loader, StreamState{9, 0, 7}), ValueError);
-}
-
-TEST_CASE("BatchStream: images too") {
-  ImageDataset data{2, 2, 1, 10, std::vector<uint8_t>(40), {}, {}};
-  for (int i = 0; i < 10; ++i) data.labels.push_back(i);
-  Loader loader(data, {.batch_size = 4, .shuffle = true, .seed = 2}), other = loader;
-  BatchStream stream(loader);
-  for (int64_t epoch = 0; epoch < 2; ++epoch)
-    for (int64_t i = 0; i < 3; ++i) CHECK(stream.next().labels == other.batch(epoch, i).labels);
 }
 
 TEST_CASE("text: from a file to batches with a vocabulary of its own") {

@@ -105,6 +105,26 @@ TEST_CASE("decoder files: tensors of several files, with an index that counts th
   load_decoder(folder.path, half);
 }
 
+TEST_CASE("decoder files: a model in the dtype of its files is written as in f32") {
+  set_default_device(open_backend("reference"));
+  const TemporaryFolder folder;
+  const auto as = [&](DType held) { return folder.path / "as" / name(held); };
+  for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
+    save_decoder(folder.path / "from", Decoder(small_decoder("llama")), {.dtype = dtype});
+    REQUIRE(decoder_dtype(folder.path / "from") == dtype);
+    for (const DType held : {dtype, DType::f32}) {
+      Decoder model(small_decoder("llama"), held);
+      load_decoder(folder.path / "from", model);
+      save_decoder(as(held), model, {.dtype = DType::f16});
+      save_decoder_gguf(as(held) / "q8.gguf", model, GgufType::q8_0);
+    }
+    for (const char* file : {"model.safetensors", "q8.gguf"})
+      CHECK(bytes_of(as(dtype) / file) == bytes_of(as(DType::f32) / file));
+  }
+  save_decoder_gguf(folder.path / "f16.gguf", Decoder(small_decoder("llama")), GgufType::f16);
+  CHECK(decoder_dtype(folder.path / "f16.gguf") == DType::f32);  // its vectors are
+}
+
 TEST_CASE("decoder files: a tied head may be there if it is the embeddings") {
   set_default_device(open_backend("reference"));
   const TemporaryFolder folder;

@@ -20,9 +20,11 @@
 #include "planner/dry_run.h"
 #include "tests/fixtures/env.h"
 #include "tests/fixtures/file_fixture.h"
+#include "tests/fixtures/message_of.h"
 
 using namespace rw;
 using test::bytes_of;
+using test::contains;
 using test::TemporaryFolder;
 namespace fs = std::filesystem;
 
@@ -38,10 +40,6 @@ std::string error_of(auto&& function) {
     return std::string("ValueError ") + error.what();
   }
   return "no error";
-}
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
 }
 
 std::vector<uint8_t> idx_header(const std::vector<uint32_t>& shape) {

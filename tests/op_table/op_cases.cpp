@@ -30,24 +30,6 @@ Tensor leaky_relu(const Tensor& t) {
 Tensor elu(const Tensor& t) {
   return rw::elu(t, 1.3f);
 }
-Tensor eq(const Tensor& a, const Tensor& b) {
-  return equal(a, b);
-}
-Tensor ne(const Tensor& a, const Tensor& b) {
-  return not_equal(a, b);
-}
-Tensor lt(const Tensor& a, const Tensor& b) {
-  return less(a, b);
-}
-Tensor le(const Tensor& a, const Tensor& b) {
-  return less_equal(a, b);
-}
-Tensor gt(const Tensor& a, const Tensor& b) {
-  return greater(a, b);
-}
-Tensor ge(const Tensor& a, const Tensor& b) {
-  return greater_equal(a, b);
-}
 }  // namespace rows
 
 void add_elementwise(Table& t) {

@@ -17,12 +17,6 @@ namespace {
 
 constexpr float infinity = std::numeric_limits<float>::infinity();
 
-void micro_batch(Optimizer& optimizer, const Tensor& w, const Values& gradient, float weight = 1) {
-  optimizer.zero_grad();
-  optimizer.backward(loss_with(w, gradient), weight);
-  optimizer.step();
-}
-
 // A small regression problem; rows [begin, end) of it are one micro-batch.
 struct Regression {
   static constexpr int64_t rows = 24, features = 7;
@@ -116,9 +110,9 @@ TEST_CASE("accumulate: none is dropped, and weights count samples") {
     Tensor w = parameter({0, 0});
     Accumulate optimizer(SGD({w}, {.lr = 1}), 3);
     const auto window = [&] {
-      micro_batch(optimizer, w, {1, 2}, 2);
-      micro_batch(optimizer, w, {3, 0}, 6);
-      micro_batch(optimizer, w, {-4, 5}, 4);
+      one_step(optimizer, w, {1, 2}, 2);
+      one_step(optimizer, w, {3, 0}, 6);
+      one_step(optimizer, w, {-4, 5}, 4);
     };
     window();
     CHECK(largest_difference(w.to_vector(), {-4.0 / 12, -24.0 / 12}) < 1e-6);
@@ -146,14 +140,14 @@ TEST_CASE("accumulate: a partial window is flushed with its own divisor") {
     Tensor w = parameter({0});
     Accumulate optimizer(SGD({w}, {.lr = 1}), 4);
     CHECK_FALSE(optimizer.flush());
-    micro_batch(optimizer, w, {3}, 1);
-    micro_batch(optimizer, w, {6}, 2);
+    one_step(optimizer, w, {3}, 1);
+    one_step(optimizer, w, {6}, 2);
     CHECK(optimizer.position() == 2);
     CHECK(optimizer.flush());
     CHECK(w.item() == -5);
     CHECK(optimizer.position() == 0);
     CHECK_FALSE(optimizer.flush());
-    for (int i = 0; i < 4; ++i) micro_batch(optimizer, w, {1});  // the next window starts anew
+    for (int i = 0; i < 4; ++i) one_step(optimizer, w, {1});  // the next window starts anew
     CHECK(w.item() == -6);
     CHECK(optimizer.updates() == 2);
   });
@@ -163,11 +157,11 @@ TEST_CASE("accumulate: a micro-batch without weight counts for nothing") {
   on_each_device([] {
     Tensor w = parameter({0});
     Accumulate optimizer(SGD({w}, {.lr = 1}), 2);
-    micro_batch(optimizer, w, {std::nanf("")}, 0);
-    micro_batch(optimizer, w, {2}, 8);
+    one_step(optimizer, w, {std::nanf("")}, 0);
+    one_step(optimizer, w, {2}, 8);
     CHECK(w.item() == -2);
-    micro_batch(optimizer, w, {1}, 0);
-    micro_batch(optimizer, w, {1}, 0);
+    one_step(optimizer, w, {1}, 0);
+    one_step(optimizer, w, {1}, 0);
     CHECK(w.item() == -2);
     CHECK(optimizer.updates() == 1);
   });
@@ -179,12 +173,12 @@ TEST_CASE("accumulate: an overflow voids its window and the scale falls once") {
       Tensor w = parameter({1, 1});
       Accumulate optimizer(Adam({w}, {.lr = 0.1f, .weight_decay = 0.1f}), 3);
       optimizer.set_scaler(LossScaler::dynamic(1024));
-      for (int i = 0; i < 3; ++i) micro_batch(optimizer, w, {i == bad ? infinity : 1, 1});
+      for (int i = 0; i < 3; ++i) one_step(optimizer, w, {i == bad ? infinity : 1, 1});
       CHECK(w.to_vector() == Values{1, 1});
       CHECK(optimizer.skipped() == 1);
       CHECK(optimizer.loss_scale() == 512);
       // Nothing of that window is left.
-      for (int i = 0; i < 3; ++i) micro_batch(optimizer, w, {1, 1});
+      for (int i = 0; i < 3; ++i) one_step(optimizer, w, {1, 1});
       CHECK(largest_difference(w.to_vector(), {0.9, 0.9}) < 1e-6);
       CHECK(optimizer.updates() == 1);
     }

@@ -22,12 +22,6 @@ std::unique_ptr<Accumulate> judging(Optimizer&& optimizer, uint32_t n) {
   return made;
 }
 
-bool micro_batch(Optimizer& optimizer, const Tensor& w, const Values& gradient, float weight = 1) {
-  optimizer.zero_grad();
-  optimizer.backward(loss_with(w, gradient), weight);
-  return optimizer.step();
-}
-
 Values state_of(const Optimizer& optimizer) {
   Values all;
   for (const auto& [name, tensor] : optimizer.state())
@@ -49,7 +43,7 @@ TEST_CASE("accumulate overflow: the update is the mean of the others, by their w
         const float gradients[] = {1, 4, 7}, weights[] = {2, 6, 8};
         double sum = 0, weight = 0;
         for (int i = 0; i < 3; ++i) {
-          micro_batch(*optimizer, w, {gradients[i], i == at ? bad : 1}, weights[i]);
+          one_step(*optimizer, w, {gradients[i], i == at ? bad : 1}, weights[i]);
           if (i == at) continue;
           sum += double{gradients[i]} * weights[i];
           weight += weights[i];
@@ -60,7 +54,7 @@ TEST_CASE("accumulate overflow: the update is the mean of the others, by their w
         CHECK(optimizer->counts().voided == 1);
         CHECK(contains(optimizer->diagnose(), "1 micro-batches voided"));
         // Nothing of that micro-batch is left.
-        for (int i = 0; i < 3; ++i) micro_batch(*optimizer, w, {0, 1});
+        for (int i = 0; i < 3; ++i) one_step(*optimizer, w, {0, 1});
         CHECK(largest_difference(w.to_vector(), {-sum / weight, -2}) < 1e-6);
       }
   });
@@ -132,24 +126,24 @@ TEST_CASE("accumulate overflow: the loss scale falls once, at the end of the win
     Tensor w = parameter({0, 0});
     const auto optimizer = judging(Adam({w}, {.lr = 0.1f, .weight_decay = 0.1f}), 3);
     optimizer->set_scaler(LossScaler::dynamic(1024, 2, 0.5f, 2));
-    micro_batch(*optimizer, w, {infinity, 1});
+    one_step(*optimizer, w, {infinity, 1});
     CHECK(optimizer->loss_scale() == 1024);  // the window's other micro-batches share this scale
-    micro_batch(*optimizer, w, {infinity, 1});
+    one_step(*optimizer, w, {infinity, 1});
     CHECK(optimizer->loss_scale() == 1024);
-    micro_batch(*optimizer, w, {1, 1});
+    one_step(*optimizer, w, {1, 1});
     CHECK(optimizer->loss_scale() == 512);
     CHECK(optimizer->updates() == 1);
     CHECK(largest_difference(w.to_vector(), {-0.1, -0.1}) < 1e-6);
 
     const Values before = w.to_vector(), state = state_of(*optimizer);
-    for (int i = 0; i < 3; ++i) micro_batch(*optimizer, w, {infinity, 1});  // nothing is left
+    for (int i = 0; i < 3; ++i) one_step(*optimizer, w, {infinity, 1});  // nothing is left
     CHECK(w.to_vector() == before);
     CHECK(state_of(*optimizer) == state);
     CHECK(optimizer->skipped() == 1);
     CHECK(optimizer->loss_scale() == 256);
     CHECK(optimizer->counts().voided == 5);
 
-    for (int i = 0; i < 6; ++i) micro_batch(*optimizer, w, {1, 1});
+    for (int i = 0; i < 6; ++i) one_step(*optimizer, w, {1, 1});
     CHECK(optimizer->loss_scale() == 512);  // two finite windows
     CHECK(optimizer->updates() == 3);
   });
@@ -215,13 +209,13 @@ TEST_CASE("accumulate overflow: mistakes are typed errors" * doctest::test_suite
   set_default_device(open_backend("reference"));
   Tensor w = parameter({1}, "w");
   const auto optimizer = judging(SGD({w}), 2);
-  micro_batch(*optimizer, w, {1});
+  one_step(*optimizer, w, {1});
   CHECK_THROWS_AS(optimizer->set_overflow(Accumulate::Overflow::voids_window), AutogradError);
   const Optimizer::NamedState judged = optimizer->state();
   Tensor v = parameter({1}, "w");
   Accumulate other(SGD({v}), 2);
   CHECK_THROWS_WITH_AS(other.load_state(judged), doctest::Contains("set_overflow()"), FileError);
-  micro_batch(other, v, {1});
+  one_step(other, v, {1});
   const Optimizer::NamedState plain = other.state();
   Tensor u = parameter({1}, "w");
   const auto third = judging(SGD({u}), 2);

@@ -51,12 +51,6 @@ std::vector<double> decoded(const Optimizer& optimizer, const std::string& momen
   return values;
 }
 
-void one_step(Optimizer& optimizer, const Tensor& w, const Values& gradient) {
-  optimizer.zero_grad();
-  optimizer.backward(loss_with(w, gradient));
-  optimizer.step();
-}
-
 // The rule as in its paper, in double precision, with a search for the nearest of all values.
 struct Model {
   AdamOptions options;

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "optim/accumulation/accumulate.h"
+#include "optim/adam.h"
 #include "optim/sgd.h"
 #include "tests/fixtures/message_of.h"
 #include "tests/fixtures/optim_fixture.h"
@@ -201,11 +202,6 @@ std::string diagnosis(const LossScaler& scaler, const std::vector<bool>& bad) {
   return sgd.diagnose();
 }
 
-bool has(const std::string& text, const char* part) {
-  CAPTURE(text);
-  return text.find(part) != std::string::npos;
-}
-
 }  // namespace
 
 TEST_CASE("loss scale: the diagnosis of a scale that only falls") {
@@ -213,34 +209,98 @@ TEST_CASE("loss scale: the diagnosis of a scale that only falls") {
     std::vector<bool> bad;  // every fourth overflows, growth would take five
     for (int i = 0; i < 48; ++i) bad.push_back(i % 4 == 3);
     LossScaler scaler = LossScaler::dynamic(65536, 2, 0.5f, 5);
-    CHECK(has(diagnosis(scaler, bad), "the scale only falls, 12 times since it last grew"));
+    CHECK(contains(diagnosis(scaler, bad), "the scale only falls, 12 times since it last grew"));
     bad.resize(36);  // 9 falls may be the start of a healthy run
-    CHECK(has(diagnosis(scaler, bad), "normal"));
+    CHECK(contains(diagnosis(scaler, bad), "normal"));
     scaler.interval = 3;  // here it grows between them
-    CHECK(has(diagnosis(scaler, std::vector<bool>(bad)), "normal"));
+    CHECK(contains(diagnosis(scaler, std::vector<bool>(bad)), "normal"));
     scaler =
         LossScaler::dynamic(4, 2, 0.5f, 5);  // at its floor it falls no more, but updates continue
-    CHECK(has(diagnosis(scaler, bad), "at its floor"));
+    CHECK(contains(diagnosis(scaler, bad), "at its floor"));
   });
 }
 
 TEST_CASE("loss scale: the diagnosis of a scale that never overflowed") {
   on_each_device([] {
-    CHECK(has(diagnosis(LossScaler::dynamic(8, 2, 0.5f, 3), std::vector<bool>(10)),
-              "never an overflow, though the scale grew 3 times"));
+    CHECK(contains(diagnosis(LossScaler::dynamic(8, 2, 0.5f, 3), std::vector<bool>(10)),
+                   "never an overflow, though the scale grew 3 times"));
     LossScaler scaler = LossScaler::dynamic(8, 2, 0.5f, 1);
     scaler.ceiling = 16;
-    CHECK(has(diagnosis(scaler, std::vector<bool>(3)), "at its ceiling"));
+    CHECK(contains(diagnosis(scaler, std::vector<bool>(3)), "at its ceiling"));
   });
   const UpdateCounts quiet{.scale = 1024, .updates = 5000};
-  CHECK(has(diagnose(LossScaler::fixed(1024), quiet), "a higher one, or a dynamic one"));
-  CHECK(has(diagnose(LossScaler::dynamic(1024, 2, 0.5f, 10000), quiet), "its interval is 10000"));
-  CHECK(has(diagnose(LossScaler::none(), {.updates = 5000}), "no overflow so far."));
-  CHECK(has(diagnose(LossScaler::fixed(8), {.scale = 8, .updates = 90, .skipped = 3}),
-            "a lower scale would lose no update"));
-  CHECK(
-      has(diagnose(LossScaler::none(), {.updates = 9, .denormal_gradients = 0.5}),
-          "In 50 % of the 16-bit gradients most values are denormal: start from a higher scale."));
-  CHECK(has(diagnose(LossScaler::dynamic(), {.updates = 9, .falls = 3, .denormal_gradients = 0.5}),
-            "allow no higher scale"));
+  CHECK(contains(diagnose(LossScaler::fixed(1024), quiet), "a higher one, or a dynamic one"));
+  CHECK(contains(diagnose(LossScaler::dynamic(1024, 2, 0.5f, 10000), quiet),
+                 "its interval is 10000"));
+  CHECK(contains(diagnose(LossScaler::none(), {.updates = 5000}), "no overflow so far."));
+  CHECK(contains(diagnose(LossScaler::fixed(8), {.scale = 8, .updates = 90, .skipped = 3}),
+                 "a lower scale would lose no update"));
+  CHECK(contains(
+      diagnose(LossScaler::none(), {.updates = 9, .denormal_gradients = 0.5}),
+      "In 50 % of the 16-bit gradients most values are denormal: start from a higher scale."));
+  CHECK(contains(
+      diagnose(LossScaler::dynamic(), {.updates = 9, .falls = 3, .denormal_gradients = 0.5}),
+      "allow no higher scale"));
+}
+
+TEST_CASE("loss scaling: the gradient is unscaled in the update") {
+  on_each_device([] {
+    const Values start = some_values(9), gradient = some_values(9, 3);
+    Tensor a = parameter(start), b = parameter(start);
+    Adam plain({a}), scaled({b});
+    scaled.set_scaler(LossScaler::fixed(1024));  // powers of two change no bit
+    one_step(plain, a, gradient);
+    one_step(scaled, b, gradient);
+    CHECK(b.grad().to_vector()[0] == 1024 * gradient[0]);
+    CHECK(a.to_vector() == b.to_vector());
+    CHECK(scaled.grad_norm() == plain.grad_norm());
+  });
+}
+
+TEST_CASE("loss scaling: GradScaler's and TensorFlow's rules") {
+  on_each_device([] {
+    // The scale grows after two finite updates in a row; an overflow halves it at once.
+    CHECK(
+        scales(LossScaler::dynamic(1024, 2, 0.5f, 2), {false, false, false, true, false, false}) ==
+        Values{1024, 2048, 2048, 1024, 1024, 2048});
+    // It takes two overflows, and a finite update between them does not reset the count.
+    CHECK(scales(LossScaler::tensorflow(1024, 3, 2, 2, 0.5f),
+                 {true, false, true, false, false, false, true, false}) ==
+          Values{1024, 1024, 512, 512, 512, 1024, 1024, 1024});
+    LossScaler bounded = LossScaler::dynamic(2, 2, 0.5f, 1);
+    bounded.ceiling = 4;
+    CHECK(scales(bounded, {false, false, true, true, true}) == Values{4, 4, 2, 1, 1});
+    CHECK(scales(LossScaler::fixed(8), {false, true, false}) == Values{8, 8, 8});
+  });
+  CHECK_THROWS_AS(LossScaler::fixed(0), ValueError);
+  CHECK_THROWS_AS(LossScaler::dynamic(65536, 2, 1.5f), ValueError);
+}
+
+TEST_CASE("loss scaling: the diagnosis names the floor" * doctest::test_suite("host")) {
+  set_default_device(open_backend("reference"));
+  Tensor w = parameter({1});
+  SGD sgd({w});
+  sgd.set_scaler(LossScaler::dynamic(2));
+  one_step(sgd, w, {1});
+  CHECK(sgd.diagnose() == "loss scale 2, 1 updates done, 0 skipped: no overflow so far.");
+  one_step(sgd, w, {infinity});
+  CHECK(sgd.diagnose().find("at its floor") != std::string::npos);
+}
+
+TEST_CASE("loss scaling: the diagnosis counts skips in a row") {
+  on_each_device([] {
+    Tensor w = parameter({1});
+    SGD sgd({w});
+    LossScaler scaler = LossScaler::dynamic();
+    scaler.floor = 1e-20f;
+    sgd.set_scaler(scaler);
+    const auto overflows = [&](int count) {
+      for (int i = 0; i < count; ++i) one_step(sgd, w, {infinity});
+      return sgd.diagnose();
+    };
+    CHECK(overflows(20).find("still falling") != std::string::npos);
+    CHECK(overflows(1).find("the last 21 were skipped whatever the scale") != std::string::npos);
+    one_step(sgd, w, {1});
+    CHECK(overflows(3).find("most updates were skipped") != std::string::npos);
+  });
 }

@@ -1,5 +1,4 @@
-// Optimizers: update formulas, compared with PyTorch's rules in double; groups, loss scaling,
-// schedules, clipping, state.
+// Optimizers: update formulas, compared with PyTorch's rules in double; groups, clipping, state.
 #include <cmath>
 #include <limits>
 
@@ -77,12 +76,6 @@ double compare(const Tensor& w, O& optimizer, R& reference) {
 
 std::vector<double> doubles(const Values& values) {
   return {values.begin(), values.end()};
-}
-
-void one_step(Optimizer& optimizer, const Tensor& w, const Values& gradient) {
-  optimizer.zero_grad();
-  optimizer.backward(loss_with(w, gradient));
-  optimizer.step();
 }
 
 }  // namespace
@@ -358,95 +351,6 @@ TEST_CASE("optimizer: an overflow changes neither parameters nor state") {
   });
 }
 
-TEST_CASE("loss scaling: the gradient is unscaled in the update") {
-  on_each_device([] {
-    const Values start = some_values(9), gradient = some_values(9, 3);
-    Tensor a = parameter(start), b = parameter(start);
-    Adam plain({a}), scaled({b});
-    scaled.set_scaler(LossScaler::fixed(1024));  // powers of two change no bit
-    one_step(plain, a, gradient);
-    one_step(scaled, b, gradient);
-    CHECK(b.grad().to_vector()[0] == 1024 * gradient[0]);
-    CHECK(a.to_vector() == b.to_vector());
-    CHECK(scaled.grad_norm() == plain.grad_norm());
-  });
-}
-
-namespace {
-
-// Returns the scale after each update; false is an overflow.
-std::vector<float> scales(const LossScaler& scaler, const std::vector<bool>& finite) {
-  Tensor w = parameter({1});
-  SGD sgd({w});
-  sgd.set_scaler(scaler);
-  std::vector<float> seen;
-  for (bool ok : finite) {
-    one_step(sgd, w, {ok ? 1.0f : infinity});
-    seen.push_back(sgd.loss_scale());
-  }
-  return seen;
-}
-
-}  // namespace
-
-TEST_CASE("loss scaling: GradScaler's and TensorFlow's rules") {
-  on_each_device([] {
-    // The scale grows after two finite updates in a row; an overflow halves it at once.
-    CHECK(scales(LossScaler::dynamic(1024, 2, 0.5f, 2), {true, true, true, false, true, true}) ==
-          Values{1024, 2048, 2048, 1024, 1024, 2048});
-    // It takes two overflows, and a finite update between them does not reset the count.
-    CHECK(scales(LossScaler::tensorflow(1024, 3, 2, 2, 0.5f),
-                 {false, true, false, true, true, true, false, true}) ==
-          Values{1024, 1024, 512, 512, 512, 1024, 1024, 1024});
-    LossScaler bounded = LossScaler::dynamic(2, 2, 0.5f, 1);
-    bounded.ceiling = 4;
-    CHECK(scales(bounded, {true, true, false, false, false}) == Values{4, 4, 2, 1, 1});
-    CHECK(scales(LossScaler::fixed(8), {true, false, true}) == Values{8, 8, 8});
-  });
-  CHECK_THROWS_AS(LossScaler::fixed(0), ValueError);
-  CHECK_THROWS_AS(LossScaler::dynamic(65536, 2, 1.5f), ValueError);
-}
-
-TEST_CASE("loss scaling: the diagnosis names the floor" * doctest::test_suite("host")) {
-  set_default_device(open_backend("reference"));
-  Tensor w = parameter({1});
-  SGD sgd({w});
-  sgd.set_scaler(LossScaler::dynamic(2));
-  one_step(sgd, w, {1});
-  CHECK(sgd.diagnose() == "loss scale 2, 1 updates done, 0 skipped: no overflow so far.");
-  one_step(sgd, w, {infinity});
-  CHECK(sgd.diagnose().find("at its floor") != std::string::npos);
-}
-
-TEST_CASE("loss scaling: the diagnosis counts skips in a row") {
-  on_each_device([] {
-    Tensor w = parameter({1});
-    SGD sgd({w});
-    LossScaler scaler = LossScaler::dynamic();
-    scaler.floor = 1e-20f;
-    sgd.set_scaler(scaler);
-    const auto overflows = [&](int count) {
-      for (int i = 0; i < count; ++i) one_step(sgd, w, {infinity});
-      return sgd.diagnose();
-    };
-    CHECK(overflows(20).find("still falling") != std::string::npos);
-    CHECK(overflows(1).find("the last 21 were skipped whatever the scale") != std::string::npos);
-    one_step(sgd, w, {1});
-    CHECK(overflows(3).find("most updates were skipped") != std::string::npos);
-  });
-}
-
-TEST_CASE("schedules: linear is BERT's but for an update of rate 0" * doctest::test_suite("host")) {
-  // The schedule get_linear_schedule_with_warmup of Hugging Face's transformers.
-  constexpr int warmup = 4, total = 10;
-  const auto reference = [](double t) {
-    return t < warmup ? t / warmup : std::max(0.0, (total - t) / (total - warmup));
-  };
-  const Schedule schedule = Schedule::linear(total, warmup);
-  for (int t = 0; t < total + 3; ++t)
-    CHECK(schedule.factor(t) == doctest::Approx(reference(t < warmup ? t + 1 : t)));
-}
-
 TEST_CASE("decay groups: biases and normalisation do not decay") {
   on_each_device([] {
     Tensor matrix = ones({2, 3}).set_requires_grad(), bias = ones({3}).set_requires_grad();
@@ -457,44 +361,6 @@ TEST_CASE("decay groups: biases and normalisation do not decay") {
     sgd.step();
     CHECK(matrix.to_vector() == Values(6, 0.75f));
     CHECK(bias.to_vector() == Values(3, 1));
-  });
-}
-
-TEST_CASE("schedules: the device follows the closed form") {
-  const Schedule cases[] = {Schedule::constant(),          Schedule::constant(3),
-                            Schedule::cosine(10, 2, 0.1f), Schedule::linear(8, 2),
-                            Schedule::step(3, 0.5f),       Schedule::polynomial(8, 2, 1, 0.2f)};
-  on_each_device([&] {
-    for (const Schedule& schedule : cases) {
-      CAPTURE(schedule.kind);
-      Tensor w = parameter({0});
-      SGD sgd({w}, {.lr = 1});
-      sgd.set_schedule(schedule);
-      double x = 0;
-      for (uint64_t t = 0; t < 12; ++t) {
-        one_step(sgd, w, {1});
-        x -= schedule.factor(t);
-        CHECK(w.item() == doctest::Approx(x).epsilon(1e-5));
-        CHECK(sgd.learning_rate() == doctest::Approx(schedule.factor(t)));
-      }
-    }
-  });
-  CHECK(Schedule::cosine(10, 2).factor(0) == 0.5);
-  CHECK(Schedule::cosine(10, 2).factor(6) == doctest::Approx(0.5));
-  CHECK(Schedule::cosine(10, 2).factor(99) == doctest::Approx(0));
-  CHECK(Schedule::linear(8, 2, 0.5f).factor(5) == doctest::Approx(0.75));
-  CHECK(Schedule::step(3, 0.5f).factor(7) == 0.25);
-  CHECK_THROWS_AS(Schedule::cosine(5, 5), ValueError);
-}
-
-TEST_CASE("schedules: a skipped update does not advance them") {
-  on_each_device([] {
-    Tensor w = parameter({0});
-    SGD sgd({w}, {.lr = 1});
-    sgd.set_schedule(Schedule::linear(4));
-    one_step(sgd, w, {infinity});
-    one_step(sgd, w, {1});
-    CHECK(w.item() == -1);
   });
 }
 

@@ -1,10 +1,12 @@
 """The common part of the tests of programs: running them, and small data in every format that they read."""
 
 import math
+import os
 import random
 import struct
 import subprocess
 import sys
+import tempfile
 import zlib
 from pathlib import Path
 
@@ -93,3 +95,14 @@ def write_speech(root, speakers=("s1", "s2", "s3"), each=8, longest=3):
 
 def snapshots(folder):
     return sorted((folder / "kept").glob("step-*"))
+
+
+def run_tests(tests, verdict):
+    """Runs the functions named test_... (those that the command line names, if it names some), each in a folder of its own."""
+    for name, test in list(tests.items()):
+        if name.startswith("test_") and (len(sys.argv) == 2 or name in sys.argv):
+            with tempfile.TemporaryDirectory() as path:
+                os.environ["REWIND_CACHE"] = path + "/cache"
+                write_data(Path(path))
+                test(Path(path))
+    print(verdict)

@@ -3,13 +3,9 @@
 says what was learnt, and a killed run leaves nothing behind. Usage: test_runs.py FOLDER_OF_THE_PROGRAMS [NAME_OF_A_TEST...]"""
 
 import json
-import os
 import shutil
-import sys
-import tempfile
-from pathlib import Path
 
-from program_data import FAST, RESNET, expect, run, snapshots, write_data, write_photos, write_speech
+from program_data import FAST, RESNET, expect, run, run_tests, write_photos, write_speech
 
 ASR = ("asr", "--data", "speech", "--tokens", "word", "--hidden", "8", "--channels", "8", "--batch", "4", "--steps", "4",
        "--save", "net", *FAST)
@@ -147,10 +143,4 @@ def test_stale_files(folder):
     expect(left == ["net.safetensors.partial-linked", "net.safetensors.partial-notes", "other.safetensors.partial-a1B2c3"], left)
 
 
-for name, test in list(globals().items()):
-    if name.startswith("test_") and (len(sys.argv) == 2 or name in sys.argv):
-        with tempfile.TemporaryDirectory() as path:
-            os.environ["REWIND_CACHE"] = path + "/cache"
-            write_data(Path(path))
-            test(Path(path))
-print("runs go on as they were, and say what they did")
+run_tests(globals(), "runs go on as they were, and say what they did")

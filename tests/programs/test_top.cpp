@@ -10,12 +10,14 @@
 #include "backends/monitor/nvml.h"
 #include "core/base/error.h"
 #include "tests/backends/monitor/recorded_gpus.h"
+#include "tests/fixtures/message_of.h"
 #include "tests/fixtures/temporary_folder.h"
 #include "tools/top/report.h"
 
 namespace {
 
 using namespace rw;
+using test::contains;
 namespace fs = std::filesystem;
 
 constexpr const char* kAmd =
@@ -44,10 +46,6 @@ Snapshot snapshot() {
       {42, "ada", "train --now", "amdgpu", "0000:03:00.0", {{"vram", 3 << 20}}, {}, {}},
       {43, "bob", std::string(300, 'x'), "virtio_gpu", "", {{"memory", 1 << 20}}, {}, {}}};
   return s;
-}
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
 }
 
 }  // namespace

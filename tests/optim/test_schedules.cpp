@@ -1,5 +1,6 @@
 // Schedules, compared with PyTorch 2.14's factors, on the host and on the device; Plateau.
 #include <cmath>
+#include <limits>
 
 #include "optim/base/plateau.h"
 #include "optim/sgd.h"
@@ -151,4 +152,53 @@ TEST_CASE("plateau: state, and mistakes" * doctest::test_suite("host")) {
   CHECK(second.base_learning_rate() == first.base_learning_rate());
   CHECK_THROWS_AS(Plateau(first, {.factor = 1}), ValueError);
   CHECK_THROWS_AS(Plateau(first, {.min_lr = -1}), ValueError);
+}
+
+TEST_CASE("schedules: linear is BERT's but for an update of rate 0" * doctest::test_suite("host")) {
+  // The schedule get_linear_schedule_with_warmup of Hugging Face's transformers.
+  constexpr int warmup = 4, total = 10;
+  const auto reference = [](double t) {
+    return t < warmup ? t / warmup : std::max(0.0, (total - t) / (total - warmup));
+  };
+  const Schedule schedule = Schedule::linear(total, warmup);
+  for (int t = 0; t < total + 3; ++t)
+    CHECK(schedule.factor(t) == doctest::Approx(reference(t < warmup ? t + 1 : t)));
+}
+
+TEST_CASE("schedules: the device follows the closed form") {
+  const Schedule cases[] = {Schedule::constant(),          Schedule::constant(3),
+                            Schedule::cosine(10, 2, 0.1f), Schedule::linear(8, 2),
+                            Schedule::step(3, 0.5f),       Schedule::polynomial(8, 2, 1, 0.2f)};
+  on_each_device([&] {
+    for (const Schedule& schedule : cases) {
+      CAPTURE(schedule.kind);
+      Tensor w = parameter({0});
+      SGD sgd({w}, {.lr = 1});
+      sgd.set_schedule(schedule);
+      double x = 0;
+      for (uint64_t t = 0; t < 12; ++t) {
+        one_step(sgd, w, {1});
+        x -= schedule.factor(t);
+        CHECK(w.item() == doctest::Approx(x).epsilon(1e-5));
+        CHECK(sgd.learning_rate() == doctest::Approx(schedule.factor(t)));
+      }
+    }
+  });
+  CHECK(Schedule::cosine(10, 2).factor(0) == 0.5);
+  CHECK(Schedule::cosine(10, 2).factor(6) == doctest::Approx(0.5));
+  CHECK(Schedule::cosine(10, 2).factor(99) == doctest::Approx(0));
+  CHECK(Schedule::linear(8, 2, 0.5f).factor(5) == doctest::Approx(0.75));
+  CHECK(Schedule::step(3, 0.5f).factor(7) == 0.25);
+  CHECK_THROWS_AS(Schedule::cosine(5, 5), ValueError);
+}
+
+TEST_CASE("schedules: a skipped update does not advance them") {
+  on_each_device([] {
+    Tensor w = parameter({0});
+    SGD sgd({w}, {.lr = 1});
+    sgd.set_schedule(Schedule::linear(4));
+    one_step(sgd, w, {std::numeric_limits<float>::infinity()});
+    one_step(sgd, w, {1});
+    CHECK(w.item() == -1);
+  });
 }
