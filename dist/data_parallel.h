@@ -96,7 +96,7 @@ class DataParallel {
   std::shared_ptr<Exchange> exchange_;  // null: one rank
   std::optional<StatisticsScope> statistics_;
   bool is_exact_ = false;
-  int exceptions_ = 0;  // that were under way when it was made
+  int exceptions_ = 0;  // under way when it was made
 };
 
 // A statement of a rank about itself: a setting, the data, a version.

@@ -84,7 +84,7 @@ class BertModel : public Module {
   // them.
   void set_checkpoint(int every) { encoder_.set_checkpoint(every); }
 
-  const BertConfig& config() const { return config_; }  // that it was made with
+  const BertConfig& config() const { return config_; }  // as given to the constructor
   // The word embeddings [vocab_size, hidden], to which the decoder is tied.
   const Tensor& word_table() const { return embeddings_.word_embeddings.weight; }
 

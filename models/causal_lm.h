@@ -74,7 +74,7 @@ Tensor sample_tokens(const Tensor& logits, const SampleOptions& options = {},
 // The result of perplexity().
 struct Perplexity {
   double value = 0;    // exp of the mean cross entropy
-  int64_t tokens = 0;  // that were predicted
+  int64_t tokens = 0;  // the number of predicted tokens
 };
 // How well a model predicts a text, as llama.cpp measures it: the text is cut into windows of
 // `context` tokens (the rest is left out), and in each the tokens of the second half count, which

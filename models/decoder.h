@@ -29,7 +29,7 @@ class Decoder : public CausalLM {
   KeyValueCaches make_caches(int64_t batch, int64_t longest) const override;
   void set_checkpoint(int every) override;
 
-  const DecoderConfig& config() const { return config_; }  // that it was made with
+  const DecoderConfig& config() const { return config_; }  // as given to the constructor
 
  private:
   class Layer;

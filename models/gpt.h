@@ -72,7 +72,7 @@ class GptModel : public Module {
   // them.
   void set_checkpoint(int every);
 
-  const GptConfig& config() const { return config_; }  // that it was made with
+  const GptConfig& config() const { return config_; }  // as given to the constructor
 
   Embedding wte, wpe;  // [vocab_size, n_embd], [n_positions, n_embd]
 

@@ -69,8 +69,8 @@ class ResNet : public Module {
   // `every` is the number of blocks or stages in one segment.
   void set_checkpoint(CheckpointMode mode, int every = 1);
 
-  CheckpointMode checkpoint_mode() const { return checkpoint_; }  // that is set
-  const ResNetConfig& config() const { return config_; }          // that it was made with
+  CheckpointMode checkpoint_mode() const { return checkpoint_; }  // the current one
+  const ResNetConfig& config() const { return config_; }          // as given to the constructor
 
  private:
   struct Placed {

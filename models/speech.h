@@ -22,7 +22,7 @@ enum class SpeechLoss { ctc, rnnt };
 
 // The sizes of a recogniser; all positive (ValueError).
 struct SpeechConfig {
-  SpeechLoss loss = SpeechLoss::ctc;  // that it is trained with
+  SpeechLoss loss = SpeechLoss::ctc;  // of training
   int64_t classes = 11;               // with the blank, which is class 0
   int64_t channels = 96;              // of both convolutions
   int64_t kernel = 5;                 // frames that a convolution sees
@@ -130,7 +130,7 @@ class SpeechRecognizer : public Module {
   Tensor log_probs(Tensor encoded);
   Transducer& transducer();  // ValueError with CTC
 
-  const SpeechConfig& config() const { return config_; }  // that it was made with
+  const SpeechConfig& config() const { return config_; }  // as given to the constructor
 
   LogMel features;        // sound [N, S] -> [N, T, mels]
   SpeechEncoder encoder;  // -> [T', N, hidden]

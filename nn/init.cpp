@@ -26,6 +26,8 @@ void uniform_of_std_(const Tensor& weight, float std, Generator& generator) {
 
 }  // namespace
 
+thread_local int SkipInit::depth_ = 0;
+
 void zeros_(const Tensor& t) {
   constant_(t, 0);
 }
@@ -37,11 +39,11 @@ void constant_(const Tensor& t, float value) {
 }
 
 void uniform_(Tensor t, float low, float high, Generator& generator) {
-  t.copy_(rand(t.shape(), low, high, t.dtype(), generator));
+  if (!SkipInit::is_active()) t.copy_(rand(t.shape(), low, high, t.dtype(), generator));
 }
 
 void normal_(Tensor t, float mean, float std, Generator& generator) {
-  t.copy_(randn(t.shape(), mean, std, t.dtype(), generator));
+  if (!SkipInit::is_active()) t.copy_(randn(t.shape(), mean, std, t.dtype(), generator));
 }
 
 Fans fans(const Shape& weight) {

@@ -7,6 +7,22 @@
 
 namespace rw::init {
 
+// While it lives, uniform_() and normal_(), and all that draw by them, leave tensors of this
+// thread's new modules as they are: for models whose values are loaded next, as
+// torch.nn.utils.skip_init.
+class [[nodiscard]] SkipInit {
+ public:
+  SkipInit() { ++depth_; }
+  ~SkipInit() { --depth_; }
+  SkipInit(const SkipInit&) = delete;
+  SkipInit& operator=(const SkipInit&) = delete;
+
+  static bool is_active() { return depth_ > 0; }
+
+ private:
+  static thread_local int depth_;
+};
+
 // Sets every element to one number.
 void zeros_(const Tensor& t);
 void ones_(const Tensor& t);

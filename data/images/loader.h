@@ -50,7 +50,7 @@ class Loader : public ImageBatches {
   uint64_t seed() const override { return options_.seed; }
   Batch batch(int64_t epoch, int64_t index) override;
 
-  const ImageDataset& data() const { return data_; }  // that it was made for
+  const ImageDataset& data() const { return data_; }  // the images that it loads
 
  private:
   void append_image(size_t i, int64_t epoch, float*& out);

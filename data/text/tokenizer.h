@@ -42,7 +42,7 @@ class Tokenizer {
  public:
   explicit Tokenizer(Vocabulary vocabulary, TokenizerOptions options = {});
 
-  const Vocabulary& vocabulary() const { return vocabulary_; }  // that it was made with
+  const Vocabulary& vocabulary() const { return vocabulary_; }  // as given to the constructor
   const TokenizerOptions& options() const { return options_; }  // the same
 
   // The tokens of a text alone. Bytes that are not UTF-8 are left out.

@@ -42,7 +42,7 @@ class BpeTokenizer {
   std::string decode(std::span<const int32_t> ids, bool skip_special = false) const;
 
   int64_t size() const { return static_cast<int64_t>(parts().tokens.size()); }  // tokens
-  const BpeParts& parts() const;  // that it was made of
+  const BpeParts& parts() const;  // as given to the constructor
   // The token as files write it. ValueError for an id outside [0, size()).
   const std::string& token(int64_t id) const;
   // The id of a token as files write it.

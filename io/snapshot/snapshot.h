@@ -51,7 +51,7 @@ TrainingPosition load_snapshot(const std::filesystem::path& path, const Training
 // The snapshot that SnapshotDirectory::load_latest() loaded.
 struct LoadedSnapshot {
   TrainingPosition position;   // where the run goes on
-  std::filesystem::path file;  // that was loaded
+  std::filesystem::path file;  // the one that was loaded
   // The faults of newer snapshots that were passed over, newest first. Show them: the steps since
   // `position` are done again.
   std::vector<std::string> damaged = {};

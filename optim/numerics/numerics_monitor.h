@@ -84,7 +84,7 @@ class NumericsMonitor : public Tape::Observer {
   // The pass: a forward with its backward.
   bool is_in_pass_ = false, is_watched_ = false, is_backward_ = false, has_counts_ = false;
   int64_t first_ = 0;                                // its first record
-  std::unordered_set<uint64_t> inputs_;              // that were counted, by id
+  std::unordered_set<uint64_t> inputs_;              // ids of those that were counted
   std::unordered_map<uint64_t, std::string> names_;  // of casts and views of parameters, by id
   std::map<std::pair<int64_t, int>, std::string> makers_;  // of the gradient of an output
 };

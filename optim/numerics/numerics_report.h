@@ -37,8 +37,8 @@ struct NumericsFinding {
 
 // The observations of a monitor.
 struct NumericsReport {
-  uint64_t steps = 0;     // that were watched
-  uint64_t values = 0;    // that were told apart
+  uint64_t steps = 0;     // the number of watched steps
+  uint64_t values = 0;    // the number of values that were told apart
   uint64_t left_out = 0;  // times that a value had no row
 
   // The first value that was not finite in the first step whose loss or parameters' gradients were

@@ -34,7 +34,7 @@ class Planner {
   explicit Planner(TrainingProgram program, const Backend& device = default_device()->backend());
 
   const DeviceInfo& info() const { return device_.info(); }           // of that device
-  const TrainingProgram& program() const { return program_; }         // that is planned
+  const TrainingProgram& program() const { return program_; }         // the program that is planned
   const StepSettings& settings() const { return program_.settings; }  // unless others are given
   bool trains() const { return program_.outline.trains; }             // or evaluates only
 

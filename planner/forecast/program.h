@@ -131,7 +131,7 @@ struct TrainingProgram {
   std::string title = "training";   // "resnet20, 32x32 images, 10 classes"
   std::string samples = "samples";  // "images"
   MakeSteps make;                   // builds the model, as often as there is something to predict
-  StepSettings settings = {};       // that its user asked for
+  StepSettings settings = {};       // as its user asked for them
   RunOutline outline = {};          // its work besides steps of full batches
   double estimator_states = 4;      // floats per parameter in the usual estimate: SGD 2, Adam 4
   RemedyWords words = {};           // of its options

@@ -18,7 +18,6 @@ using namespace rw;
 using test::bytes_of;
 using test::Env;
 using test::FaultyDriver;
-using test::TemporaryFolder;
 using test::With;
 using test::Without;
 namespace fs = std::filesystem;

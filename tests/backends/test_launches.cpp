@@ -56,7 +56,7 @@ TEST_CASE("launches: kernels, their workgroups, waves and bytes") {
 TEST_CASE("launches: what moves more than a MB in a large step fills a quarter of a GPU") {
   const TemporaryFolder folder;
   for (const uint32_t multiprocessors : {96, 132}) {
-    const std::string file = folder.path + "/card.json";
+    const std::string file = folder / "card.json";
     auto profile = nlohmann::json::parse(read_config_text(find_profile("rx7900xtx.json")));
     profile["multiprocessors"] = multiprocessors;
     profile["heap_bytes"] = uint64_t{80} << 30;

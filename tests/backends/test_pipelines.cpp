@@ -150,7 +150,7 @@ TEST_CASE("pipeline list: what is not understood is left out" * doctest::test_su
 }
 
 TEST_CASE("vulkan: a program's pipelines are listed for its next run") {
-  const test::TemporaryFolder folder;
+  const TemporaryFolder folder;
   const test::Env cache("REWIND_CACHE", folder.path.c_str());
   const test::Without trusts("self-check");
   const test::With ahead("background-pipelines");

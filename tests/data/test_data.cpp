@@ -94,7 +94,7 @@ TEST_CASE("data: IDX round trip, plain and gzip") {
   SUBCASE("gzip") {
     for (const char* name : {"t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"}) {
       const std::vector<uint8_t> bytes = read_file(folder / name);
-      const gzFile file = gzopen((folder.path + '/' + name + ".gz").c_str(), "wb");
+      const gzFile file = gzopen((folder / (std::string(name) + ".gz")).c_str(), "wb");
       gzwrite(file, bytes.data(), static_cast<unsigned>(bytes.size()));
       gzclose(file);
       fs::remove(folder / name);

@@ -25,7 +25,6 @@
 using namespace rw;
 using test::bytes_of;
 using test::contains;
-using test::TemporaryFolder;
 namespace fs = std::filesystem;
 
 namespace {

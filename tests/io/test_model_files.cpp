@@ -9,7 +9,6 @@
 using namespace rw;
 using test::on_each_device;
 using test::some_values;
-using test::TemporaryFolder;
 namespace fs = std::filesystem;
 
 namespace {

@@ -11,7 +11,6 @@ using namespace rw;
 using test::bytes_of;
 using test::on_each_device;
 using test::some_values;
-using test::TemporaryFolder;
 namespace fs = std::filesystem;
 
 TEST_CASE("npy: written, read back, refused") {

@@ -11,7 +11,6 @@ using test::fails;
 using test::FileFaults;
 using test::on_each_device;
 using test::Run;
-using test::TemporaryFolder;
 using test::total_steps;
 namespace fs = std::filesystem;
 

@@ -18,7 +18,6 @@ using namespace rw;
 using test::bytes_of;
 using test::Env;
 using test::status_of_case;
-using test::TemporaryFolder;
 using test::total_steps;
 namespace fs = std::filesystem;
 

@@ -32,7 +32,6 @@ using test::fails;
 using test::message_of;
 using test::of_whole;
 using test::status_of_case;
-using test::TemporaryFolder;
 using test::Values;
 namespace fs = std::filesystem;
 

@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <numeric>
+#include <thread>
 
 #include "core/autograd/checkpoint.h"
 #include "nn/init.h"
@@ -122,6 +123,27 @@ TEST_CASE("init: seeds reproduce, and the spread is as stated") {
     check_spread(5.0 / 3 * std::sqrt(2.0 / 864), 5.0 / 3 * std::sqrt(6.0 / 864));
     CHECK_THROWS_AS(init::fans({3}), ShapeError);
   });
+}
+
+TEST_CASE("init: nothing is drawn for values that are loaded next" * doctest::test_suite("host")) {
+  set_default_device(open_backend("reference"));
+  manual_seed(5);
+  const std::vector<float> expected = rand({3}).to_vector();
+  manual_seed(5);
+  Tensor weight = full({4, 4}, 7);
+  {
+    const init::SkipInit outer;
+    { const init::SkipInit inner; }
+    init::kaiming_normal_(weight);
+    init::uniform_by_fan_in_(weight, {});
+    const LayerNorm norm(2);
+    CHECK(norm.weight.to_vector() == std::vector<float>{1, 1});
+    bool is_active_elsewhere = true;
+    std::thread([&] { is_active_elsewhere = init::SkipInit::is_active(); }).join();
+    CHECK(!is_active_elsewhere);
+  }
+  CHECK(weight.to_vector() == std::vector<float>(16, 7));
+  CHECK(rand({3}).to_vector() == expected);
 }
 
 TEST_CASE("embedding: the row of the padding gets no gradient" * doctest::test_suite("host")) {

@@ -161,7 +161,7 @@ TEST_CASE("bf16: beside other dtypes") {
 TEST_CASE("bf16: safetensors, both ways") {
   on_each_device([] {
     const TemporaryFolder folder;
-    const std::filesystem::path path = std::filesystem::path(folder.path) / "x";
+    const std::filesystem::path path = folder.path / "x";
     const Tensor x = tensor({1.5f, -3, 1e30f, 0.1f}, {2, 2}), b = cast(x, DType::bf16);
     write_safetensors(path, {{"b", b}, {"turned", transpose(b, 0, 1)}});
     const SafetensorsFile file(path);

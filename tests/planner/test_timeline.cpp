@@ -233,7 +233,7 @@ TEST_CASE("chrome trace: several kernels of a call, and calls that were not time
 }
 
 TEST_CASE("timeline: files") {
-  const test::TemporaryFolder folder;
+  const TemporaryFolder folder;
   const MemoryTrace trace = test::training_trace(2, 1);
   write_timeline_html(folder.path / "new" / "t.html", trace);
   write_chrome_trace(folder.path / "t.json", trace);

@@ -15,7 +15,6 @@
 
 using namespace rw;
 using test::some_values;
-using test::TemporaryFolder;
 namespace fs = std::filesystem;
 
 namespace {

@@ -1,6 +1,7 @@
 #include "trainer/language/language_model.h"
 
 #include "io/models/decoder.h"
+#include "nn/init.h"
 #include "trainer/language/gguf_metadata.h"
 
 namespace rw {
@@ -34,7 +35,10 @@ LanguageModel LanguageModel::open(const std::filesystem::path& path, DType dtype
   const DecoderConfig config = read_decoder_config(path);
   LanguageModel opened{.tokenizer = read_tokenizer(path)};
   check_vocabulary(opened.tokenizer, config, path);
-  opened.model = std::make_unique<Decoder>(config, dtype);
+  {
+    const init::SkipInit loaded_next;
+    opened.model = std::make_unique<Decoder>(config, dtype);
+  }
   load_decoder(path, *opened.model);
   return opened;
 }

@@ -14,23 +14,18 @@ inline void convert(const T* x, int64_t count, U* to, const F& f) {
 
 #if defined(__F16C__)
 
-#if defined(__AVX512F__)
 inline void read_register(const uint16_t* x, float* to) {
-  store(to, _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(x))));
+  store(to, load(reinterpret_cast<const Half*>(x)));
 }
 inline void write_register(const float* x, uint16_t* to) {
+#if defined(__AVX512F__)
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(to),
                       _mm512_cvtps_ph(load(x), _MM_FROUND_TO_NEAREST_INT));
-}
 #else
-inline void read_register(const uint16_t* x, float* to) {
-  store(to, _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(x))));
-}
-inline void write_register(const float* x, uint16_t* to) {
   _mm_storeu_si128(reinterpret_cast<__m128i*>(to),
                    _mm256_cvtps_ph(load(x), _MM_FROUND_TO_NEAREST_INT));
-}
 #endif
+}
 
 // Converts as many elements at a time as a register has lanes, and the rest one by one, in the same
 // way.

@@ -42,6 +42,32 @@ inline uint16_t to_brain(float x) {
   return static_cast<uint16_t>(is_nan ? bits >> 16 | 0x40u : rounded);
 }
 
+// Elements of 16 bits, and a register of them as f32.
+struct Half {
+  uint16_t bits;
+  operator float() const { return from_half(bits); }
+};
+struct Brain {
+  uint16_t bits;
+  operator float() const { return from_brain(bits); }
+};
+inline Vec load(const Half* from) {
+#if defined(__AVX512F__)
+  return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
+#elif defined(__F16C__)
+  return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
+#else
+  Vec y;
+  for (int64_t i = 0; i < lanes; ++i) y[i] = from[i];
+  return y;
+#endif
+}
+inline Vec load(const Brain* from) {
+  Vec y;
+  for (int64_t i = 0; i < lanes; ++i) y[i] = from[i];
+  return y;
+}
+
 // Rounds toward zero, to the nearest i32 at the ends of its range; NaN gives 0.
 inline int32_t to_int(float x) {
   const bool is_high = x >= 2147483648.0f, is_low = x < -2147483648.0f;

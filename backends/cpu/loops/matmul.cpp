@@ -1,4 +1,5 @@
 // Products of 16-bit factors, which are widened while they are packed, and products of one row.
+#include "backends/cpu/loops/halves.h"
 #include "backends/cpu/loops/product.h"
 
 namespace rw::cpu::REWIND_LEVEL {
@@ -104,18 +105,26 @@ void finish(const MatmulParams& p, const Operand& c, int64_t count, float* sums)
   write(c, 0, count, sums);
 }
 
-// Computes c[j] for j in [0, count), at most a block, as dot products with lines of b.
-void dot_lines(const MatmulParams& p, const Operand& a, const Operand& b, int64_t count,
-               const Operand& c) {
-  Block left, right, sums;
+// Computes c[j] for j in [0, count), at most a block, as dot products with lines of b, whose
+// elements are converted in registers: most of the time goes into reading them.
+template <class T>
+void dot_lines_of(const MatmulParams& p, const Operand& a, const T* b, int64_t count,
+                  const Operand& c) {
+  Block left, sums;
   for (int64_t j = 0; j < count; ++j) sums.at[j] = 0;
   blocks_of(p.k, [&](int64_t at, int64_t size) {
     const float* x = read(a, at, size, left.at);
     for (int64_t j = 0; j < count; ++j)
       sums.at[j] += sum(
-          size, [](auto u, auto v) { return u * v; }, x, read(b, j * p.b_col + at, size, right.at));
+          size, [](auto u, auto v) { return u * v; }, x, b + j * p.b_col + at);
   });
   finish(p, c, count, sums.at);
+}
+void dot_lines(const MatmulParams& p, const Operand& a, const Operand& b, int64_t count,
+               const Operand& c) {
+  if (b.dtype == DType::f16) return dot_lines_of(p, a, b.as<const Half>(), count, c);
+  if (b.dtype == DType::bf16) return dot_lines_of(p, a, b.as<const Brain>(), count, c);
+  dot_lines_of(p, a, b.as<const float>(), count, c);
 }
 
 // Computes the same as a weighted sum of b's lines.

@@ -27,7 +27,6 @@ using test::fails;
 using test::FileFaults;
 using test::open_files;
 using test::some_values;
-using test::TemporaryFolder;
 namespace fs = std::filesystem;
 
 namespace {
