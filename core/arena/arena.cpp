@@ -59,7 +59,6 @@ Arena::Range Arena::take(Blocks::value_type& block, std::vector<Span>::iterator 
   } else {
     b.holes.erase(hole);
   }
-  b.ranges.emplace(offset, size);
   live_ += size;
   return {number, offset, size};
 }
@@ -72,13 +71,12 @@ void Arena::free(const Range& range) {
   };
   check_live(block != blocks_.end());
   Block& b = block->second;
-  const auto known = b.ranges.find(range.offset);
-  check_live(known != b.ranges.end() && known->second == range.size);
-  b.ranges.erase(known);
-  live_ -= range.size;
-
   Span hole{range.offset, range.size};
   auto first = first_behind(b.holes, hole.offset), last = first;  // those that it joins
+  check_live(hole.end() <= (last == b.holes.end() ? b.size : last->offset) &&
+             (first == b.holes.begin() || std::prev(first)->end() <= hole.offset));
+  live_ -= range.size;
+
   if (last != b.holes.end() && last->offset == hole.end()) hole.size += last++->size;
   if (first != b.holes.begin() && std::prev(first)->end() == hole.offset) {
     --first;
@@ -104,7 +102,7 @@ void Arena::add_block(uint32_t block, uint64_t bytes) {
 std::vector<uint32_t> Arena::remove_free_blocks() {
   std::vector<uint32_t> removed;
   for (auto it = blocks_.begin(); it != blocks_.end();) {
-    if (it->second.ranges.empty()) {
+    if (it->second.is_free()) {
       removed.push_back(it->first);
       reserved_ -= it->second.size;
       it = blocks_.erase(it);
@@ -128,16 +126,6 @@ std::vector<Arena::Range> Arena::holes() const {
     for (const Span& hole : block.holes) all.push_back({number, hole.offset, hole.size});
   std::ranges::sort(all, std::greater{}, [](const Range& hole) {
     return std::tuple(hole.size, hole.block, hole.offset);
-  });
-  return all;
-}
-
-std::vector<Arena::Range> Arena::ranges() const {
-  std::vector<Range> all;
-  for (const auto& [number, block] : blocks_)
-    for (const auto& [offset, size] : block.ranges) all.push_back({number, offset, size});
-  std::sort(all.begin(), all.end(), [](const Range& a, const Range& b) {
-    return std::pair(a.block, a.offset) < std::pair(b.block, b.offset);
   });
   return all;
 }

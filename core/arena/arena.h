@@ -10,12 +10,11 @@
 #include <cstdint>
 #include <map>
 #include <optional>
-#include <unordered_map>
 #include <vector>
 
 namespace rw {
 
-// The free and taken ranges of some blocks. All sizes in bytes.
+// The free ranges of some blocks: who takes a range knows it. All sizes in bytes.
 class Arena {
  public:
   // A taken range, or a hole.
@@ -35,7 +34,7 @@ class Arena {
   std::optional<Range> allocate(uint64_t bytes);
   // The same at a given place; returns nothing if it is not free.
   std::optional<Range> allocate_at(uint32_t block, uint64_t offset, uint64_t bytes);
-  // Gives back a range from allocate(). Throws ValueError if it is not one.
+  // Gives back a range from allocate(). Throws ValueError if any of it is free, or in no block.
   void free(const Range& range);
 
   // Adds an empty block; its number must be unused.
@@ -47,7 +46,6 @@ class Arena {
   uint64_t live() const { return live_; }                // bytes of all ranges
   uint64_t largest_hole() const;                         // 0: nothing is free
   std::vector<Range> holes() const;                      // largest first
-  std::vector<Range> ranges() const;                     // by block and offset
   std::vector<uint64_t> block_sizes() const;             // by block number; 0: no such block
   size_t block_count() const { return blocks_.size(); }  // the number of blocks
 
@@ -58,8 +56,8 @@ class Arena {
   };
   struct Block {
     uint64_t size = 0;
-    std::vector<Span> holes;                             // by offset
-    std::unordered_map<uint64_t, uint64_t> ranges = {};  // offset -> size
+    std::vector<Span> holes;  // by offset
+    bool is_free() const { return holes.size() == 1 && holes[0].size == size; }
   };
   using Blocks = std::map<uint32_t, Block>;
 

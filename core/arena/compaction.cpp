@@ -26,8 +26,9 @@ using Holes = std::set<std::tuple<uint64_t, uint32_t, uint64_t>>;  // size, bloc
 
 class Compaction {
  public:
-  Compaction(const Arena& arena, uint64_t size, uint64_t room) : size_(size), room_(room) {
-    for (const Arena::Range& range : arena.ranges()) pieces_.push_back({range, false});
+  Compaction(const Arena& arena, std::span<const Arena::Range> taken, uint64_t size, uint64_t room)
+      : size_(size), room_(room) {
+    for (const Arena::Range& range : taken) pieces_.push_back({range, false});
     for (const Arena::Range& hole : arena.holes()) {
       pieces_.push_back({hole, true});
       holes_.emplace(hole.size, hole.block, hole.offset);
@@ -145,8 +146,9 @@ class Compaction {
 
 }  // namespace
 
-std::vector<Move> compact(const Arena& arena, uint64_t size, uint64_t room) {
-  return Compaction(arena, size, room).run();
+std::vector<Move> compact(const Arena& arena, std::span<const Arena::Range> taken, uint64_t size,
+                          uint64_t room) {
+  return Compaction(arena, taken, size, room).run();
 }
 
 FreshBlocks lay_afresh(const std::vector<uint64_t>& sizes, uint64_t size, uint64_t largest,

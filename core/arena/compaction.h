@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "arena.h"
@@ -18,8 +19,10 @@ struct Move {
 // Returns moves after which the arena has a hole of `size` bytes, or a free block that, once given
 // back, leaves enough to ask for: `room` more bytes of blocks may be allocated. The moves must be
 // made in their order, each into memory that is free by then. They move as few bytes as a look at
-// all windows of addresses finds, if need be all bytes of a block. Empty: no moves help.
-std::vector<Move> compact(const Arena& arena, uint64_t size, uint64_t room);
+// all windows of addresses finds, if need be all bytes of a block. `taken` has all ranges that are
+// taken, in any order. Empty: no moves help.
+std::vector<Move> compact(const Arena& arena, std::span<const Arena::Range> taken, uint64_t size,
+                          uint64_t room);
 
 // Returns where values of `sizes` lie in new blocks of at most `largest` bytes each and `total` in
 // all, each a multiple of `unit`, if one more value of `size` bytes is to fit, too: the block

@@ -149,12 +149,15 @@ void MemoryPool::keep_within_limits() {
 // Moves values so that steps find a hole of `size` bytes. Queued work finds values where they were,
 // since the queue is in order.
 bool MemoryPool::move(uint64_t size) {
-  const std::vector<Move> moves = compact(arena_, size, room());
-  if (moves.empty()) return false;
   const auto key = [](const Arena::Range& range) { return std::pair(range.block, range.offset); };
   std::map<std::pair<uint32_t, uint64_t>, Place*> there;
-  for (Place* place : places_())
-    if (place->part == Part::steps) there[key(place->range)] = place;
+  std::vector<Arena::Range> taken;
+  for (Place* place : places_()) {
+    if (place->part != Part::steps) continue;
+    there[key(place->range)] = place;
+    taken.push_back(place->range);
+  }
+  const std::vector<Move> moves = compact(arena_, taken, size, room());
   for (const auto& [from, to] : moves) {
     Place& place = *there.at(key(from));
     copy_down(backend_, from, to);
@@ -163,7 +166,7 @@ bool MemoryPool::move(uint64_t size) {
     ++moves_;
     moved_ += from.size;
   }
-  return true;
+  return !moves.empty();
 }
 
 // All values go into fresh blocks, with room for `size` bytes more: for blocks of sizes that do not

@@ -155,9 +155,12 @@ TEST_CASE("arena: misuse is an error") {
   CHECK_THROWS_AS(arena.add_block(0, 1024), ValueError);
   CHECK_THROWS_AS(arena.add_block(1, 255), ValueError);
   const Arena::Range range = *arena.allocate(300);
-  CHECK_THROWS_AS(arena.free({0, range.offset, 256}), ValueError);
+  CHECK_THROWS_AS(arena.free({0, range.offset, range.size + 256}), ValueError);
   CHECK_THROWS_AS(arena.free({1, range.offset, range.size}), ValueError);
-  CHECK_THROWS_AS(arena.free({0, range.offset + 256, range.size - 256}), ValueError);
+  const Arena::Range last = *arena.allocate_at(0, 768, 256);
+  CHECK_THROWS_AS(arena.free({0, last.offset, last.size + 256}), ValueError);
+  CHECK_THROWS_AS(arena.free({0, last.offset - 256, last.size + 256}), ValueError);
+  arena.free(last);
   arena.free(range);
   CHECK_THROWS_WITH_AS(arena.free(range),
                        "[arena] free takes a live range, got block 0 offset 0 size 512",
