@@ -165,7 +165,7 @@ AutocastRule Autocast::rule(const std::string& op) {
 
 Tensor Autocast::as(Tensor x, DType dtype) {
   const bool narrows = size_of(dtype) < size_of(x.dtype());
-  if (narrows && has_copy(x)) return apply1(copy_op, dtype, TensorList(std::move(x)));
+  if (narrows && has_copy(x)) return apply1(copy_op, dtype, std::move(x));
   return cast(std::move(x), dtype);
 }
 

@@ -23,7 +23,7 @@ const Op compare_ops[] = {
 
 Tensor compare(uint32_t id, Tensor a, Tensor b) {
   promote(a, b);
-  return apply1(compare_ops[id], id, TensorList(std::move(a), std::move(b)));
+  return apply1(compare_ops[id], id, std::move(a), std::move(b));
 }
 
 // ---- where -------------------------------------------------------------------------------------
@@ -73,7 +73,7 @@ Tensor where(Tensor condition, Tensor a, Tensor b) {
   check<DTypeError>(condition.dtype() == DType::u8, "where", "the condition must be u8, got {}",
                     condition);
   promote(a, b);
-  return apply1(where_op, {}, TensorList(std::move(condition), std::move(a), std::move(b)));
+  return apply1(where_op, {}, std::move(condition), std::move(a), std::move(b));
 }
 
 Tensor masked_fill(Tensor x, Tensor mask, float value) {

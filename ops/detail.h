@@ -16,7 +16,7 @@ inline std::vector<Tensor> one(Tensor t) {
 
 // A new tensor on the same device.
 inline Tensor empty_on(const Tensor& like, const Shape& shape, DType dtype) {
-  return empty(shape, dtype, like.device().shared_from_this());
+  return empty(shape, dtype, like.device());
 }
 
 // A new tensor of one element on the same device.

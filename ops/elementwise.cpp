@@ -115,8 +115,7 @@ Tensor unary(uint32_t id, Tensor x, float a = 0, float b = 0) {
     if (keeps_whole_numbers(id)) return whole_unary(id, cast(x, DType::i32), a, b);
     x = cast(std::move(x), DType::f32);
   }
-  std::vector<Tensor> inputs = one(std::move(x));
-  return apply1(unary_ops[id], UnaryAttrs{id, a, b}, std::move(inputs));
+  return apply1(unary_ops[id], UnaryAttrs{id, a, b}, std::move(x));
 }
 
 // ---- binary ------------------------------------------------------------------------------------
@@ -234,7 +233,7 @@ Tensor binary(uint32_t id, Tensor a, Tensor b) {
   promote(a, b);
   if (a.dtype() == DType::u8)
     a = cast(std::move(a), DType::i32), b = cast(std::move(b), DType::i32);
-  return apply1(binary_ops[id], BinaryAttrs{id}, TensorList(std::move(a), std::move(b)));
+  return apply1(binary_ops[id], BinaryAttrs{id}, std::move(a), std::move(b));
 }
 
 }  // namespace
@@ -313,10 +312,11 @@ Tensor logaddexp(Tensor a, Tensor b) {
 }
 
 void promote(Tensor& a, Tensor& b) {
+  if (a.dtype() == b.dtype()) return;
   const auto order = [](const Tensor& t) {
     return t.dtype() == DType::u8 ? 0 : t.dtype() == DType::i32 ? 1 : is_half(t.dtype()) ? 2 : 3;
   };
-  if (order(a) == order(b) && a.dtype() != b.dtype())  // f16 and bf16: neither holds the other
+  if (order(a) == order(b))  // f16 and bf16: neither holds the other
     a = cast(std::move(a), DType::f32);
   Tensor& lower = order(a) < order(b) ? a : b;
   lower = cast(std::move(lower), (&lower == &a ? b : a).dtype());

@@ -9,12 +9,10 @@ using namespace detail;
 
 namespace {
 
-// Makes one stride of the last two axes 1; copies if neither is.
-Tensor with_unit_stride(const Tensor& t) {
+// Tells whether one stride of the last two axes is 1, or may be taken as 1.
+bool has_unit_stride(const Tensor& t) {
   const int r = t.rank() - 2, c = t.rank() - 1;
-  const bool unit =
-      t.strides()[c] == 1 || t.strides()[r] == 1 || t.shape()[c] == 1 || t.shape()[r] == 1;
-  return unit ? t : contiguous(t);
+  return t.strides()[c] == 1 || t.strides()[r] == 1 || t.shape()[c] == 1 || t.shape()[r] == 1;
 }
 
 // The same matrices with rows and columns exchanged, as a view that no record sees.
@@ -43,13 +41,34 @@ Shape leading(const Shape& shape) {
   return Shape(std::span(shape.begin(), shape.end() - 2));
 }
 
+// Writes how to step through the matrices of a batch, or returns false if there are more than two
+// independent steps.
+bool set_batch(kernels::MatmulParams& params, const Tensor& a, const Tensor& b, const Tensor& c) {
+  Shape dims = leading(c.shape());
+  const auto steps_of = [&](const Tensor& t) {
+    return broadcast_strides(leading(t.shape()), leading(t.strides()), dims);
+  };
+  Strides steps[] = {steps_of(a), steps_of(b), leading(c.strides())};
+  collapse(dims, steps);
+  for (int i = 0; i < dims.rank() && dims.rank() <= 2; ++i) {
+    const int at = 2 - dims.rank() + i;
+    params.batch[at] = count32(dims[i], "matmul");
+    params.a_batch[at] = count32(steps[0][i], "matmul");
+    params.b_batch[at] = count32(steps[1][i], "matmul");
+    params.c_batch[at] = count32(steps[2][i], "matmul");
+  }
+  return dims.rank() <= 2;
+}
+
 }  // namespace
 
-Tensor detail::gemm(const Tensor& a_in, const Tensor& b_in, DType dtype, const Tensor& added) {
-  Tensor a = with_unit_stride(a_in), b = with_unit_stride(b_in);
+Tensor detail::gemm(const Tensor& a, const Tensor& b, DType dtype, const Tensor& added) {
+  if (!has_unit_stride(a)) return gemm(contiguous(a), b, dtype, added);
+  if (!has_unit_stride(b)) return gemm(a, contiguous(b), dtype, added);
   const int64_t m = a.size(-2), k = a.size(-1), n = b.size(-1);
-  const Shape a_batch = leading(a.shape()), b_batch = leading(b.shape());
-  const Shape batch = broadcast(a_batch, b_batch, "matmul");
+  const bool is_batch = a.rank() > 2 || b.rank() > 2;
+  const Shape batch =
+      is_batch ? broadcast(leading(a.shape()), leading(b.shape()), "matmul") : Shape();
   Shape result = batch;
   result.push_back(m);
   result.push_back(n);
@@ -57,19 +76,6 @@ Tensor detail::gemm(const Tensor& a_in, const Tensor& b_in, DType dtype, const T
   Tensor c = added ? added : empty_on(a, result, dtype);
   if (c.numel() == 0) return c;
 
-  Shape dims = batch;
-  Strides steps[] = {broadcast_strides(a_batch, leading(a.strides()), batch),
-                     broadcast_strides(b_batch, leading(b.strides()), batch), leading(c.strides())};
-  collapse(dims, steps);
-  if (dims.rank() > 2) {  // more than two independent batch steps: make them even
-    const auto full_batch = [&](const Tensor& t) {
-      Shape shape = batch;
-      shape.push_back(t.size(-2));
-      shape.push_back(t.size(-1));
-      return contiguous(expand(t, shape));
-    };
-    return gemm(full_batch(a), full_batch(b), dtype, added);
-  }
   const auto [a_row, a_col] = row_col(a);
   const auto [b_row, b_col] = row_col(b);
   kernels::MatmulParams params{.m = count32(m, "matmul"),
@@ -83,12 +89,14 @@ Tensor detail::gemm(const Tensor& a_in, const Tensor& b_in, DType dtype, const T
                                .c_row = count32(n, "matmul"),
                                .alpha = 1,
                                .beta = added ? 1.0f : 0.0f};
-  for (int i = 0; i < dims.rank(); ++i) {
-    const int at = 2 - dims.rank() + i;
-    params.batch[at] = count32(dims[i], "matmul");
-    params.a_batch[at] = count32(steps[0][i], "matmul");
-    params.b_batch[at] = count32(steps[1][i], "matmul");
-    params.c_batch[at] = count32(steps[2][i], "matmul");
+  if (is_batch && !set_batch(params, a, b, c)) {  // makes the steps even
+    const auto full_batch = [&](const Tensor& t) {
+      Shape shape = batch;
+      shape.push_back(t.size(-2));
+      shape.push_back(t.size(-1));
+      return contiguous(expand(t, shape));
+    };
+    return gemm(full_batch(a), full_batch(b), dtype, added);
   }
   count32(c.numel(), "matmul");  // kernels count its elements
   const double flops = 2.0 * static_cast<double>(c.numel()) * static_cast<double>(k);
@@ -159,9 +167,9 @@ Tensor matmul(Tensor a, Tensor b) {
     Shape result = a.shape();
     result[a.rank() - 1] = b.size(-1);
     a = flatten(std::move(a), 0, -2);
-    return reshape(apply1(matmul_op, {}, TensorList(std::move(a), std::move(b))), result);
+    return reshape(apply1(matmul_op, {}, std::move(a), std::move(b)), result);
   }
-  return apply1(matmul_op, {}, TensorList(std::move(a), std::move(b)));
+  return apply1(matmul_op, {}, std::move(a), std::move(b));
 }
 
 Tensor linear(Tensor x, Tensor weight, Tensor bias) {
@@ -176,7 +184,7 @@ Tensor linear(Tensor x, Tensor weight, Tensor bias) {
   result[x.rank() - 1] = weight.shape()[0];
   const Shape rows = {x.size(-1) == 0 ? 0 : x.numel() / x.size(-1), x.size(-1)};
   x = reshape(std::move(x), rows);
-  Tensor y = apply1(linear_op, {}, TensorList(std::move(x), std::move(weight)));
+  Tensor y = apply1(linear_op, {}, std::move(x), std::move(weight));
   if (bias.defined()) y = add(std::move(y), std::move(bias));
   return reshape(std::move(y), result);
 }

@@ -129,7 +129,7 @@ Tensor gated(const Op& op, Tensor gate, Tensor x) {
   promote(gate, x);
   check<ShapeError>(gate.shape() == x.shape(), op.name, "both must have one shape, got {} and {}",
                     gate, x);
-  return apply1(op, {}, TensorList(std::move(gate), std::move(x)));
+  return apply1(op, {}, std::move(gate), std::move(x));
 }
 
 }  // namespace
@@ -138,14 +138,14 @@ Tensor logsumexp(Tensor x, const Axes& axes, bool keepdims) {
   const AutocastInputs autocast("logsumexp", {&x});
   check_float(x, "logsumexp");
   NormReduceAttrs attrs{reduced_axes(x, axes, "logsumexp"), keepdims, 0};
-  return apply1(logsumexp_op, std::move(attrs), one(std::move(x)));
+  return apply1(logsumexp_op, std::move(attrs), std::move(x));
 }
 
 Tensor norm(Tensor x, float p, const Axes& axes, bool keepdims) {
   const AutocastInputs autocast("norm", {&x});
   check_float(x, "norm");
   NormReduceAttrs attrs{reduced_axes(x, axes, "norm"), keepdims, p};
-  return apply1(norm_op, std::move(attrs), one(std::move(x)));
+  return apply1(norm_op, std::move(attrs), std::move(x));
 }
 
 Tensor cosine_similarity(Tensor a, Tensor b, int axis, float eps) {
@@ -209,7 +209,7 @@ Tensor prelu(Tensor x, Tensor weight) {
       "weight {}",
       x, weight);
   if (weight.numel() == 1) weight = reshape(std::move(weight), Shape{1});
-  return apply1(prelu_op, {}, TensorList(std::move(x), std::move(weight)));
+  return apply1(prelu_op, {}, std::move(x), std::move(weight));
 }
 
 Tensor glu(Tensor x, int axis) {

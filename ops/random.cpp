@@ -87,7 +87,7 @@ Tensor dropout(Tensor x, float p, Generator& generator) {
   check(p >= 0 && p < 1, "dropout", "p must be in [0, 1), got {}", p);
   if (p == 0) return x;
   const auto counters = generator.take(static_cast<uint64_t>(x.numel()));
-  return apply1(dropout_op, DropoutAttrs{p, counters}, one(std::move(x)));
+  return apply1(dropout_op, DropoutAttrs{p, counters}, std::move(x));
 }
 
 }  // namespace rw

@@ -96,7 +96,7 @@ Tensor reduce(ReduceKind kind, Tensor x, std::vector<int> axes, bool keepdims, f
   if (x.dtype() == DType::u8) x = cast(std::move(x), DType::i32);
   const DType dtype = in_f32 && is_float(x.dtype()) ? DType::f32 : x.dtype();
   return apply1(reduce_ops[kind], ReduceAttrs{kind, std::move(axes), keepdims, scale, dtype},
-                one(std::move(x)));
+                std::move(x));
 }
 
 // Reduces as the public functions do: over all axes if none is given.
@@ -131,7 +131,7 @@ Tensor arg(uint32_t kind, Tensor x, int axis) {
   axis = normalize_axis(axis, x.rank(), arg_ops[kind].name);
   check<ShapeError>(x.shape()[axis] > 0, arg_ops[kind].name, "axis {} must not be empty, got {}",
                     axis, x);
-  return apply1(arg_ops[kind], ArgAttrs{axis, kind}, one(std::move(x)));
+  return apply1(arg_ops[kind], ArgAttrs{axis, kind}, std::move(x));
 }
 
 }  // namespace

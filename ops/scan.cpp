@@ -98,7 +98,7 @@ Tensor scan(ScanKind kind, Tensor x, int axis, bool reverse) {
   const AutocastInputs autocast(op.name, {&x});
   axis = normalize_axis(axis, x.rank(), op.name);
   check<DTypeError>(x.dtype() != DType::u8, op.name, "needs f32, f16 or i32, got {}; cast it", x);
-  return apply1(op, ScanAttrs{kind, axis, reverse}, one(std::move(x)));
+  return apply1(op, ScanAttrs{kind, axis, reverse}, std::move(x));
 }
 
 }  // namespace

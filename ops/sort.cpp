@@ -28,7 +28,7 @@ const Op argsort_op = {"argsort", argsort_forward};
 
 Tensor argsort(Tensor x, int axis, bool descending) {
   axis = normalize_axis(axis, x.rank(), "sort");
-  return apply1(argsort_op, SortAttrs{axis, descending}, one(std::move(x)));
+  return apply1(argsort_op, SortAttrs{axis, descending}, std::move(x));
 }
 
 SortResult sort(Tensor x, int axis, bool descending) {

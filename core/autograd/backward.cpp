@@ -88,7 +88,7 @@ void Backward::add_to_leaf(const Tensor& leaf, Tensor gradient) {
     impl.grad = std::move(gradient);
     impl.grad.device().set_purpose(*impl.grad.impl().storage, Purpose::gradient);
   } else {
-    impl.grad = empty(g.shape(), DType::f32, g.device().shared_from_this());
+    impl.grad = empty(g.shape(), DType::f32, g.device());
     copy_into(gradient, impl.grad);
   }
   impl.grad.impl().from_gradient = true;

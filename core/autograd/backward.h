@@ -325,7 +325,7 @@ class Backward {
   void retire(int64_t root) {
     for (int64_t i = root; i >= records_.begin(); --i) {
       if (!records_[i].reached) continue;
-      const Record dead = std::exchange(records_[i], {});
+      const Record dead = records_.take(i);
       tape_.free_hooks(i);
       tape_.count_record(dead, -1);
       for (const Edge& edge : dead.inputs)

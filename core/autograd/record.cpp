@@ -6,8 +6,7 @@ namespace rw {
 
 namespace {
 
-const Tensor& checked(const std::vector<Edge>& edges, int slot, const Record& record,
-                      const char* side) {
+const Tensor& checked(const Edges& edges, int slot, const Record& record, const char* side) {
   const auto i = static_cast<size_t>(slot);
   check<AutogradError>(i < edges.size() && edges[i].saved.tensor.defined(), record.op->name,
                        "the vjp reads {} {}, which is not saved; declare it in saves", side, slot);

@@ -12,6 +12,7 @@
 #include <span>
 #include <vector>
 
+#include "../base/recycled.h"
 #include "../tensor/tensor.h"
 
 namespace rw {
@@ -89,12 +90,14 @@ struct Edge {
   const Edge* leaf_edge = nullptr;
 };
 
+using Edges = std::vector<Edge, Recycled<Edge>>;  // the inputs or the outputs of a record
+
 // An op that ran: its arguments, and the values that its gradient will read.
 struct Record {
-  const Op* op = nullptr;             // null: freed
-  std::any attrs;                     // the op's attributes, as attributes<T>() reads them
-  std::vector<Edge> inputs, outputs;  // its arguments and its results
-  Saves saves;                        // which of them its vjp reads
+  const Op* op = nullptr;        // null: freed
+  std::any attrs;                // the op's attributes, as attributes<T>() reads them
+  Edges inputs, outputs;         // its arguments and its results
+  Saves saves;                   // which of them its vjp reads
   uint32_t given = 0;            // of the first 32 inputs, those whose last handle the op was given
   bool reached = false;          // by the gradient of the current backward
   bool is_last_read = false;     // no backward after the current one reads the saved values

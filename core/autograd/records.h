@@ -29,16 +29,25 @@ class Records {
   }
   const Record* find(int64_t index) const { return const_cast<Records*>(this)->find(index); }
 
+  // Frees the record of a contained index and returns it: its handles must die after it has left.
+  Record take(int64_t index) {
+    Record dead = std::move((*this)[index]);
+    (*this)[index].op = nullptr;
+    (*this)[index].segment = -1;
+    return dead;
+  }
   // Appends the record `end()`.
   void push_back(Record&& record) { list_.push_back(std::move(record)); }
   // Drops all records; the next one gets the index that it would have had.
   void clear() {
     begin_ = end();
-    const auto dead = std::exchange(list_, {});  // handles die after the records have left
+    List dead;
+    dead.swap(list_);  // handles die after the records have left
   }
 
  private:
-  std::deque<Record> list_;
+  using List = std::deque<Record, Recycled<Record>>;
+  List list_;
   int64_t begin_ = 0;
 };
 

@@ -14,7 +14,7 @@ namespace {
 
 constexpr uint64_t external_root = uint64_t{1} << 63;  // marks content from outside the tape
 
-Edge& add_edge(std::vector<Edge>& edges, const TensorImpl& impl, uint64_t root) {
+Edge& add_edge(Edges& edges, const TensorImpl& impl, uint64_t root) {
   Edge& edge = edges.emplace_back();
   edge.id = impl.id;
   edge.record = impl.producer.index;
@@ -34,8 +34,10 @@ Edge& add_input(Record& record, const Tensor& t, Tape& tape) {
   if (edge.record < 0) {
     if (impl.requires_grad) edge.leaf = t;
   } else {
+    const std::shared_ptr<Tape>& own = Tape::current();
+    const auto& made_on = impl.producer.tape;  // no owner before the other: it is the same one
     check<AutogradError>(
-        impl.producer.tape.lock().get() == &tape, op_or("user"),
+        !made_on.owner_before(own) && !own.owner_before(made_on), op_or("user"),
         "inputs must be recorded on this thread's tape, got one of another thread");
     if (const Record* maker = tape.find(edge.record))
       edge.root = maker->outputs[static_cast<size_t>(edge.slot)].root;
@@ -161,15 +163,15 @@ void Tape::free_hooks(int64_t index) {
 
 void Tape::free_records(std::vector<int64_t> worklist) {
   while (!worklist.empty()) {
-    Record& record = records_[worklist.back()];
-    free_hooks(worklist.back());
+    const int64_t index = worklist.back();
+    const Record& record = records_[index];
+    free_hooks(index);
     worklist.pop_back();
     if (!record.op) continue;
     for (const Edge& edge : record.inputs)
       if (Record* maker = records_.find(edge.record); maker && --maker->readers == 0)
         worklist.push_back(edge.record);
-    const Record dead = std::exchange(record, {});  // handles die after the record has left the
-                                                    // tape
+    const Record dead = records_.take(index);
     segments_.let_go(dead);
     count_record(dead, -1);
   }
@@ -219,12 +221,24 @@ TapeStats Tape::stats() const {
 }
 
 std::vector<Tensor> apply(const Op& op, std::any attrs, std::vector<Tensor> inputs) {
+  return detail::apply_to(op, std::move(attrs), inputs);
+}
+
+Tensor apply1(const Op& op, std::any attrs, std::vector<Tensor> inputs) {
+  return std::move(detail::apply_to(op, std::move(attrs), inputs)[0]);
+}
+
+std::vector<Tensor> detail::apply_to(const Op& op, std::any&& attrs, std::span<Tensor> inputs) {
   const OpScope scope(op.name);
   const auto& tape = Tape::current();
   tape->take_foreign_releases();
   check_devices(op.name, inputs);
   bool requires_grad = false;
-  for (const Tensor& t : inputs) requires_grad |= t.requires_grad();
+  uint32_t needs = 0;  // of the first 32 inputs
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    requires_grad |= inputs[i].requires_grad();
+    if (i < 32) needs |= uint32_t{inputs[i].requires_grad()} << i;
+  }
   requires_grad &= op.vjp != nullptr;
   const bool records = grad_enabled() && (requires_grad || tape->records_all());
   if (!records) return run_forward(op, attrs, inputs);
@@ -232,9 +246,6 @@ std::vector<Tensor> apply(const Op& op, std::any attrs, std::vector<Tensor> inpu
   if (tape->follower()) tape->follower()->before_record(*tape, op);
   Record record;
   record.op = &op;
-  uint32_t needs = 0;
-  for (size_t i = 0; i < std::min<size_t>(inputs.size(), 32); ++i)
-    needs |= uint32_t{inputs[i].requires_grad()} << i;
   record.saves = requires_grad ? op.saves(attrs, needs) : Saves{};
   const Segments& segments = tape->segments();
   record.segment = segments.innermost();

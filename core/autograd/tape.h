@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <any>
 #include <atomic>
+#include <concepts>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -183,10 +184,20 @@ class Tape : public Recorder, public std::enable_shared_from_this<Tape> {
 // Runs an op: checks, computes, and records it if a gradient may be needed. This is the one door to
 // the tape. Inputs that are moved in may be overwritten if nobody else needs them.
 std::vector<Tensor> apply(const Op& op, std::any attrs, std::vector<Tensor> inputs);
-// The same for an op with one output. Inlined, since it stands between every op and its work.
-[[gnu::always_inline]] inline Tensor apply1(const Op& op, std::any attrs,
-                                            std::vector<Tensor> inputs) {
-  return std::move(apply(op, std::move(attrs), std::move(inputs))[0]);
+// The same for an op with one output.
+Tensor apply1(const Op& op, std::any attrs, std::vector<Tensor> inputs);
+
+namespace detail {
+// Runs an op on handles that the caller owns and drops when it returns.
+std::vector<Tensor> apply_to(const Op& op, std::any&& attrs, std::span<Tensor> inputs);
+}  // namespace detail
+// The same as apply1() for a known number of inputs, which need no list. Inlined, since it stands
+// between every op and its work.
+template <std::same_as<Tensor>... T>
+requires(sizeof...(T) > 0) [[gnu::always_inline]] inline Tensor
+    apply1(const Op& op, std::any attrs, T... inputs) {
+  Tensor list[] = {std::move(inputs)...};
+  return std::move(detail::apply_to(op, std::move(attrs), list)[0]);
 }
 
 }  // namespace rw

@@ -88,24 +88,23 @@ namespace rw {
 class OpName {
  public:
   OpName(const char* name) : data_(name) {}
-  OpName(std::string_view name) : data_(name.data()), size_(static_cast<uint32_t>(name.size())) {}
+  OpName(std::string_view name) : data_(name.data()), size_(name.size()) {}
   OpName(const std::string& name) : OpName(std::string_view(name)) {}
 
   std::string_view text() const;  // of a running op: its name now
 
  private:
   friend OpName op_or(const char* function);
-  static constexpr uint32_t up_to_zero = UINT32_MAX;
+  static constexpr size_t up_to_zero = SIZE_MAX, running = SIZE_MAX - 1;
 
   const char* data_;
-  uint32_t size_ = up_to_zero;
-  bool is_running_ = false;
+  size_t size_ = up_to_zero;  // or `running`, and up to zero: two words, which cost a check nothing
 };
 
 // Returns the op that runs on this thread, or `function` itself if a user calls it.
 inline OpName op_or(const char* function) {
   OpName name(function);
-  name.is_running_ = true;
+  name.size_ = OpName::running;
   return name;
 }
 

@@ -58,15 +58,6 @@ Strides dense_strides(const Shape& shape) {
   return strides;
 }
 
-bool is_dense(const Shape& shape, const Strides& strides) {
-  int64_t step = 1;
-  for (int i = shape.rank() - 1; i >= 0; --i) {
-    if (shape[i] != 1 && strides[i] != step) return false;
-    step *= shape[i];
-  }
-  return true;
-}
-
 int normalize_axis(int axis, int rank, OpName op) {
   check<ShapeError>(axis >= -rank && axis < rank, op, "axis must be in [{}, {}), got {}", -rank,
                     rank, axis);
@@ -83,6 +74,7 @@ std::vector<int> normalize_axes(std::span<const int> axes, int rank, OpName op) 
 }
 
 Shape broadcast(const Shape& a, const Shape& b, OpName op) {
+  if (a == b) return a;
   const int rank = std::max(a.rank(), b.rank());
   Shape out;
   for (int i = 0; i < rank; ++i) {

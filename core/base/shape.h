@@ -87,8 +87,16 @@ void check_sizes(OpName op, const Shape& shape, size_t element_bytes = 1);
 // stride or the offset is negative or 64 bits are too few.
 std::optional<int64_t> last_element(const Shape& shape, const Strides& strides, int64_t offset);
 
-Strides dense_strides(const Shape& shape);                  // row-major
-bool is_dense(const Shape& shape, const Strides& strides);  // row-major; size-1 axes do not matter
+Strides dense_strides(const Shape& shape);  // row-major
+// Tells whether the strides are row-major; those of axes of size 1 do not matter.
+inline bool is_dense(const Shape& shape, const Strides& strides) {
+  int64_t step = 1;
+  for (int i = shape.rank() - 1; i >= 0; --i) {
+    if (shape[i] != 1 && strides[i] != step) return false;
+    step *= shape[i];
+  }
+  return true;
+}
 
 // Returns 0 <= result < rank. `op` names the caller in the ShapeError.
 int normalize_axis(int axis, int rank, OpName op);

@@ -12,6 +12,10 @@ ThreadState& detail::make_own_state() {
   return here;
 }
 
+void NoAutocast::open() {
+  thread_state().autocasts.push_back(nullptr);
+}
+
 void NoAutocast::close() {
   std::vector<const Autocast*>& open = thread_state().autocasts;
   if (const auto last = std::find(open.rbegin(), open.rend(), nullptr); last != open.rend())

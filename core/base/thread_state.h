@@ -67,7 +67,7 @@ class ThreadStateScope {
 class NoAutocast {
  public:
   NoAutocast() : is_open_(!thread_state().autocasts.empty()) {
-    if (is_open_) thread_state().autocasts.push_back(nullptr);
+    if (is_open_) open();
   }
   ~NoAutocast() {
     if (is_open_) close();
@@ -76,6 +76,7 @@ class NoAutocast {
   NoAutocast& operator=(const NoAutocast&) = delete;
 
  private:
+  static void open();
   static void close();
   const bool is_open_;
 };

@@ -7,6 +7,7 @@
 
 #include "core/base/environment.h"
 #include "core/base/error.h"
+#include "core/base/recycled.h"
 #include "core/memory/process_memory.h"
 #include "core/memory/tracer.h"
 
@@ -48,7 +49,8 @@ std::shared_ptr<Storage> Device::allocate(const Shape& shape, DType dtype) {
   const Lock lock(mutex_);
   if (step_ends_soon_) end_step();
   const MemoryPool::Place taken = take(static_cast<uint64_t>(shape.numel()) * size_of(dtype));
-  auto storage = std::make_shared<Storage>(shared_from_this(), *this, shape, dtype);
+  auto storage =
+      std::allocate_shared<Storage>(Recycled<Storage>(), shared_from_this(), *this, shape, dtype);
   storage->place_ = taken;
   link(*storage);
   place(*storage);

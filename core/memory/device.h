@@ -11,6 +11,7 @@
 
 #include "../arena/pool.h"
 #include "../backend/backend.h"
+#include "../base/owned_mutex.h"
 #include "account.h"
 #include "memory_report.h"
 #include "memory_trace.h"
@@ -111,9 +112,8 @@ class Device : public StorageOwner, public std::enable_shared_from_this<Device> 
 
   // While it lives, no other thread uses the device, and nothing that the caller allocates moves
   // between asking where a value lies and telling a kernel.
-  [[nodiscard]] std::unique_lock<std::recursive_mutex> hold() const {
-    return std::unique_lock(mutex_);
-  }
+  using Hold = std::unique_lock<OwnedMutex>;
+  [[nodiscard]] Hold hold() const { return Hold(mutex_); }
   uint64_t moves() const;  // values that moved to make room, in all
 
   WorkByPhase work() const;  // since the start or reset_peak()
@@ -139,9 +139,10 @@ class Device : public StorageOwner, public std::enable_shared_from_this<Device> 
   std::string why_not(uint64_t bytes) const;
   [[noreturn]] void out_of_host_memory(uint64_t bytes) const;
 
-  // Recursive, because values that are dropped to make room free their memory inside allocate().
-  mutable std::recursive_mutex mutex_;
-  using Lock = std::lock_guard<std::recursive_mutex>;
+  // Values that are dropped to make room free their memory inside allocate(), and launch() runs a
+  // kernel while it holds the device: the thread that has the lock takes it again.
+  mutable OwnedMutex mutex_;
+  using Lock = std::lock_guard<OwnedMutex>;
   const uint64_t number_;  // of devices opened so far
   std::unique_ptr<Backend> backend_;
   MemoryPool pool_;

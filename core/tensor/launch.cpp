@@ -9,16 +9,18 @@ namespace rw {
 
 namespace {
 
-// The storages of a call.
+// The storages of a call, and the first of its tensors.
 struct Storages {
+  const Tensor* first = nullptr;
   std::array<Storage*, 8> all, written;
   size_t count = 0, writes = 0;
+  bool may_be_away = false;
 };
 
 // A kernel's threads run in any order: each byte that one writes has one place, and no thread sees
 // it through another view.
 void check_written(const char* kernel, const Arg& to, std::span<const Arg> args) {
-  check<ValueError>(!overlaps_itself(*to.tensor), op_or(kernel),
+  check<ValueError>(to.tensor->is_contiguous() || !overlaps_itself(*to.tensor), op_or(kernel),
                     "the elements of an operand that is written must not overlap in memory, got {} "
                     "with strides {}; write into a contiguous copy",
                     *to.tensor, to.tensor->strides());
@@ -32,12 +34,14 @@ void check_written(const char* kernel, const Arg& to, std::span<const Arg> args)
   }
 }
 
-Storages storages_of(const char* kernel, const Tensor& first, std::span<const Arg> args) {
+Storages storages_of(const char* kernel, std::span<const Arg> args) {
   Storages found;
   for (const Arg& arg : args) {
     if (!arg.tensor) continue;
-    check_devices(kernel, first, *arg.tensor);
+    if (!found.first) found.first = arg.tensor;
+    check_devices(kernel, *found.first, *arg.tensor);
     Storage* storage = found.all[found.count++] = arg.tensor->impl().storage.get();
+    found.may_be_away |= storage->keeper() || storage->is_away();
     if (arg.access == Access::read) continue;
     check_written(kernel, arg, args);
     found.written[found.writes++] = storage;
@@ -84,10 +88,9 @@ void detail::launch(const char* kernel, std::span<const Arg> args, std::span<std
   std::array<Binding, 8> bindings;
   check(args.size() <= bindings.size(), kernel, "a kernel takes at most 8 tensors, got {}",
         args.size());
-  const auto first = std::find_if(args.begin(), args.end(), [](const Arg& a) { return a.tensor; });
-  Device& device = first->tensor->device();
-  const Storages storages = storages_of(kernel, *first->tensor, args);
-  bring_back({storages.all.data(), storages.count});
+  const Storages storages = storages_of(kernel, args);
+  Device& device = storages.first->device();
+  if (storages.may_be_away) bring_back({storages.all.data(), storages.count});
   const uint64_t alignment = device.info().alignment;
   const auto held = device.hold();  // values keep their places until the call is queued
   const auto bind_all = [&] {

@@ -97,7 +97,7 @@ enum BinaryId : uint32_t {
 }  // namespace
 
 Tensor copy_of(const Tensor& x, DType dtype) {
-  Tensor y = empty(x.shape(), dtype, x.device().shared_from_this());
+  Tensor y = empty(x.shape(), dtype, x.device());
   copy_into(x, y);
   return y;
 }

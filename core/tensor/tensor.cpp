@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "core/base/checked.h"
+#include "core/base/recycled.h"
 
 namespace rw {
 
@@ -11,16 +12,10 @@ namespace {
 
 std::atomic<uint64_t> next_value_id = 1;
 
-std::shared_ptr<TensorImpl> new_impl(std::shared_ptr<Storage> storage, const Shape& shape,
-                                     const Strides& strides, int64_t offset, DType dtype) {
-  auto impl = std::make_shared<TensorImpl>();
-  impl->storage = std::move(storage);
-  impl->shape = shape;
-  impl->strides = strides;
-  impl->offset = offset;
-  impl->dtype = dtype;
-  impl->id = next_value_id++;
-  return impl;
+Tensor new_tensor(std::shared_ptr<Storage> storage, const Shape& shape, const Strides& strides,
+                  int64_t offset, DType dtype, uint64_t id = next_value_id++) {
+  return Tensor(std::allocate_shared<TensorImpl>(Recycled<TensorImpl>(), std::move(storage), shape,
+                                                 strides, offset, dtype, id));
 }
 
 template <class Values>
@@ -88,6 +83,10 @@ uint64_t byte_offset(const Tensor& t, int64_t element) {
 
 }  // namespace
 
+void Tensor::refuse_undefined() {
+  fail(op_or("user"), "a defined tensor is needed, got an undefined one");
+}
+
 bool Tensor::is_leaf() const {
   return impl().producer.index < 0 || !impl().requires_grad;
 }
@@ -108,10 +107,9 @@ Tensor& Tensor::set_requires_grad(bool value) {
 
 Tensor Tensor::detach() const {
   const TensorImpl& t = impl();
-  auto copy = new_impl(t.storage, t.shape, t.strides, t.offset, t.dtype);
-  copy->id = t.id;
-  copy->name = t.name;
-  return Tensor(std::move(copy));
+  Tensor copy = new_tensor(t.storage, t.shape, t.strides, t.offset, t.dtype, t.id);
+  if (!t.name.empty()) copy.impl().name = t.name;
+  return copy;
 }
 
 void Tensor::copy_from(std::span<const float> values) {
@@ -129,8 +127,12 @@ std::string Tensor::str() const {
 }
 
 Tensor empty(const Shape& shape, DType dtype, const std::shared_ptr<Device>& device) {
+  return empty(shape, dtype, *device);
+}
+
+Tensor empty(const Shape& shape, DType dtype, Device& device) {
   check_sizes(op_or("empty"), shape, size_of(dtype));
-  return Tensor(new_impl(device->allocate(shape, dtype), shape, dense_strides(shape), 0, dtype));
+  return new_tensor(device.allocate(shape, dtype), shape, dense_strides(shape), 0, dtype);
 }
 
 Tensor make_view(const Tensor& base, const Shape& shape, const Strides& strides, int64_t offset) {
@@ -141,18 +143,7 @@ Tensor make_view(const Tensor& base, const Shape& shape, const Strides& strides,
       end && static_cast<uint64_t>(*end) <= held, op_or("view"),
       "a view must lie in its storage of {} elements, got shape {}, strides {} and offset {}", held,
       shape, strides, offset);
-  return Tensor(new_impl(base.impl().storage, shape, strides, offset, base.dtype()));
-}
-
-int64_t extent(const Tensor& t) {
-  const Shape& shape = t.shape();
-  const Strides& strides = t.strides();
-  int64_t last = 0;  // it lies in its storage, so nothing overflows
-  for (int i = 0; i < shape.rank(); ++i) {
-    if (shape[i] == 0) return 0;
-    last += (shape[i] - 1) * strides[i];
-  }
-  return last + 1;
+  return new_tensor(base.impl().storage, shape, strides, offset, base.dtype());
 }
 
 Tensor tensor(std::span<const float> values, const Shape& shape, DType dtype) {
@@ -247,8 +238,8 @@ Tensor reuse_or_empty(Tensor& candidate, const Shape& shape, DType dtype) {
   if (is_sole_owner(candidate) && impl.dtype == dtype && impl.shape == shape &&
       impl.storage->place() == context().place && !impl.grad.defined() &&
       context().techniques.inplace)
-    return make_view(candidate, shape, dense_strides(shape), 0);
-  return empty(shape, dtype, candidate.device().shared_from_this());
+    return new_tensor(impl.storage, shape, dense_strides(shape), 0, dtype);
+  return empty(shape, dtype, candidate.device());
 }
 
 }  // namespace rw

@@ -148,13 +148,16 @@ class Tensor {
 
   // ValueError if undefined.
   TensorImpl& impl() const {
-    check(defined(), op_or("user"), "a defined tensor is needed, got an undefined one");
+    if (!defined()) [[unlikely]]
+      refuse_undefined();
     return *impl_;
   }
   // Returns the tensor on which this is a handle, or null if it is undefined.
   const std::shared_ptr<TensorImpl>& pointer() const { return impl_; }
 
  private:
+  [[noreturn]] static void refuse_undefined();
+
   std::shared_ptr<TensorImpl> impl_;
 };
 
@@ -194,10 +197,10 @@ struct TensorImpl {
   std::shared_ptr<Storage> storage;  // shared by all views
   Shape shape;
   Strides strides;
-  int64_t offset = 0;  // elements from the start of the storage
-  DType dtype = DType::f32;
+  int64_t offset;  // elements from the start of the storage
+  DType dtype;
 
-  uint64_t id = 0;  // unique per value; kept by detached copies, so that replay can find it
+  uint64_t id;  // unique per value; kept by detached copies, so that replay can find it
   bool requires_grad = false;  // Tensor::requires_grad()
   // Tells whether it depends on a gradient that backward made, which has no derivative: such a loss
   // is refused. It spreads as requires_grad does; detach() clears it.
@@ -211,7 +214,14 @@ struct TensorImpl {
   bool is_optimized = false;                         // belongs to an optimizer
   std::string name;                                  // parameters: for messages
 
-  TensorImpl() = default;
+  TensorImpl(std::shared_ptr<Storage> memory, const Shape& sizes, const Strides& steps,
+             int64_t first, DType type, uint64_t number)
+      : storage(std::move(memory)),
+        shape(sizes),
+        strides(steps),
+        offset(first),
+        dtype(type),
+        id(number) {}
   TensorImpl(const TensorImpl&) = delete;
   TensorImpl& operator=(const TensorImpl&) = delete;
 };
@@ -240,12 +250,22 @@ inline bool Tensor::requires_grad() const {
 // bytes of the sizes that are not 0.
 Tensor empty(const Shape& shape, DType dtype = DType::f32,
              const std::shared_ptr<Device>& device = default_device());
+// The same on the device of another tensor, say.
+Tensor empty(const Shape& shape, DType dtype, Device& device);
 // Returns a view of the storage of `base`, with shape, strides and offset in elements; ShapeError
 // if it would leave the storage.
 Tensor make_view(const Tensor& base, const Shape& shape, const Strides& strides, int64_t offset);
 
 // Returns the number of elements from the first one to one past the last one that the view touches.
-int64_t extent(const Tensor& t);
+inline int64_t extent(const Tensor& t) {
+  const TensorImpl& impl = t.impl();
+  int64_t last = 0;  // it lies in its storage, so nothing overflows
+  for (int i = 0; i < impl.shape.rank(); ++i) {
+    if (impl.shape[i] == 0) return 0;
+    last += (impl.shape[i] - 1) * impl.strides[i];
+  }
+  return last + 1;
+}
 
 // Copies host data into a new tensor. Sizes must agree; throws ShapeError.
 Tensor tensor(std::span<const float> values, const Shape& shape, DType dtype = DType::f32);

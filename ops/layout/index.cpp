@@ -123,7 +123,7 @@ Tensor embedding(Tensor table, Tensor index, std::optional<int32_t> padding) {
   check<DTypeError>(index.dtype() == DType::i32, "embedding", "the index must be i32, got {}",
                     index);
   check_indices("embedding", "the index", index, table.shape()[0] - 1);
-  return apply1(embedding_op, padding, TensorList(std::move(table), std::move(index)));
+  return apply1(embedding_op, padding, std::move(table), std::move(index));
 }
 
 }  // namespace rw

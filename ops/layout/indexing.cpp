@@ -129,8 +129,7 @@ Tensor put(const char* name, Tensor x, int axis, Tensor index, Tensor source, Pu
   check<DTypeError>(source.dtype() == x.dtype(), name,
                     "x and the source must have one dtype, got {} and {}; cast one", x, source);
   const Op& op = put_ops<slices>[mode == PutMode::replace];
-  return apply1(op, IndexAttrs{axis, mode},
-                TensorList(std::move(x), std::move(index), std::move(source)));
+  return apply1(op, IndexAttrs{axis, mode}, std::move(x), std::move(index), std::move(source));
 }
 
 Tensor scatter_by(const char* op, Tensor x, int axis, Tensor index, Tensor source, PutMode mode) {
@@ -167,7 +166,7 @@ Tensor gather_by(const char* op, Tensor x, int axis, Tensor index, PutMode mode)
     if (index.size(i) < x.size(i)) x = slice(std::move(x), i, 0, index.size(i));
   }
   check_index(op, x, axis, index);
-  return apply1(gather_op, IndexAttrs{axis, mode}, TensorList(std::move(x), std::move(index)));
+  return apply1(gather_op, IndexAttrs{axis, mode}, std::move(x), std::move(index));
 }
 
 }  // namespace
@@ -216,8 +215,7 @@ Tensor select_by(Tensor x, int axis, Tensor index, PutMode mode) {
   axis = normalize_axis(axis, x.rank(), "index_select");
   check<ShapeError>(index.rank() == 1, "index_select", "needs an index [K], got {}", index);
   check_index("index_select", x, axis, index);
-  return apply1(index_select_op, IndexAttrs{axis, mode},
-                TensorList(std::move(x), std::move(index)));
+  return apply1(index_select_op, IndexAttrs{axis, mode}, std::move(x), std::move(index));
 }
 
 }  // namespace

@@ -226,12 +226,12 @@ Tensor arange(int64_t n) {
 
 Tensor cast(Tensor x, DType dtype) {
   if (x.dtype() == dtype) return x;
-  return apply1(cast_op, dtype, one(std::move(x)));
+  return apply1(cast_op, dtype, std::move(x));
 }
 
 Tensor contiguous(Tensor x) {
   if (x.is_contiguous()) return x;
-  return apply1(contiguous_op, {}, one(std::move(x)));
+  return apply1(contiguous_op, {}, std::move(x));
 }
 
 Tensor Tensor::operator[](int64_t index) const {
@@ -239,16 +239,16 @@ Tensor Tensor::operator[](int64_t index) const {
 }
 
 Tensor checkpoint_name(Tensor x, std::string name) {
-  return apply1(name_op, std::move(name), one(std::move(x)));
+  return apply1(name_op, std::move(name), std::move(x));
 }
 
 Tensor reshape(Tensor x, const Shape& shape) {
+  if (shape == x.shape()) return x;
   check_sizes("reshape", shape, size_of(x.dtype()));
   check<ShapeError>(shape.numel() == x.numel(), "reshape",
                     "the number of elements must stay the same, got {} and {}", x, shape);
-  if (shape == x.shape()) return x;
   if (!reshape_strides(x.shape(), x.strides(), shape)) x = contiguous(std::move(x));
-  return apply1(reshape_op, shape, one(std::move(x)));
+  return apply1(reshape_op, shape, std::move(x));
 }
 
 Tensor reshape(Tensor x, std::initializer_list<int64_t> sizes) {
@@ -295,7 +295,7 @@ Tensor permute(Tensor x, const Axes& axes) {
   for (int axis : axes) order.push_back(normalize_axis(axis, x.rank(), "permute"));
   check<ShapeError>(static_cast<int>(normalize_axes(axes, x.rank(), "permute").size()) == x.rank(),
                     "permute", "needs each axis once, got ({}) for {}", fmt::join(axes, ", "), x);
-  return apply1(permute_op, std::move(order), one(std::move(x)));
+  return apply1(permute_op, std::move(order), std::move(x));
 }
 
 Tensor transpose(Tensor x, int a, int b) {
@@ -315,7 +315,7 @@ Tensor slice(Tensor x, int axis, int64_t begin, int64_t end, int64_t step) {
                     "needs 0 <= begin <= end <= {} and step > 0, got begin {} end {} step {}", size,
                     begin, end, step);
   step = std::min(step, std::max<int64_t>(end - begin, 1));  // the same elements
-  return apply1(slice_op, SliceAttrs{axis, begin, end, step}, one(std::move(x)));
+  return apply1(slice_op, SliceAttrs{axis, begin, end, step}, std::move(x));
 }
 
 Tensor select(Tensor x, int axis, int64_t index) {
@@ -331,7 +331,7 @@ Tensor select(Tensor x, int axis, int64_t index) {
 Tensor expand(Tensor x, const Shape& shape) {
   check<ShapeError>(broadcast(x.shape(), shape, "expand") == shape, "expand",
                     "the shape must broadcast to {}, got {}", shape, x);
-  return apply1(expand_op, shape, one(std::move(x)));
+  return apply1(expand_op, shape, std::move(x));
 }
 
 Tensor squeeze(Tensor x, int axis) {
@@ -401,7 +401,7 @@ Tensor pad(Tensor x, const std::vector<int64_t>& before, const std::vector<int64
         checked_add(checked_add(x.shape()[static_cast<int>(i)], before[i]), after[i]).has_value(),
         "pad", "the padded size must fit 63 bits, got {} with ({}) and ({})", x,
         fmt::join(before, ", "), fmt::join(after, ", "));
-  return apply1(pad_op, PadAttrs{before, after, value}, one(std::move(x)));
+  return apply1(pad_op, PadAttrs{before, after, value}, std::move(x));
 }
 
 }  // namespace rw

@@ -238,7 +238,7 @@ Tensor unfold(Tensor x, int axis, int64_t size, int64_t step) {
   check<ShapeError>(size > 0 && step > 0 && size <= x.size(axis), "unfold",
                     "needs 0 < size <= {} and step > 0, got size {} and step {} for axis {} of {}",
                     x.size(axis), size, step, axis, x);
-  return apply1(unfold_op, UnfoldAttrs{axis, size, step}, one(std::move(x)));
+  return apply1(unfold_op, UnfoldAttrs{axis, size, step}, std::move(x));
 }
 
 std::vector<Tensor> chunk(Tensor x, int64_t parts, int axis) {

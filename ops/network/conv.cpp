@@ -121,7 +121,7 @@ Tensor conv2d_as(const char* op, Tensor x, Tensor w, const Conv2dOptions& o) {
   const Shape y = {x.shape()[0], h, width, w.shape()[0]};
   check_sizes(op, y, size_of(x.dtype()));
   const ConvAttrs attrs{o.stride, o.padding, o.dilation, o.groups, x.shape(), w.shape(), y};
-  return apply1(conv_op, attrs, TensorList(std::move(x), std::move(w)));
+  return apply1(conv_op, attrs, std::move(x), std::move(w));
 }
 
 Tensor conv_transpose2d_as(const char* op, Tensor x, Tensor w, const Tensor& bias,
@@ -153,7 +153,7 @@ Tensor conv_transpose2d_as(const char* op, Tensor x, Tensor w, const Tensor& bia
   const Shape y = {x.shape()[0], h, width, *channels};
   check_sizes(op, y, size_of(x.dtype()));
   const ConvAttrs attrs{o.stride, o.padding, o.dilation, o.groups, y, w.shape(), x.shape()};
-  return apply1(transposed_op, attrs, TensorList(std::move(x), std::move(w)));
+  return apply1(transposed_op, attrs, std::move(x), std::move(w));
 }
 
 // A sequence as an image of one line, and a weight likewise.

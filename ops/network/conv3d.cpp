@@ -200,8 +200,7 @@ Tensor conv3d(Tensor x, Tensor w, Tensor bias, const Conv3dOptions& o) {
   const Shape y = {x.shape()[0], d, h, width, w.shape()[0]};
   check_sizes("conv3d", y, size_of(x.dtype()));
   const VolumeAttrs attrs{o.stride, o.padding, o.dilation, o.groups, x.shape(), w.shape(), y};
-  return add_bias(apply1(volume_op, attrs, TensorList(std::move(x), std::move(w))),
-                  std::move(bias));
+  return add_bias(apply1(volume_op, attrs, std::move(x), std::move(w)), std::move(bias));
 }
 
 }  // namespace rw

@@ -185,7 +185,7 @@ Tensor run(const Op& op, const GroupAttrs& attrs, Tensor x, Tensor weight, Tenso
   check_eps(attrs.eps, op.name);
   weight = per_channel(weight, 1, x, op.name);
   bias = per_channel(bias, 0, x, op.name);
-  return apply1(op, attrs, TensorList(std::move(x), std::move(weight), std::move(bias)));
+  return apply1(op, attrs, std::move(x), std::move(weight), std::move(bias));
 }
 
 }  // namespace

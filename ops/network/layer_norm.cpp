@@ -92,8 +92,8 @@ Tensor layer_norm(Tensor x, Tensor weight, Tensor bias, float eps) {
   check_eps(eps, "layer_norm");
   weight = per_channel(weight, 1, x, "layer_norm");
   bias = per_channel(bias, 0, x, "layer_norm");
-  return apply1(layer_norm_op, NormAttrs{eps, false},
-                TensorList(std::move(x), std::move(weight), std::move(bias)));
+  return apply1(layer_norm_op, NormAttrs{eps, false}, std::move(x), std::move(weight),
+                std::move(bias));
 }
 
 Tensor rms_norm(Tensor x, Tensor weight, float eps) {
@@ -102,7 +102,7 @@ Tensor rms_norm(Tensor x, Tensor weight, float eps) {
   check_row(x.size(-1), x, "rms_norm");
   check_eps(eps, "rms_norm");
   weight = per_channel(weight, 1, x, "rms_norm");
-  return apply1(rms_norm_op, NormAttrs{eps, true}, TensorList(std::move(x), std::move(weight)));
+  return apply1(rms_norm_op, NormAttrs{eps, true}, std::move(x), std::move(weight));
 }
 
 }  // namespace rw

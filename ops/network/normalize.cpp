@@ -198,9 +198,8 @@ Tensor batch_norm_with(Tensor x, Tensor mean, Tensor var, Tensor weight, Tensor 
   const AutocastInputs autocast("batch_norm", {&x});
   check_inputs(x, {&mean, &var, &weight, &bias});
   check_eps(eps, "batch_norm");
-  return apply1(batch_norm_with_op, eps,
-                TensorList(std::move(x), std::move(weight), std::move(bias), std::move(mean),
-                           std::move(var)));
+  return apply1(batch_norm_with_op, eps, std::move(x), std::move(weight), std::move(bias),
+                std::move(mean), std::move(var));
 }
 
 }  // namespace rw

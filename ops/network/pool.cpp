@@ -132,8 +132,7 @@ PoolAttrs adaptive_attributes(const Tensor& x, Size2d size, const char* op) {
 // same first maximum and mean.
 Tensor pool(const Op& op, PoolAttrs a, Tensor x) {
   const Size2d kernel = a.options.kernel;
-  if (int64_t{kernel.h} * kernel.w <= most_in_window)
-    return apply1(op, std::move(a), one(std::move(x)));
+  if (int64_t{kernel.h} * kernel.w <= most_in_window) return apply1(op, std::move(a), std::move(x));
   PoolAttrs along = a;
   along.y[1] = a.x[1];
   along.options.kernel.h = along.options.stride.h = along.options.dilation.h = 1;
@@ -141,7 +140,7 @@ Tensor pool(const Op& op, PoolAttrs a, Tensor x) {
   a.x = along.y;
   a.options.kernel.w = a.options.stride.w = a.options.dilation.w = 1;
   a.options.padding.w = 0;
-  return apply1(op, std::move(a), one(apply1(op, std::move(along), one(std::move(x)))));
+  return apply1(op, std::move(a), apply1(op, std::move(along), std::move(x)));
 }
 
 Pool2dOptions of_line(const Pool1dOptions& o) {

@@ -80,8 +80,8 @@ Tensor rotary(Tensor x, const RotaryOptions& o) {
                     frequencies);
   check<AutogradError>(!frequencies.requires_grad(), "rotary",
                        "frequencies get no gradient: detach them");
-  return apply1(rotary_op, RotaryAttrs{o.offset, o.interleaved, false, o.scale},
-                TensorList(std::move(x), std::move(frequencies)));
+  return apply1(rotary_op, RotaryAttrs{o.offset, o.interleaved, false, o.scale}, std::move(x),
+                std::move(frequencies));
 }
 
 Tensor alibi_slopes(int64_t heads) {

@@ -50,7 +50,7 @@ Tensor softmax_along(const Op& op, bool log, Tensor x, int axis) {
   axis = normalize_axis(axis, x.rank(), op.name);
   const bool is_last = axis == x.rank() - 1;
   if (!is_last) x = transpose(std::move(x), axis, -1);
-  Tensor y = apply1(op, SoftmaxAttrs{log}, one(std::move(x)));
+  Tensor y = apply1(op, SoftmaxAttrs{log}, std::move(x));
   return is_last ? y : transpose(std::move(y), axis, -1);
 }
 

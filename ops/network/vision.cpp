@@ -130,7 +130,7 @@ Tensor resample_image(Tensor x, const Axis& h, const Axis& w, const InterpolateO
   check_sizes("interpolate", y, size_of(x.dtype()));
   const ResampleAttrs attrs{
       static_cast<uint32_t>(o.mode), o.align_corners, h.scale, w.scale, x.shape(), y};
-  return apply1(resample_op, attrs, one(std::move(x)));
+  return apply1(resample_op, attrs, std::move(x));
 }
 
 // ---- borders ------------------------------------------------------------------------------------
@@ -254,7 +254,7 @@ Tensor pad(Tensor x, const std::vector<int64_t>& before, const std::vector<int64
     Shape padded = x.shape();
     padded[axis] += before[at] + after[at];
     check_sizes("pad", padded, size_of(x.dtype()));
-    x = apply1(border_op, BorderAttrs{axis, before[at], after[at], mode}, one(std::move(x)));
+    x = apply1(border_op, BorderAttrs{axis, before[at], after[at], mode}, std::move(x));
   }
   return x;
 }

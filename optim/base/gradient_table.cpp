@@ -17,16 +17,17 @@ int64_t total_of(const std::vector<GradientTable::Entry>& entries) {
   return total;
 }
 
-// The byte range of the gradient in its block.
-BufferRange range_of(const Tensor& gradient) {
+// The block in which the gradient lies, and the byte there at which it begins.
+uint32_t block_of(const Tensor& gradient) {
+  return gradient.impl().storage->range().block;
+}
+uint64_t begin_of(const Tensor& gradient) {
   const TensorImpl& impl = gradient.impl();
-  const Arena::Range& whole = impl.storage->range();
-  return {whole.block, whole.offset + static_cast<uint64_t>(impl.offset) * sizeof(float),
-          gradient.bytes()};
+  return impl.storage->range().offset + static_cast<uint64_t>(impl.offset) * sizeof(float);
 }
 
 void check_gradient(const Tensor& parameter) {
-  const Tensor gradient = parameter.grad();
+  const Tensor& gradient = parameter.impl().grad;
   check<AutogradError>(gradient.dtype() == DType::f32 && gradient.shape() == parameter.shape() &&
                            &gradient.device() == &parameter.device(),
                        "optimizer",
@@ -83,8 +84,9 @@ std::map<uint32_t, MemoryRange> GradientTable::blocks(const Span& entries) const
   const uint64_t moves = table_.device().moves();
   for (size_t i = entries.first; i < entries.end; ++i) {
     const Entry& e = entries_[i];
-    if (!e.parameter.grad().defined() || e.parameter.numel() == 0) continue;
-    const BufferRange own = range_of(e.parameter.grad());
+    const Tensor& gradient = e.parameter.impl().grad;
+    if (!gradient.defined() || gradient.numel() == 0) continue;
+    const BufferRange own{block_of(gradient), begin_of(gradient), gradient.bytes()};
     const MemoryRange found{.range = own, .moves = moves};
     BufferRange& all = blocks.try_emplace(own.block, found).first->second.range;
     const uint64_t end = std::max(all.offset + all.size, own.offset + own.size);
@@ -116,26 +118,26 @@ bool GradientTable::locate(size_t run) {
 
 bool GradientTable::locate(const Span& entries) {
   for (size_t i = entries.first; i < entries.end; ++i)
-    if (entries_[i].parameter.grad().defined()) check_gradient(entries_[i].parameter);
+    if (entries_[i].parameter.impl().grad.defined()) check_gradient(entries_[i].parameter);
   const auto held = table_.device().hold();
   const std::map<uint32_t, MemoryRange> blocks = this->blocks(entries);
   if (blocks.empty()) return false;
   // Returns the block of an entry's gradient; any will do where there is none.
-  const auto block_of = [&](size_t i) {
-    const Tensor gradient = entries_[i].parameter.grad();
-    return gradient.defined() ? range_of(gradient).block : blocks.begin()->first;
+  const auto block = [&](size_t i) {
+    const Tensor& gradient = entries_[i].parameter.impl().grad;
+    return gradient.defined() ? block_of(gradient) : blocks.begin()->first;
   };
   std::vector<size_t> order(entries.end - entries.first);
   std::iota(order.begin(), order.end(), entries.first);
   std::ranges::stable_sort(order, {},
-                           [&](size_t i) { return std::pair(entries_[i].run, block_of(i)); });
+                           [&](size_t i) { return std::pair(entries_[i].run, block(i)); });
   uint32_t row = first_chunks_[entries.first];
   for (const size_t i : order) {
-    const uint32_t count = first_chunks_[i + 1] - first_chunks_[i], block = block_of(i);
+    const uint32_t count = first_chunks_[i + 1] - first_chunks_[i], number = block(i);
     if (count == 0) continue;
-    const MemoryRange& memory = blocks.at(block);
+    const MemoryRange& memory = blocks.at(number);
     if (parts_.empty() || parts_.back().run != entries_[i].run ||
-        parts_.back().gradients.range.block != block)
+        parts_.back().gradients.range.block != number)
       parts_.push_back({entries_[i].run, memory, row, 0});
     parts_.back().rows += count;
     write_rows(i, row, memory.range);
@@ -148,10 +150,10 @@ bool GradientTable::locate(const Span& entries) {
 // Writes the rows of an entry from row `first` on; `memory` is that of the gradients.
 void GradientTable::write_rows(size_t entry, uint32_t first, const BufferRange& memory) {
   const Entry& e = entries_[entry];
-  const Tensor gradient = e.parameter.grad();
+  const Tensor& gradient = e.parameter.impl().grad;
   int64_t grad = e.begin;
   if (gradient.defined())
-    grad += static_cast<int64_t>((range_of(gradient).offset - memory.offset) / sizeof(float));
+    grad += static_cast<int64_t>((begin_of(gradient) - memory.offset) / sizeof(float));
   for (uint32_t number = first_chunks_[entry]; number < first_chunks_[entry + 1]; ++number) {
     const int64_t at = (number - first_chunks_[entry]) * chunk(),
                   size = gradient.defined() ? std::min(chunk(), e.size - at) : 0;
@@ -177,7 +179,7 @@ void GradientTable::upload(uint32_t first, uint32_t end) {
 
 // Takes the device's lock. It looks again for gradients of the run, or of all runs, that have moved
 // since they were located.
-std::unique_lock<std::recursive_mutex> GradientTable::hold(std::optional<size_t> run) {
+Device::Hold GradientTable::hold(std::optional<size_t> run) {
   const Device& device = table_.device();
   auto held = device.hold();
   const bool has_moved = std::ranges::any_of(parts_, [&](const Part& part) {

@@ -36,13 +36,13 @@ class GradientTable {
   // with dispatches that allocate nothing.
   class Parts {
    public:
-    Parts(std::unique_lock<std::recursive_mutex> lock, std::vector<Part> parts)
+    Parts(Device::Hold lock, std::vector<Part> parts)
         : lock_(std::move(lock)), parts_(std::move(parts)) {}
     auto begin() const { return parts_.begin(); }
     auto end() const { return parts_.end(); }
 
    private:
-    std::unique_lock<std::recursive_mutex> lock_;
+    Device::Hold lock_;
     std::vector<Part> parts_;
   };
 
@@ -83,7 +83,7 @@ class GradientTable {
   int64_t chunk() const { return int64_t{REWIND_FLAT} << shift_; }  // its most elements
   bool locate(const Span& entries);
   void write_rows(size_t entry, uint32_t first, const BufferRange& memory);
-  [[nodiscard]] std::unique_lock<std::recursive_mutex> hold(std::optional<size_t> run);
+  [[nodiscard]] Device::Hold hold(std::optional<size_t> run);
   void upload(uint32_t first, uint32_t end);
   void launch_stats(const MemoryRange& gradients, uint32_t first, uint32_t rows) const;
 
