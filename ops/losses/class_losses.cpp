@@ -176,10 +176,10 @@ Tensor divisor(const Tensor& weights) {
 
 Tensor detail::count_valid(const Tensor& target, int ignore_index) {
   const NoGrad guard;
-  const auto device = target.device().shared_from_this();
-  const Tensor ignored = full({}, static_cast<float>(ignore_index), DType::i32, device);
-  return maximum(sum(cast(not_equal(target, ignored), DType::f32)),
-                 full({}, 1, DType::f32, device));
+  const Tensor ignored =
+      full({}, static_cast<float>(ignore_index), DType::i32, target.device().shared_from_this());
+  return clamp(sum(cast(not_equal(target, ignored), DType::f32)), 1,
+               std::numeric_limits<float>::max());
 }
 
 Tensor cross_entropy(Tensor logits, Tensor target, const CrossEntropyOptions& o) {
@@ -195,7 +195,7 @@ Tensor cross_entropy(Tensor logits, Tensor target, const CrossEntropyOptions& o)
   check(o.label_smoothing >= 0 && o.label_smoothing < 1, "cross_entropy",
         "label_smoothing must be in [0, 1), got {}", o.label_smoothing);
   check_indices("cross_entropy", "the target", target, logits.shape()[1] - 1, o.ignore_index);
-  Tensor loss = apply1(cross_entropy_op, o, TensorList(std::move(logits), target));
+  Tensor loss = apply1(cross_entropy_op, o, std::move(logits), target);
   if (o.reduction == Reduction::none) return loss;
   loss = sum(loss);
   if (o.reduction == Reduction::sum) return loss;
@@ -212,7 +212,7 @@ Tensor nll_loss(Tensor log_probs, Tensor target, Tensor weight, int ignore_index
   const Shape shape = target.shape();
   target = reshape(std::move(target), {-1});
   log_probs = reshape(std::move(log_probs), {target.numel(), classes});
-  Tensor losses = apply1(nll_op, NllAttrs{ignore_index}, TensorList(std::move(log_probs), target));
+  Tensor losses = apply1(nll_op, NllAttrs{ignore_index}, std::move(log_probs), target);
   Tensor weights;
   if (weight) {
     weights = weights_of(target, weight, ignore_index);
