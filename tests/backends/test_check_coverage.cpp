@@ -108,7 +108,7 @@ TEST_CASE("self-check: every tile of a GPU is reached, in each order and width o
       check_all(forms, "conv_wgrad_" + cooperative, {"f16 1 1"});
       for (const char* kernel : {"attention", "attention_dq", "attention_dkv"})
         check_all(forms, fmt::format("{}_cooperative.FACTORSf16", kernel),
-                  {"f16 0 1", "f16 1 1", "f16 1 3"});
+                  {"f16 0 1 16", "f16 1 1 32", "f16 1 3 32"});
     } else {
       check_all(forms, "gemm_tiled.TILE128", variants("f16", {"1 1", "0 0"}));
       check_all(forms, "conv_tiled.TILE128", {"f16 1 1", "f16 0 1"});

@@ -63,7 +63,10 @@ std::vector<Form> forms() {
           {"a band, a mask", 2, 4, 1, 70, 150, 16, band, true},
           {"slopes", 1, 6, 3, 40, 90, 24, {}, false, {}, true},
           {"dropout", 2, 2, 1, 70, 90, 64, {.causal = true, .dropout = 0.3f}},
-          {"a window without keys", 1, 1, 1, 100, 20, 32, {.window = 8}}};
+          {"a window without keys", 1, 1, 1, 100, 20, 32, {.window = 8}},
+          // Enough tiles of 64 rows for a GPU.
+          {"64 rows", 2, 8, 8, 70, 150, 64, {.causal = true, .dropout = 0.3f}},
+          {"64 rows, two depths, shared heads, a mask", 4, 8, 4, 66, 130, 72, band, true}};
 }
 
 }  // namespace
@@ -130,11 +133,23 @@ TEST_CASE("attention by cooperative matrices: which devices" * doctest::test_sui
   caps.shared_bytes = large_shared / 2;
   CHECK_FALSE(attends_by_matrices(caps, DType::f16));
   for (const uint32_t dim : {8u, 64u, 72u, 256u}) {
-    const AttentionTile tile = attention_matrix_tile(DType::bf16, dim, "attention_dq");
+    const AttentionTile tile = attention_matrix_tile(caps, DType::bf16, dim, "attention_dq", 64, 8);
     CHECK(tile.module == "attention_dq_cooperative.FACTORSbf16");
+    CHECK(tile.rows == 32);
     CHECK(tile.results * 64 >= dim);
     CHECK((tile.results - 1) * 64 < dim);
   }
+  caps.multiprocessors = 16;
+  caps.matrices.subgroup = 32;
+  const auto rows = [&](uint32_t queries, uint64_t heads) {
+    return attention_matrix_tile(caps, DType::f16, 64, "attention", queries, heads).rows;
+  };
+  CHECK(rows(65, 8) == 64);
+  CHECK(rows(64, 8) == 32);
+  CHECK(rows(33, 16) == 64);
+  CHECK(rows(32, 16) == 32);
+  caps.matrices.subgroup = 8;
+  CHECK(rows(65, 8) == 32);
 }
 
 }  // namespace rw::test

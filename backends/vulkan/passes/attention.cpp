@@ -19,12 +19,18 @@ AttentionTile attention_tile(const Caps& caps, uint32_t dim, std::string_view ke
   return {"attention_tiled.TILE32", 32, dim > 128 ? 4u : is_wide ? 2u : 1u};
 }
 
-AttentionTile attention_matrix_tile(DType dtype, uint32_t dim, std::string_view kernel) {
+AttentionTile attention_matrix_tile(const Caps& caps, DType dtype, uint32_t dim,
+                                    std::string_view kernel, uint32_t rows, uint64_t heads) {
   const char* factors = dtype == DType::bf16 ? "bf16" : "f16";
-  return {fmt::format("{}_cooperative.FACTORS{}", kernel, factors), 32, (dim + 63) / 64};
+  // Two threads or more share a row of 64 scores, which one alone could not hold in registers.
+  const bool has_threads = caps.is_cpu || caps.matrices.subgroup >= 16;
+  const bool is_large =
+      has_threads && rows > 32 && divide_up(rows, 64) * heads >= caps.multiprocessors;
+  return {fmt::format("{}_cooperative.FACTORS{}", kernel, factors), is_large ? 64u : 32u,
+          (dim + 63) / 64};
 }
 
-// Their tiles need 31 KiB.
+// Their tiles need 31 KiB of shared memory.
 bool attends_by_matrices(const Caps& caps, DType dtype) {
   const uint32_t needed = dtype == DType::f16 ? feature::cooperative : feature::cooperative_bf16;
   return is_half(dtype) && has_large_shared(caps) && (caps.features & needed) != 0;
@@ -124,19 +130,21 @@ void add_attention(Passes& passes, const Caps& caps, const KernelCall& call) {
   const auto p = call.params_as<AttentionParams>();
   const bool of_keys = call.kernel == "attention_dkv";
   const uint32_t dim = ATTENTION_DIM(p), repeats = of_keys ? std::max(1u, ATTENTION_GROUP(p)) : 1;
-  const uint32_t rows = of_keys ? p.keys : p.queries,
-                 is_masked = (ATTENTION_FLAGS(p) & ATTENTION_MASK) != 0;
+  const uint32_t rows = of_keys ? p.keys : p.queries;
   check_turns(caps, p, repeats);
-  const auto tiles = [&](uint32_t tile_rows, uint32_t columns) {
-    return uint64_t{p.batch} * (p.heads / repeats) * divide_up(rows, tile_rows) *
-           divide_up(dim, columns);
-  };
   const DType dtype = call.bindings[0].dtype;
-  const AttentionTile tile = attends_by_matrices(caps, dtype)
-                                 ? attention_matrix_tile(dtype, dim, call.kernel)
-                                 : attention_tile(caps, dim, call.kernel);
-  passes.add_whole(tile.module, call, tiles(tile.rows, tile.results * 64),
-                   {is_masked, tile.results});
+  const uint64_t heads = uint64_t{p.batch} * (p.heads / repeats);
+  const uint32_t has_mask = (ATTENTION_FLAGS(p) & ATTENTION_MASK) != 0;
+  if (attends_by_matrices(caps, dtype)) {
+    const AttentionTile tile = attention_matrix_tile(caps, dtype, dim, call.kernel, rows, heads);
+    passes.add_whole(tile.module, call, heads * divide_up(rows, tile.rows),
+                     {has_mask, tile.results, tile.rows / 2});
+  } else {
+    const AttentionTile tile = attention_tile(caps, dim, call.kernel);
+    passes.add_whole(tile.module, call,
+                     heads * divide_up(rows, tile.rows) * divide_up(dim, tile.results * 64),
+                     {has_mask, tile.results});
+  }
 }
 
 }  // namespace rw::vulkan

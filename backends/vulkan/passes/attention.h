@@ -19,8 +19,10 @@ struct AttentionTile {
 };
 AttentionTile attention_tile(const Caps& caps, uint32_t dim, std::string_view kernel);
 // Returns the same tile with cooperative matrices, which has the whole width of the head, if they
-// support attention of this dtype.
-AttentionTile attention_matrix_tile(DType dtype, uint32_t dim, std::string_view kernel);
+// support attention of this dtype: one of 64 rows, which loads each factor for more products, if
+// `heads` results of `rows` rows have enough of them for the device.
+AttentionTile attention_matrix_tile(const Caps& caps, DType dtype, uint32_t dim,
+                                    std::string_view kernel, uint32_t rows, uint64_t heads);
 bool attends_by_matrices(const Caps& caps, DType dtype);
 
 // attention, attention_dq, attention_dkv, attention_dmask. ShapeError if a thread of this device
