@@ -9,6 +9,7 @@
 #include "backends/open.h"
 #include "backends/profiles.h"
 #include "backends/vulkan/composer.h"
+#include "backends/vulkan/joining_dispatcher.h"
 #include "backends/vulkan/pipelines/kernels.h"
 #include "backends/vulkan/pipelines/profile.h"
 #include "core/files/json_file.h"
@@ -18,12 +19,14 @@ namespace rw {
 
 namespace {
 
-class Counter : public vulkan::Dispatcher {
+class Counter final : public vulkan::Dispatcher {
  public:
   Counter(const vulkan::Caps& caps, std::function<void(const KernelLaunch&)> launched)
       : caps_(caps), kernels_(caps), composer_(caps), launched_(std::move(launched)) {}
 
-  void run(const KernelCall& call) { composer_.run(call, *this); }
+  ~Counter() override { joining_.release(); }
+
+  void run(const KernelCall& call) { composer_.run(call, joining_); }
 
   const vulkan::Caps& caps() const override { return caps_; }
   bool available(std::string_view kernel, std::span<const Binding> bindings) const override {
@@ -50,6 +53,7 @@ class Counter : public vulkan::Dispatcher {
   const vulkan::Kernels kernels_;
   const vulkan::Composer composer_;
   const std::function<void(const KernelLaunch&)> launched_;
+  vulkan::JoiningDispatcher joining_{*this, nullptr};
 };
 
 vulkan::Caps caps_of(const std::string& device) {

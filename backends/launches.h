@@ -20,8 +20,8 @@ struct KernelLaunch {
 };
 
 // Returns a prediction of the device, as from open_backend("dry:..."), that reports to `launched`
-// what a program launches. `device` is "vulkan...", or "dry:FILE.json" with a profile. DeviceError
-// if it has no workgroups.
+// what a program launches, joined as on the device; the last launch when it is destroyed. `device`
+// is "vulkan...", or "dry:FILE.json" with a profile. DeviceError if it has no workgroups.
 std::unique_ptr<Backend> open_counting(const std::string& device,
                                        std::function<void(const KernelLaunch&)> launched);
 

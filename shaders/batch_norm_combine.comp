@@ -1,7 +1,7 @@
 //! buffers: partial:f32:read mean:f32:write var:f32:write
 //! params: BatchNormCombineParams
 //! reference: none
-//! local: 8,16
+//! local: 4,32
 //! grid: 3d
 #define AHEAD 4  // chunks whose values are loaded at once
 
@@ -9,7 +9,7 @@ struct Moments {
   float count, mean, squares;
 };
 
-// The moments of 8 channels: 16 parts, each of a run of chunks.
+// The moments of 4 channels: 32 parts, each of a run of chunks.
 shared float counts[128], means[128], squares[128];
 
 Moments kept(uint place) { return Moments(counts[place], means[place], squares[place]); }
@@ -45,15 +45,15 @@ Moments of_chunks(uint c, uint begin, uint end) {
 }
 
 void main() {
-  uint c = gl_GlobalInvocationID.x, part = gl_LocalInvocationID.y, place = part * 8 + gl_LocalInvocationID.x;
+  uint c = gl_GlobalInvocationID.x, part = gl_LocalInvocationID.y, place = part * 4 + gl_LocalInvocationID.x;
   uint run = gl_WorkGroupID.z, run_end = min((run + 1) * p.run, p.chunks);
-  uint length = (p.run + 15) / 16, begin = min(run * p.run + part * length, run_end);
+  uint length = (p.run + 31) / 32, begin = min(run * p.run + part * length, run_end);
   Moments own = Moments(0.0, 0.0, 0.0);
   if (c < p.channels) own = of_chunks(c, begin, min(begin + length, run_end));
   keep(place, own);
-  for (uint step = 1; step < 16; step *= 2) {
+  for (uint step = 1; step < 32; step *= 2) {
     barrier();
-    if (part % (2 * step) == 0) keep(place, joined(kept(place), kept(place + 8 * step)));
+    if (part % (2 * step) == 0) keep(place, joined(kept(place), kept(place + 4 * step)));
   }
   if (part > 0 || c >= p.channels) return;
   store_mean(run * p.channels + c, means[place]);

@@ -6,7 +6,7 @@
 #include "reduce_op.glsl"
 #include "some.glsl"
 layout(constant_id = 1) const uint FLAT = 0;  //! 0 1
-layout(constant_id = 2) const uint MEMBERS = 1;  //! 1 8
+layout(constant_id = 2) const uint MEMBERS = 1;  //! 1 8 32
 
 #define AHEAD 4  // words that are loaded at once
 

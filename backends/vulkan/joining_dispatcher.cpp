@@ -5,7 +5,7 @@
 namespace rw::vulkan {
 
 // SwiftShader takes tens of seconds to compile a chain.
-JoiningDispatcher::JoiningDispatcher(ModuleDispatcher& inner, Recorder& recorder)
+JoiningDispatcher::JoiningDispatcher(Dispatcher& inner, Recorder* recorder)
     : inner_(inner),
       recorder_(recorder),
       joins_(!is_without("fusion") && caps().driver_id != VK_DRIVER_ID_GOOGLE_SWIFTSHADER) {}
@@ -28,10 +28,10 @@ void JoiningDispatcher::dispatch(const KernelCall& call) {
 void JoiningDispatcher::release() {
   const auto chain = std::exchange(held_, {});
   if (!chain) return;
-  recorder_.set_call(held_number_);
+  if (recorder_) recorder_->set_call(held_number_);
   const OwnedCall joined = chain->joined();
   inner_.dispatch(joined.call());
-  recorder_.set_call(number_);
+  if (recorder_) recorder_->set_call(number_);
 }
 
 }  // namespace rw::vulkan

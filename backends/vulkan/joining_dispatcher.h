@@ -4,13 +4,14 @@
 
 #include "commands/chain.h"
 #include "commands/recorder.h"
-#include "module_dispatcher.h"
+#include "passes/dispatcher.h"
 
 namespace rw::vulkan {
 
 class JoiningDispatcher final : public Dispatcher {
  public:
-  JoiningDispatcher(ModuleDispatcher& inner, Recorder& recorder);
+  // `recorder` is null where calls are only counted.
+  JoiningDispatcher(Dispatcher& inner, Recorder* recorder);
 
   const Caps& caps() const override { return inner_.caps(); }
   void dispatch(const KernelCall& call) override;
@@ -19,13 +20,15 @@ class JoiningDispatcher final : public Dispatcher {
   }
 
   // Begins a kernel call, to which the next modules belong.
-  void begin_call() { recorder_.set_call(number_ = recorder_.next_call()); }
+  void begin_call() {
+    if (recorder_) recorder_->set_call(number_ = recorder_->next_call());
+  }
   // Dispatches the call that is held back, if there is one.
   void release();
 
  private:
-  ModuleDispatcher& inner_;
-  Recorder& recorder_;
+  Dispatcher& inner_;
+  Recorder* const recorder_;
   const bool joins_;
   uint64_t number_ = 0, held_number_ = 0;  // of the call, and of the one that is held back
   std::optional<Chain> held_;

@@ -9,6 +9,7 @@
 #include "backends/vulkan/composer.h"
 #include "backends/vulkan/device/own_process.h"
 #include "backends/vulkan/joining_dispatcher.h"
+#include "backends/vulkan/module_dispatcher.h"
 #include "backends/vulkan/pipelines/profile.h"
 #include "backends/vulkan/pipelines/statistics.h"
 
@@ -108,7 +109,7 @@ class VulkanBackend final : public Backend {
   Recorder recorder_{device_};
   Staging staging_{device_, recorder_};
   ModuleDispatcher dispatcher_{device_, blocks_, recorder_, staging_};
-  JoiningDispatcher joining_{dispatcher_, recorder_};
+  JoiningDispatcher joining_{dispatcher_, &recorder_};
   Composer composer_{device_.caps()};
 };
 

@@ -20,7 +20,7 @@ struct BatchNormChunksParams {
 // batch_norm_combine: joins each run of chunks, in order, by Chan's formula into means and sums of
 // squared deviations [runs, channels]; a single run gives the biased variance instead of the sum.
 // Chunk k of partial has its means at k * chunk_step, and its deviations lie deviations_at behind
-// them. threads: channels, 16, runs.
+// them. threads: channels, 32, runs.
 struct BatchNormCombineParams {
   uint offset[3];  // partial, mean, var
   uint rows, channels, chunk_rows, chunks, run, chunk_step, deviations_at;

@@ -7,10 +7,12 @@
 // Vulkan devices run these two instead, with chunks of up to 32768, on as many levels as needed:
 //
 // reduce_columns: the variant is {op, flat, team}. A thread computes one result, or 8 with flat 1
-// (inner % 8 == 0). With team REDUCE_TEAM instead of 1, so many threads take turns along a chunk.
+// (inner % 8 == 0). With team REDUCE_TEAM or LARGE_TEAM instead of 1, so many threads take turns
+// along a chunk.
 //
 // reduce_rows: one workgroup per result, for inner == 1.
 #define REDUCE_TEAM 8
+#define LARGE_TEAM 32
 struct ReduceParams {
   uint offset[2];
   uint outer, count, inner, chunk;
@@ -19,6 +21,10 @@ struct ReduceParams {
 
 // argreduce: the index (i32) of the first maximum or minimum along count. The variant is 0 for max,
 // 1 for min. A NaN counts as the maximum (minimum). threads.x = outer * inner. count <= 2^18.
+//
+// Vulkan devices may have ARG_TEAM threads take turns along count: the variant is {min, team}, and
+// threads.x team times as many.
+#define ARG_TEAM 64
 struct ArgReduceParams {
   uint offset[2];
   uint outer, count, inner;

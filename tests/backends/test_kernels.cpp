@@ -196,7 +196,7 @@ TEST_CASE("kernels: reduce, reduce_columns, reduce_rows, argreduce") {
           devices.run("reduce", {in(from, x), out(to, all)}, p, {op}, {1});
           devices.run("reduce_columns", {in(from, x), out(to, all)}, p, {op, 0, 1}, {all});
           if (s.inner % 8 == 0)
-            for (const uint32_t team : {1, REDUCE_TEAM})
+            for (const uint32_t team : {1, REDUCE_TEAM, LARGE_TEAM})
               devices.run("reduce_columns", {in(from, x), out(to, all)}, p, {op, 1, team},
                           {all / 8 * team});
           if (s.inner == 1) devices.run("reduce_rows", {in(from, x), out(to, all)}, p, {op}, {all});

@@ -16,9 +16,17 @@ namespace rw::test {
 
 namespace {
 
-// The update table's bindings are all parameters and gradients, and an index_add's a whole table.
+// The update table's bindings are all parameters and gradients, an index_add's a whole table, and
+// those of a copy of each text's first token all tokens.
 bool has_whole_tables(const std::string& kernel) {
-  return kernel == "sgd" || kernel == "adam" || kernel == "grad_stats" || kernel == "scatter_add";
+  return kernel == "sgd" || kernel == "adam" || kernel == "grad_stats" || kernel == "scatter_add" ||
+         kernel == "copy";
+}
+
+// BERT's pooler and its loss have fewer rows than a GPU has multiprocessors. To split them takes
+// another pass over the parts.
+bool has_few_rows(const std::string& kernel) {
+  return kernel == "gemm_cooperative.FACTORSf16.TILE64" || kernel == "cross_entropy";
 }
 
 }  // namespace
@@ -32,6 +40,7 @@ TEST_CASE("launches: kernels, their workgroups, waves and bytes") {
     const Tensor x = zeros({256, 512});
     exp(x);
     matmul(zeros({64, 2048}), zeros({2048, 64}));
+    relu(matmul(zeros({512, 64}), zeros({64, 512})));  // the last launch, which is held back
   });
   const auto find = [&](const char* kernel) {
     const auto found = std::ranges::find_if(
@@ -47,13 +56,14 @@ TEST_CASE("launches: kernels, their workgroups, waves and bytes") {
   const KernelLaunch product = find("gemm_");
   CHECK(product.flops == 2.0 * 64 * 64 * 2048);
   CHECK(product.workgroups > 4);  // parts of long sums
+  CHECK(find("gemm_chain_").flops == 2.0 * 512 * 64 * 512);
   CHECK(contains(launch_table(all),
                  "     1        256     2.67    1.00 MiB       0.0  unary f32 f32\n"));
   CHECK(contains(message_of<DeviceError>([&] { open_counting("cpu", count); }),
                  "[launches] a device must be 'vulkan...' or 'dry:FILE.json'"));
 }
 
-TEST_CASE("launches: what moves more than a MB in a large step fills a quarter of a GPU") {
+TEST_CASE("launches: what moves more than a MB in a large step fills a GPU") {
   const TemporaryFolder folder;
   for (const uint32_t multiprocessors : {96, 132}) {
     const std::string file = folder / "card.json";
@@ -71,7 +81,7 @@ TEST_CASE("launches: what moves more than a MB in a large step fills a quarter o
         CAPTURE(l.kernel);
         CAPTURE(l.dtypes);
         CAPTURE(l.bytes);
-        CHECK(l.waves > 0.25);
+        CHECK(l.waves > (has_few_rows(l.kernel) ? 0.25 : 0.9));
       };
       dry_run(open_counting("dry:" + file, check), [&] {
         const auto step = standard.make(DType::f16);

@@ -172,9 +172,11 @@ std::vector<MemoryReport> plan_ranks(TrainingProgram& program, const Backend& dr
 
 std::string launches_of(const TrainingProgram& program, const std::string& device) {
   std::vector<KernelLaunch> launches;
-  const auto counting =
-      open_counting(device, [&](const KernelLaunch& launch) { launches.push_back(launch); });
-  (void)Planner(program, *counting).peak(program.settings);
+  {
+    const auto counting =
+        open_counting(device, [&](const KernelLaunch& launch) { launches.push_back(launch); });
+    (void)Planner(program, *counting).peak(program.settings);
+  }
   return launch_table(launches);
 }
 

@@ -31,16 +31,19 @@ uint64_t column_run(const Caps& caps, uint64_t count, uint64_t threads, uint64_t
   return run;
 }
 
-// The threads that take turns along a column.
-uint32_t team_of(const Caps& caps, uint64_t inner) {
-  return caps.is_cpu || inner % REWIND_FLAT != 0 ? 1 : REDUCE_TEAM;
+// The threads that take turns along a column of `count` rows: more where workgroups of 64 threads
+// would leave multiprocessors idle.
+uint32_t team_of(const Caps& caps, uint64_t count, uint64_t words) {
+  if (caps.is_cpu) return 1;
+  const bool is_idle = divide_up(words * REDUCE_TEAM, 64) < caps.multiprocessors;
+  return is_idle && count >= LARGE_TEAM ? LARGE_TEAM : REDUCE_TEAM;
 }
 
 // How much of the columns one pass sums.
 uint64_t column_run_of(const Caps& caps, const ReduceParams& p) {
   constexpr uint32_t few = 128;  // for a team
   const uint64_t threads = divide_up(uint64_t{p.outer} * p.inner, REWIND_FLAT);
-  const uint64_t team = team_of(caps, p.inner);
+  const uint64_t team = caps.is_cpu || p.inner % REWIND_FLAT != 0 ? 1 : REDUCE_TEAM;
   if (team > 1 && p.count <= few) return p.count;
   return team * column_run(caps, divide_up(p.count, team), threads * team, usual_column_run / team);
 }
@@ -50,7 +53,7 @@ void add_level(Passes& passes, const Caps& caps, uint32_t op, const ReduceParams
   const uint64_t n = p.outer * divide_up(p.count, p.chunk) * p.inner;
   if (p.inner == 1) return passes.add("reduce_rows", {x, written(y)}, p, n, {op});
   const bool flat = in_words(p.inner, p.offset[0]);
-  const uint32_t team = flat ? team_of(caps, p.inner) : 1;
+  const uint32_t team = flat ? team_of(caps, p.chunk, n / REWIND_FLAT) : 1;
   passes.add("reduce_columns", {x, written(y)}, p, (flat ? n / REWIND_FLAT : n) * team,
              {op, flat, team});
 }
@@ -109,6 +112,13 @@ void add_reduce(Passes& passes, const Caps& caps, const KernelCall& call) {
              operand(call, 1));
 }
 
+// A row, whose elements are neighbours, has a workgroup; elsewhere neighbours are of other results.
+void add_argreduce(Passes& passes, const Caps& caps, const KernelCall& call) {
+  const auto p = call.params_as<ArgReduceParams>();
+  const uint32_t team = !caps.is_cpu && p.inner == 1 && p.count >= ARG_TEAM ? ARG_TEAM : 1;
+  passes.add_whole("argreduce", call, uint64_t{p.outer} * p.inner * team, {call.constant(0), team});
+}
+
 void add_sum(Passes& passes, const Caps& caps, uint32_t count, uint32_t inner, const Operand& x,
              const Operand& y, uint32_t offset) {
   const ReduceParams p{.offset = {0, offset},
@@ -138,7 +148,7 @@ void add_batch_norm_stats(Passes& passes, const Caps& caps, const KernelCall& ca
                            .deviations_at = c};
   const auto combine = [&](const Operand& mean, const Operand& var, uint32_t runs) {
     q.run = static_cast<uint32_t>(divide_up(q.chunks, runs));
-    passes.add("batch_norm_combine", {partial, written(mean), written(var)}, q, {c, 16, runs});
+    passes.add("batch_norm_combine", {partial, written(mean), written(var)}, q, {c, 32, runs});
   };
   while (q.chunks > BATCH_NORM_RUN) {  // a workgroup for each run, not for all chunks
     const auto runs = static_cast<uint32_t>(divide_up(q.chunks, BATCH_NORM_RUN));

@@ -8,6 +8,7 @@
 namespace rw::vulkan {
 
 void add_reduce(Passes& passes, const Caps& caps, const KernelCall& call);
+void add_argreduce(Passes& passes, const Caps& caps, const KernelCall& call);
 
 // Computes y = the sum over the first axis of x [count, inner], of f32; y begins at an offset in
 // elements.
