@@ -22,8 +22,8 @@ AttentionTile attention_tile(const Caps& caps, uint32_t dim, std::string_view ke
 AttentionTile attention_matrix_tile(const Caps& caps, DType dtype, uint32_t dim,
                                     std::string_view kernel, uint32_t rows, uint64_t heads) {
   const char* factors = dtype == DType::bf16 ? "bf16" : "f16";
-  // Two threads or more share a row of 64 scores, which one alone could not hold in registers.
-  const bool has_threads = caps.is_cpu || caps.matrices.subgroup >= 16;
+  // Two threads or more share a row of 64 scores, which one of a GPU cannot hold in registers.
+  const bool has_threads = caps.matrices.subgroup >= (caps.is_cpu ? 8u : 16u);
   const bool is_large =
       has_threads && rows > 32 && divide_up(rows, 64) * heads >= caps.multiprocessors;
   return {fmt::format("{}_cooperative.FACTORS{}", kernel, factors), is_large ? 64u : 32u,
