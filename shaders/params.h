@@ -20,6 +20,7 @@ using uint = uint32_t;
 #include "params/matrix.h"
 #include "params/norm.h"
 #include "params/optim.h"
+#include "params/quantize.h"
 #include "params/recurrent.h"
 #include "params/reduce.h"
 

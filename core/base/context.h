@@ -15,8 +15,8 @@ enum class Purpose : uint8_t { parameter, gradient, optimizer, activation, works
 inline constexpr int purpose_count = 6;  // values of Purpose
 const char* name(Purpose p);             // "parameters", "gradients", ...: for reports
 
-// The phase of a training step: forward, backward, replay (records run again in backward), update
-// (by the optimizer).
+// The phase of a training step: forward, backward, replay (records run again in backward, and
+// values packed in 8 bits and unpacked), update (by the optimizer).
 enum class Phase : uint8_t { forward, backward, replay, update };
 
 inline constexpr int phase_count = 4;  // values of Phase

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <utility>
 
 #include "../arena/pool.h"
 #include "../base/dtype.h"
@@ -25,7 +26,8 @@ class StorageOwner {
   virtual void release(Storage& storage) noexcept = 0;
 };
 
-// Knows the contents of storages while their memory is away: parameters that ranks keep in parts.
+// Knows the contents of storages while their memory is away: parameters that ranks keep in parts,
+// values that are kept in 8 bits.
 class StorageKeeper {
  public:
   virtual ~StorageKeeper() = default;
@@ -65,10 +67,12 @@ class Storage {
   const std::shared_ptr<WeightCopies>& copies() const { return copies_; }
   void set_copies(std::shared_ptr<WeightCopies> copies) { copies_ = std::move(copies); }
 
-  // The keeper of its contents, if its memory may be given back for a time (Device::send_away); the
-  // keeper outlives that. The storage keeps its id, its writes so far, and all views of it.
-  StorageKeeper* keeper() const { return keeper_; }
-  void set_keeper(StorageKeeper* keeper) { keeper_ = keeper; }
+  // The keeper of its contents, if its memory may be given back for a time (Device::send_away).
+  // The storage shares it, or it outlives that. The storage keeps its id, its writes so far, and
+  // all views of it.
+  const std::shared_ptr<StorageKeeper>& keeper() const { return keeper_; }
+  void share_keeper(std::shared_ptr<StorageKeeper> keeper) { keeper_ = std::move(keeper); }
+  void set_keeper(StorageKeeper* keeper) { keeper_ = {std::shared_ptr<void>(), keeper}; }
   bool is_away() const { return is_away_ || place_.range.size == 0; }
   bool is_on_host() const { return host_.range.size > 0; }  // away, and in host memory meanwhile
 
@@ -86,7 +90,7 @@ class Storage {
   uint64_t id_;
   MemoryPool::Place place_, host_;
   std::shared_ptr<WeightCopies> copies_;
-  StorageKeeper* keeper_ = nullptr;
+  std::shared_ptr<StorageKeeper> keeper_;
   bool is_away_ = false;
   Storage *previous_ = nullptr, *next_ = nullptr;  // among the device's, in order of age
   std::atomic<uint32_t> version_ = 0;

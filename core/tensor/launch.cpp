@@ -51,8 +51,11 @@ Storages storages_of(const char* kernel, std::span<const Arg> args) {
 
 // Memory that is away is brought back before the call says where it lies.
 void bring_back(std::span<Storage* const> storages) {
-  const auto kept = std::ranges::find_if(storages, [](const Storage* s) { return s->keeper(); });
-  if (kept != storages.end()) (*kept)->keeper()->need(storages);
+  for (size_t i = 0; i < storages.size(); ++i) {
+    const std::shared_ptr<StorageKeeper> keeper = storages[i]->keeper();
+    const auto is_same = [&](const Storage* s) { return s->keeper() == keeper; };
+    if (keeper && std::ranges::none_of(storages.first(i), is_same)) keeper->need(storages);
+  }
   for (Storage* storage : storages) {
     if (!storage->is_away()) continue;
     if (!storage->is_on_host())

@@ -38,6 +38,10 @@ inline Arg inout(const Tensor& t) {
 inline Arg in(const MemoryRange& memory) {
   return {nullptr, Access::read, memory};
 }
+// Memory that gets the contents which it had before: to saved values, this is no write.
+inline Arg restored(const MemoryRange& memory) {
+  return {nullptr, Access::write, memory};
+}
 
 // Specialization constants 0, 1, ... of a call.
 struct Variant {

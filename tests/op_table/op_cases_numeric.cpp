@@ -1,6 +1,7 @@
 // Scans, norms, tests of values, gated activations.
 #include <limits>
 
+#include "core/tensor/quantize.h"
 #include "ops/numeric.h"
 #include "ops/operators.h"
 #include "tests/op_table/op_table.h"
@@ -36,6 +37,18 @@ void add_scans(Table& t) {
   in_parts.roundings = 128;
   t.row("cumprod of i32", {index({3, 40}, 5)},
         [](const Tensors& in) { return cumprod(in[0] * 2 + 1, 1); });
+}
+
+// The values that come back, and what lies in memory meanwhile.
+void add_quantization(Table& t) {
+  const auto there_and_back = [](const Tensors& in) {
+    const QuantizedBlocks kept = quantize_blocks(in[0]);
+    return Tensors{dequantize_blocks(kept, in[0].dtype()), kept.codes, kept.steps};
+  };
+  t.row("quantize blocks", {constant({3, 150}, -2, 3)}, there_and_back);
+  t.row("quantize whole blocks", {constant({2, 4, 128}, 0.1f, 5)}, there_and_back);
+  t.row("quantize few", {constant({5})}, there_and_back);
+  t.row("quantize nothing", {constant({0, 3})}, there_and_back);
 }
 
 void add_norms(Table& t) {
@@ -90,6 +103,7 @@ void add_gates(Table& t) {
 
 void add_numeric(Table& t) {
   add_scans(t);
+  add_quantization(t);
   add_norms(t);
   add_gates(t);
 }

@@ -34,6 +34,7 @@
   X(ctc_grad)                \
   X(ctc_states)              \
   X(ctc_total)               \
+  X(dequantize_blocks)       \
   X(dropout)                 \
   X(ema)                     \
   X(fill)                    \
@@ -68,6 +69,7 @@
   X(pad_axis_grad)           \
   X(pair_loss)               \
   X(pair_loss_grad)          \
+  X(quantize_blocks)         \
   X(random)                  \
   X(reduce)                  \
   X(resample2d)              \

@@ -1,0 +1,18 @@
+// Values in 8 bits, by blocks.
+
+// The elements of a block, which are consecutive; the last block may have fewer.
+#define QUANTIZE_BLOCK 128
+#define QUANTIZE_LEVELS 127
+#define QUANTIZE_ZERO 128              // the code of 0
+#define QUANTIZE_LEAST 2.3509887e-38f  // the least step, twice the least normal number
+// quantize_blocks: x in n codes, and a step for each block, which is a LEVELS-th of its largest |x|
+// and at least LEAST. The code of x is ZERO for 0 and for denormal numbers of f32, and otherwise
+// ZERO + k or ZERO - k for x above or below 0, where k = ceil(|x| / step) is from 1 to LEVELS. If
+// an element of the block is not finite, its step is NaN, and all its codes are ZERO. One thread
+// per 8 elements.
+// dequantize_blocks: y = (k - 1/2) step with x's sign, the middle of what has this code, so it is
+// at most half a step from x. It has x's sign, and is 0 where x is. NaN if the step is.
+struct QuantizeBlocksParams {
+  uint offset[3];  // x or y, codes, steps
+  uint n;
+};
