@@ -50,6 +50,14 @@ std::vector<Tensor> unary_vjp(Record& record, std::span<Tensor> dy) {
   return one(unary_gradient(id, s, std::exchange(dy[0], {}), a, b));
 }
 
+// Those whose gradient is continuous in what they save, or reads its sign alone.
+constexpr bool saves_8_bits(std::string_view op) {
+  for (const std::string_view known : {"relu", "leaky_relu", "elu", "selu", "gelu", "gelu_tanh",
+                                       "silu", "mish", "sigmoid", "tanh", "softplus", "square"})
+    if (op == known) return true;
+  return false;
+}
+
 const Op unary_ops[] = {
 #define UNARY(id, op, forward_, grad, saved, lo, hi)                         \
   {.name = #op,                                                              \
@@ -59,7 +67,8 @@ const Op unary_ops[] = {
        [](const std::any&, uint32_t) {                                       \
          return Saves{saved == SAVE_X ? 1u : 0u, saved == SAVE_Y ? 1u : 0u}; \
        },                                                                    \
-   .is_flat = std::string_view(#grad) == "0.0f * dy"},
+   .is_flat = std::string_view(#grad) == "0.0f * dy",                        \
+   .saves_8_bits = saves_8_bits(#op)},
 #include "shaders/elementwise.def"
 };
 
@@ -223,8 +232,12 @@ Saves binary_saves(const std::any& attrs, uint32_t needs) {
 }
 
 const Op binary_ops[] = {
-#define BINARY(id, name, forward, lo, hi, lo_y, hi_y) \
-  {#name, binary_forward, binary_vjp, binary_saves},
+#define BINARY(id, op, forward_, lo, hi, lo_y, hi_y) \
+  {.name = #op,                                      \
+   .forward = binary_forward,                        \
+   .vjp = binary_vjp,                                \
+   .saves = binary_saves,                            \
+   .saves_8_bits = std::string_view(#op) == "mul"},
 #include "shaders/elementwise.def"
 };
 

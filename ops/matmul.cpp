@@ -135,7 +135,8 @@ const Op matmul_op = {.name = "matmul",
                       .forward = matmul_forward,
                       .vjp = matmul_vjp,
                       .saves = product_saves,
-                      .is_heavy = true};
+                      .is_heavy = true,
+                      .saves_8_bits = true};
 
 // ---- linear: x [rows, in] @ weight [out, in]^T; the weight's gradient is f32 --------------------
 std::vector<Tensor> linear_forward(const std::any&, std::span<Tensor> inputs) {
@@ -154,7 +155,8 @@ const Op linear_op = {.name = "linear",
                       .forward = linear_forward,
                       .vjp = linear_vjp,
                       .saves = product_saves,
-                      .is_heavy = true};
+                      .is_heavy = true,
+                      .saves_8_bits = true};
 
 }  // namespace
 

@@ -120,9 +120,16 @@ Saves gated_saves(const std::any&, uint32_t needs) {
   return needs & 1 ? Saves{3, 0, 2} : Saves{1, 0};
 }
 
-const Op swiglu_op = {"swiglu", gated_forward<silu>, gated_vjp<silu, unary_silu>, gated_saves};
-const Op geglu_op = {"geglu", gated_forward<gelu_tanh>, gated_vjp<gelu_tanh, unary_gelu_tanh>,
-                     gated_saves};
+const Op swiglu_op = {.name = "swiglu",
+                      .forward = gated_forward<silu>,
+                      .vjp = gated_vjp<silu, unary_silu>,
+                      .saves = gated_saves,
+                      .saves_8_bits = true};
+const Op geglu_op = {.name = "geglu",
+                     .forward = gated_forward<gelu_tanh>,
+                     .vjp = gated_vjp<gelu_tanh, unary_gelu_tanh>,
+                     .saves = gated_saves,
+                     .saves_8_bits = true};
 
 Tensor gated(const Op& op, Tensor gate, Tensor x) {
   check_float(gate, op.name);

@@ -57,6 +57,11 @@ struct Op {
   bool is_view = false;
   // Its derivative is 0 wherever it has one (sign, round): its result on a gradient is a constant.
   bool is_flat = false;
+  // Its gradient is continuous in what it saves, or reads only the sign of it, so that a small
+  // error of a saved value makes a small error of the gradient: plans may keep the value in 8 bits
+  // meanwhile, which keeps signs and zeros. False where the vjp decides by the value or divides by
+  // it.
+  bool saves_8_bits = false;
   // The name by which policies know it, if that is not the op's name.
   const char* (*label)(const std::any& attrs) = nullptr;
 };

@@ -164,7 +164,8 @@ const Op attention_op = {.name = "attention",
                                    std::popcount(a.flags & (ATTENTION_MASK | ATTENTION_LENGTHS));
                                return Saves{(8u << more) - 1, 3};
                              },
-                         .is_heavy = true};
+                         .is_heavy = true,
+                         .saves_8_bits = true};
 
 void check_shapes(const Tensor& q, const Tensor& k, const Tensor& v) {
   check<ShapeError>(q.rank() == 4 && k.rank() == 4 && k.shape() == v.shape() &&

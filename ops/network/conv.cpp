@@ -59,7 +59,8 @@ const Op conv_op = {.name = "conv2d",
                     .forward = conv_forward,
                     .vjp = conv_vjp,
                     .saves = product_saves,
-                    .is_heavy = true};
+                    .is_heavy = true,
+                    .saves_8_bits = true};
 
 // ---- the same from y to x -----------------------------------------------------------------------
 std::vector<Tensor> transposed_forward(const std::any& attrs, std::span<Tensor> inputs) {
@@ -82,7 +83,8 @@ const Op transposed_op = {.name = "conv_transpose2d",
                           .forward = transposed_forward,
                           .vjp = transposed_vjp,
                           .saves = product_saves,
-                          .is_heavy = true};
+                          .is_heavy = true,
+                          .saves_8_bits = true};
 
 // The size of a transposed convolution's result along one axis.
 int64_t transposed_size(const char* op, const Tensor& x, int axis, int64_t kernel, int64_t stride,

@@ -162,7 +162,8 @@ const Op volume_op = {.name = "conv3d",
                       .forward = volume_forward,
                       .vjp = volume_vjp,
                       .saves = product_saves,
-                      .is_heavy = true};
+                      .is_heavy = true,
+                      .saves_8_bits = true};
 
 void check_options(const Conv3dOptions& o, const Size3d& end) {
   const auto least = [](const Size3d& s) { return std::min({s.d, s.h, s.w}); };

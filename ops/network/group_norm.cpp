@@ -172,8 +172,10 @@ Saves saves(const std::any&, uint32_t needs) {
   return {needs & 1 ? 3u : 1u, 2};
 }
 
-const Op group_norm_op = {"group_norm", forward, vjp, saves};
-const Op instance_norm_op = {"instance_norm", forward, vjp, saves};
+const Op group_norm_op = {
+    .name = "group_norm", .forward = forward, .vjp = vjp, .saves = saves, .saves_8_bits = true};
+const Op instance_norm_op = {
+    .name = "instance_norm", .forward = forward, .vjp = vjp, .saves = saves, .saves_8_bits = true};
 
 void check_input(const Tensor& x, const char* op) {
   check_float(x, op);

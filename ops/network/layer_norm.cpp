@@ -67,8 +67,16 @@ Saves norm_saves(const std::any&, uint32_t needs) {
   return {needs & 1 ? 3u : 1u, 2};
 }
 
-const Op layer_norm_op = {"layer_norm", norm_forward, norm_vjp, norm_saves};
-const Op rms_norm_op = {"rms_norm", norm_forward, norm_vjp, norm_saves};
+const Op layer_norm_op = {.name = "layer_norm",
+                          .forward = norm_forward,
+                          .vjp = norm_vjp,
+                          .saves = norm_saves,
+                          .saves_8_bits = true};
+const Op rms_norm_op = {.name = "rms_norm",
+                        .forward = norm_forward,
+                        .vjp = norm_vjp,
+                        .saves = norm_saves,
+                        .saves_8_bits = true};
 
 void check_row(int64_t cols, const Tensor& x, const char* op) {
   check<ShapeError>(cols > 0 && cols <= longest_row, op,

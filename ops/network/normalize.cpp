@@ -109,9 +109,14 @@ std::vector<Tensor> vjp(Record& r, std::span<Tensor> dy) {
                    r.attributes<BatchNormAttrs>(), true);
 }
 
-const Op batch_norm_op = {"batch_norm", forward, vjp, [](const std::any&, uint32_t) {
-                            return Saves{3, 6};
-                          }};
+const Op batch_norm_op = {.name = "batch_norm",
+                          .forward = forward,
+                          .vjp = vjp,
+                          .saves =
+                              [](const std::any&, uint32_t) {
+                                return Saves{3, 6};
+                              },
+                          .saves_8_bits = true};
 
 // Inputs x, weight, bias, mean, var.
 std::vector<Tensor> with_forward(const std::any& attrs, std::span<Tensor> in) {
@@ -125,10 +130,14 @@ std::vector<Tensor> with_vjp(Record& r, std::span<Tensor> dy) {
   return grads;
 }
 
-const Op batch_norm_with_op = {"batch_norm_with", with_forward, with_vjp,
-                               [](const std::any&, uint32_t) {
-                                 return Saves{1 | 2 | 8 | 16, 0};
-                               }};
+const Op batch_norm_with_op = {.name = "batch_norm_with",
+                               .forward = with_forward,
+                               .vjp = with_vjp,
+                               .saves =
+                                   [](const std::any&, uint32_t) {
+                                     return Saves{1 | 2 | 8 | 16, 0};
+                                   },
+                               .saves_8_bits = true};
 
 // Casts `per_channel` to f32.
 void check_inputs(const Tensor& x, std::initializer_list<Tensor*> per_channel) {

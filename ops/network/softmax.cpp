@@ -41,7 +41,11 @@ Saves save_output(const std::any&, uint32_t) {
   return {0, 1};
 }
 
-const Op softmax_op = {"softmax", softmax_forward, softmax_vjp, save_output};
+const Op softmax_op = {.name = "softmax",
+                       .forward = softmax_forward,
+                       .vjp = softmax_vjp,
+                       .saves = save_output,
+                       .saves_8_bits = true};
 const Op log_softmax_op = {"log_softmax", softmax_forward, softmax_vjp, save_output};
 
 Tensor softmax_along(const Op& op, bool log, Tensor x, int axis) {

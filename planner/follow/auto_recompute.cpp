@@ -119,11 +119,17 @@ Candidate choose(Search& search, const AutoRecomputeOptions& options, uint64_t b
   fail<ValueError>("recompute", "evicting needs no plan");
 }
 
+void check_8_bits(const AutoRecomputeOptions& options) {
+  check<ValueError>(!options.keep_8_bits || options.mode == Mode::budget, "recompute",
+                    "values are kept in 8 bits by plans for a budget alone, got another mode");
+}
+
 AutoRecompute::AutoRecompute(AutoRecomputeOptions options)
     : Follower(Tape::current(), false), options_(std::move(options)) {
   const bool needs_budget = options_.mode == Mode::budget || options_.mode == Mode::evict;
   check<ValueError>(has_budget() || !needs_budget, "recompute",
                     "a budget must be given for this mode, got none");
+  check_8_bits(options_);
   if (has_budget())
     budget_.emplace(options_.budget, default_device(), [this] {
       return least_
@@ -240,9 +246,11 @@ void AutoRecompute::make_plan(const Tape& tape, const Tensor& root, bool holds_g
   if (has_budget() && kind.passes == 1 && eviction_does(rerun, sure)) return;
   ++kind.plans;
   kind.live = live_;
-  Search search(
-      [] { return endless_dry(default_device()->backend()); }, [&] { rerun.run(); },
-      {.candidates = options_.candidates, .effort = effort, .on_progress = options_.on_progress});
+  Search search([] { return endless_dry(default_device()->backend()); }, [&] { rerun.run(); },
+                {.candidates = options_.candidates,
+                 .effort = effort,
+                 .keep_8_bits = options_.keep_8_bits,
+                 .on_progress = options_.on_progress});
   std::optional<Candidate> candidate = candidate_within(search, options_, sure);
   if (!candidate) candidate = candidate_within(search, options_, room);
   if (!candidate) {
@@ -264,9 +272,13 @@ std::vector<std::string> AutoRecompute::kinds() const {
   std::vector<std::string> all;
   for (const Kind& kind : kinds_) {
     std::string text = fmt::format("{} passes of {} records: ", kind.passes, kind.trace.ops.size());
+    const auto packed = [](const Kind& k) {
+      return std::ranges::count_if(k.plan->offloads, &Plan::Offload::in_8_bits);
+    };
     if (kind.plan)
-      text += fmt::format("planned, {} segments, {} values to host memory",
-                          kind.plan->segments.size(), kind.plan->offloads.size());
+      text += fmt::format("planned, {} segments, {} values to host memory, {} to 8 bits",
+                          kind.plan->segments.size(), kind.plan->offloads.size() - packed(kind),
+                          packed(kind));
     else
       text += has_budget() ? "evicted" : "kept";
     all.push_back(kind.fault.empty() ? text : text + " (" + kind.fault + ")");

@@ -30,6 +30,7 @@ struct AutoRecomputeOptions {
   uint64_t budget = 0;       // most bytes of the device's blocks; 0: any number (not for `budget`)
   int candidates = 12;       // plans to measure
   double effort = 1;         // of a plan (SearchOptions::effort)
+  bool keep_8_bits = false;  // as in SearchOptions; only for Mode::budget
   std::function<void(double share)> on_progress = {};  // as in SearchOptions
   std::vector<std::string> collection = {};            // names, for Mode::collection
 };
@@ -38,6 +39,8 @@ struct AutoRecomputeOptions {
 // empty, or like 6GiB. Empty if neither asks for anything; ValueError for other words.
 std::optional<AutoRecomputeOptions> parse_recompute(const std::string& how,
                                                     const std::string& budget);
+// Throws ValueError if the options ask for values in 8 bits where no plan keeps any.
+void check_8_bits(const AutoRecomputeOptions& options);
 // Returns the candidate for which these options ask a search, with `bytes` in place of their
 // budget. Throws OutOfMemory if there is none.
 Candidate choose(Search& search, const AutoRecomputeOptions& options, uint64_t bytes);
@@ -51,10 +54,11 @@ Candidate choose(Search& search, const AutoRecomputeOptions& options, uint64_t b
 // OutOfMemory if an op needs more. If a plan's effort left better plans out, it is made again with
 // more effort, and replaced by a cheaper one, once the passes have run long enough that planning
 // stays a tenth of the run. Marks in models are ignored. Gradients are bit-equal to those without
-// it.
+// it, unless values are kept in 8 bits.
 class [[nodiscard]] AutoRecompute : public Follower {
  public:
-  // ValueError if the mode needs a budget and there is none; AutogradError inside another scope.
+  // ValueError if the mode needs a budget and there is none, or does not keep values in 8 bits;
+  // AutogradError inside another scope.
   explicit AutoRecompute(AutoRecomputeOptions options);
   ~AutoRecompute() override { end(); }
 

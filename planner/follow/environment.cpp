@@ -31,8 +31,9 @@ void obey_environment() {
   if (!obeys_environment || obeyed.is_read || context().only)
     return;  // dry runs obey their callers
   obeyed.is_read = true;
-  const std::optional<AutoRecomputeOptions> options =
+  std::optional<AutoRecomputeOptions> options =
       parse_recompute(env_text("REWIND_RECOMPUTE"), env_text("REWIND_MEMORY_BUDGET"));
+  if (options) options->keep_8_bits = env_flag("REWIND_KEEP_8_BITS");
   const Tape& tape = *Tape::current();
   if (options && !tape.follower() && !tape.in_segment()) obeyed.recompute.emplace(*options);
 }

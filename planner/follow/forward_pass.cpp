@@ -1,8 +1,26 @@
 #include "planner/follow/forward_pass.h"
 
 #include <algorithm>
+#include <unordered_set>
+
+#include "core/tensor/quantize.h"
 
 namespace rw {
+
+namespace {
+
+// Packing takes a kernel, and small values (statistics of rows) are needed exactly.
+constexpr uint64_t least_packed_elements = 4096;
+
+// Returns the bytes that the content of a storage of so many bytes takes in 8 bits, 0 if it is not
+// worth packing.
+uint64_t bytes_in_8_bits(uint64_t bytes, DType dtype) {
+  const uint64_t n = bytes / size_of(dtype), unit = default_device()->info().alignment;
+  if (!is_float(dtype) || n < least_packed_elements) return 0;
+  return (quantized_bytes(n) + 2 * unit - 1) / unit * unit;
+}
+
+}  // namespace
 
 ForwardPass::ForwardPass(Tape& tape, const Plan& plan, Graph* record, int64_t first, OpTimes* times)
     : tape_(tape),
@@ -102,7 +120,8 @@ uint32_t ForwardPass::value_of(const Edge& edge) {
   const auto [found, is_new] = values_.try_emplace(edge.root, static_cast<uint32_t>(values.size()));
   if (is_new) {
     const int64_t maker = edge.record >= first_ ? edge.record - first_ : -1;
-    values.push_back({edge.bytes, static_cast<int32_t>(maker), static_cast<uint32_t>(edge.slot)});
+    values.push_back({edge.bytes, static_cast<int32_t>(maker), static_cast<uint32_t>(edge.slot),
+                      maker < 0 ? 0 : bytes_in_8_bits(edge.bytes, edge.dtype)});
   }
   return found->second;
 }
@@ -132,11 +151,50 @@ void ForwardPass::send_due(size_t end) {
        ++next_offload_) {
     const std::shared_ptr<Storage> storage = offloaded_[next_offload_].lock();
     if (!storage || storage->purpose() != Purpose::activation) continue;
+    if (plan_.offloads[next_offload_].in_8_bits) {
+      waiting_.push_back({next_offload_});
+      continue;
+    }
     if (storage->device().to_host(*storage)) continue;
     difference_ =
         fmt::format("the host has no memory for {} bytes of {}", storage->bytes(), storage->op());
     return leave();
   }
+  pack_waiting();
+}
+
+// Packs values in 8 bits, which may change them. A handle that the program still has on one keeps
+// it waiting, so that nobody sees the change but vjps.
+void ForwardPass::pack_waiting() {
+  std::erase_if(waiting_, [&](Waiting& waiting) {
+    const std::shared_ptr<Storage> storage = offloaded_[waiting.offload].lock();
+    if (!storage) return true;
+    const long shared = storage.use_count();
+    if (shared == std::exchange(waiting.shared, shared)) return false;
+    if (!only_vjps_read(storage, first_ + plan_.offloads[waiting.offload].record)) return false;
+    keep_in_8_bits(storage);
+    return true;
+  });
+}
+
+// Tells whether all tensors on the storage, which record `maker` has made or some later one, are
+// what vjps read that take values in 8 bits. Segments, which hold what they read from outside, and
+// handles of the program have tensors of their own.
+bool ForwardPass::only_vjps_read(const std::shared_ptr<Storage>& storage, int64_t maker) const {
+  std::unordered_set<const TensorImpl*> saved;
+  bool are_tolerant = true;
+  for (int64_t i = maker; i < tape_.end(); ++i) {
+    const Record* record = tape_.find(i);
+    if (!record) continue;
+    each_saved(*record, [&](const Edge& edge) {
+      const Tensor& value = edge.saved.tensor;
+      if (!value.defined() || value.impl().storage != storage) return;
+      saved.insert(&value.impl());
+      are_tolerant = are_tolerant && record->op->saves_8_bits;
+    });
+  }
+  const auto own = static_cast<long>(saved.size()) + 1;  // the caller has a reference, too
+  return are_tolerant && is_float(storage->dtype()) && storage.use_count() == own;
 }
 
 void ForwardPass::record_node(const Record& record) {
@@ -149,6 +207,7 @@ void ForwardPass::record_node(const Record& record) {
   node.op = record.op->name;
   node.label = record.label();
   const auto saves = [&](uint32_t value) {
+    if (!record.op->saves_8_bits) record_->values[value].quantized = 0;
     if (std::find(node.saved.begin(), node.saved.end(), value) == node.saved.end())
       node.saved.push_back(value);
   };

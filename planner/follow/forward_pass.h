@@ -38,6 +38,8 @@ class ForwardPass : public Tape::Follower {
  private:
   void keep_in_replays(const Record& record);
   void send_due(size_t end);
+  void pack_waiting();
+  bool only_vjps_read(const std::shared_ptr<Storage>& storage, int64_t maker) const;
   void record_node(const Record& record);
   void sum_leaf_gradients();
   uint32_t value_of(const Edge& edge);
@@ -57,6 +59,13 @@ class ForwardPass : public Tape::Follower {
   std::unordered_multimap<size_t, size_t> offloads_;
   std::vector<std::weak_ptr<Storage>> offloaded_;
   size_t next_offload_ = 0;  // the first that has not happened
+  // An offload to 8 bits that waits until nobody but vjps can read the value, and the number of
+  // tensors that shared its storage when that was last found out.
+  struct Waiting {
+    size_t offload = 0;
+    long shared = 0;
+  };
+  std::vector<Waiting> waiting_;
   bool diverged_ = false;
   std::string difference_;
   std::optional<Segments::Handle> evicting_;

@@ -35,7 +35,7 @@ bool is_among(const std::vector<Candidate>& candidates, const Plan& plan) {
     return a.record == b.record && a.slot == b.slot && a.replay == b.replay;
   };
   const auto is_offload = [](const Plan::Offload& a, const Plan::Offload& b) {
-    return a.record == b.record && a.slot == b.slot;
+    return a.record == b.record && a.slot == b.slot && a.in_8_bits == b.in_8_bits;
   };
   return std::ranges::any_of(candidates, [&](const Candidate& candidate) {
     return std::ranges::equal(candidate.plan.segments, plan.segments, is_range) &&
@@ -67,13 +67,17 @@ Search::Search(OpenDry open, Program program, const SearchOptions& options)
   SearchOptions other;
   if (options_.flops_per_byte > mostly_flops) other.flops_per_byte = mostly_flops;
   graphs_ = {graph_, with_costs(other)};
-  for (Graph& graph : graphs_) graph.offload_cost = Graph{}.offload_cost;
-  if (graph_.can_offload()) graphs_.push_back(graph_);
+  for (Graph& graph : graphs_) {
+    graph.offload_cost = Graph{}.offload_cost;
+    graph.byte_cost = Graph{}.byte_cost;
+  }
+  if (graph_.can_offload() || graph_.can_quantize()) graphs_.push_back(graph_);
 }
 
 Graph Search::with_costs(const SearchOptions& options) const {
   Graph graph = graph_;
   for (Graph::Record& record : graph.records) record.cost = options.cost(record.work);
+  if (options.keep_8_bits) graph.byte_cost = options.cost({.bytes = 1});
   if (!options.times) return graph;
   // An op that could not be measured takes the time that its work takes on average in the others.
   double seconds = 0, work = 0;
@@ -85,6 +89,7 @@ Graph Search::with_costs(const SearchOptions& options) const {
   const double unit = work > 0 ? seconds / work : 1;
   for (Graph::Record& record : graph.records)
     record.cost = record.seconds.value_or(record.cost * unit);
+  graph.byte_cost *= unit;
   return graph;
 }
 
@@ -233,7 +238,8 @@ Candidate Search::budget(uint64_t bytes) {
 const std::vector<Candidate>& Search::memory_candidates() {
   if (memory_candidates_.empty())
     for (const Graph& graph : graphs_)
-      if (!graph.can_offload()) memory_candidates_.push_back(measure(plan_memory(graph, &work_)));
+      if (!graph.can_offload() && !graph.can_quantize())
+        memory_candidates_.push_back(measure(plan_memory(graph, &work_)));
   return memory_candidates_;
 }
 

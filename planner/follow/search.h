@@ -30,6 +30,9 @@ struct SearchOptions {
   // Plans may keep values in host memory where the device has memory of its own: so many bytes at
   // most, half of this machine's memory where nothing else is said. 0: plans recompute only.
   uint64_t host_bytes = host_memory_bytes() / 2;
+  // Plans may keep values in 8 bits, which makes gradients approximate (planner/graph/plan.h,
+  // core/tensor/quantize.h); losses and results of the forward pass stay as they are.
+  bool keep_8_bits = false;
   // Receives the share of that work that is done, 0 to 1, while an answer is sought. Null: nobody
   // does.
   std::function<void(double share)> on_progress = {};
@@ -76,8 +79,8 @@ class Search {
   // feasible. OutOfMemory names the least feasible bytes.
   Candidate budget(uint64_t bytes);
 
-  // The least peak with every op run at most twice and nothing in host memory, of all plans that
-  // are known.
+  // The least peak with every op run at most twice and nothing in host memory or in 8 bits, of all
+  // plans that are known.
   Candidate memory();
   Candidate speed();  // keeps the outputs of matrix products, convolutions and the like
   // Keeps the outputs that the policy names (save_ops(...), or any function of op, cost and bytes)
@@ -106,8 +109,9 @@ class Search {
   SearchOptions options_;
   Graph graph_;
   // The recorded graph with costs by the objective, and with costs that weigh memory traffic much
-  // more or less: other values are heavy then, so plans cut and keep elsewhere. In a third one, if
-  // the device has memory of its own, values may go to the host's.
+  // more or less: other values are heavy then, so plans cut and keep elsewhere. In a third one,
+  // values may go to the host's memory, if the device has its own, or to 8 bits, where that is
+  // allowed.
   std::vector<Graph> graphs_;
   Candidate plain_;
   std::string difference_;

@@ -250,6 +250,7 @@ StepSettings Planner::with_recompute(const StepSettings& settings,
   using Mode = AutoRecomputeOptions::Mode;
   StepSettings result = settings;
   result.budget = options.budget;
+  check_8_bits(options);
   const auto follow = [&](const Candidate& choice) {
     result.recompute = std::make_shared<const Plan>(choice.plan);
     return result;
@@ -260,6 +261,7 @@ StepSettings Planner::with_recompute(const StepSettings& settings,
   }
   Search search = this->search(settings, {.candidates = options.candidates,
                                           .effort = options.effort,
+                                          .keep_8_bits = options.keep_8_bits,
                                           .on_progress = options.on_progress});
   const Candidate choice = choose(search, options, options.budget);
   check<OutOfMemory>(!options.budget || choice.peak() <= options.budget, "memory budget",

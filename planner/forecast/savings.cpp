@@ -18,7 +18,7 @@ std::vector<Saving> attribute_savings(const Planner& planner, const StepSettings
   std::vector<Saving> rows = {
       {"f32, the whole batch at once, all kept", std::max(plain.naive, plain.peak)},
       {"memory used again after a tensor dies", plain.peak}};
-  const auto add = [&](const char* technique) {
+  const auto add = [&](const std::string& technique) {
     rows.push_back({technique, planner.peak(now, techniques)});
   };
   techniques.inplace = true;
@@ -51,9 +51,15 @@ std::vector<Saving> attribute_savings(const Planner& planner, const StepSettings
     techniques.segments = true;
     now.recompute = settings.recompute;
     now.budget = settings.budget;
-    add("planned recomputation");
+    add(plan_text(*settings.recompute));
   }
   return rows;
+}
+
+std::string plan_text(const Plan& plan) {
+  return plan.in_8_bits == 0
+             ? "planned recomputation"
+             : fmt::format("planned recomputation, {} in 8 bits", format_bytes(plan.in_8_bits));
 }
 
 std::string savings_table(const std::vector<Saving>& savings) {

@@ -21,6 +21,9 @@ inline std::vector<Saving> attribute_savings(const Planner& planner) {
   return attribute_savings(planner, planner.settings());
 }
 
+// Returns the name of such a plan for people, with the bytes that it keeps in 8 bits.
+std::string plan_text(const Plan& plan);
+
 // The rows as a table for people.
 std::string savings_table(const std::vector<Saving>& savings);
 

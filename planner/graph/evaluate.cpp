@@ -74,11 +74,14 @@ class Simulation {
     wanted_.assign(n, -1);
     at_hand_.assign(n, -1);
     saved_at_home_.assign(n, false);
+    read_in_segment_.assign(n, false);
     kept_.assign(n, false);
     for (size_t i = 0; i < graph_.records.size(); ++i) {
       const Graph::Record& record = graph_.records[i];
-      for (uint32_t v : record.inputs)
+      for (uint32_t v : record.inputs) {
         if (live_.makes(v)) live_.reader(v) = static_cast<int32_t>(i);
+        if (segment_of_[i] >= 0) read_in_segment_[v] = true;
+      }
       if (!record.reached) continue;
       for (uint32_t v : record.saved) {
         const int32_t maker = graph_.values[v].record;
@@ -147,11 +150,19 @@ class Simulation {
             "recompute",
             "offloads must be in the order in which they happen, got one after record {}",
             next.after);
-      if (!live_.send_away(v)) continue;
+      const Graph::Value& value = graph_.values[v];
+      if (next.in_8_bits && !(graph_.can_quantize(v) && only_vjps_read(v))) continue;
+      if (!live_.send_away(v, next.in_8_bits ? value.quantized : 0)) continue;
       result_.offloads.push_back(next);
-      result_.offloaded += graph_.values[v].bytes;
-      result_.cost += graph_.offload_cost * static_cast<double>(graph_.values[v].bytes);
+      (next.in_8_bits ? result_.in_8_bits : result_.offloaded) += value.bytes;
+      result_.cost += next.in_8_bits ? graph_.quantize_cost(v)
+                                     : graph_.offload_cost * static_cast<double>(value.bytes);
     }
+  }
+
+  // Tells whether no replay makes the value or reads it.
+  bool only_vjps_read(uint32_t v) const {
+    return !read_in_segment_[v] && segment_of_[graph_.values[v].record] < 0;
   }
 
   void hold_saved(const Graph::Record& record) {
@@ -269,6 +280,7 @@ class Simulation {
   std::vector<int32_t> wanted_, at_hand_;  // segment whose replay wants or has it
   std::vector<bool> kept_;
   std::vector<bool> saved_at_home_;  // by a record of the innermost segment that makes it
+  std::vector<bool> read_in_segment_;
 };
 
 }  // namespace
@@ -282,6 +294,7 @@ void fill_in(const Graph& graph, Plan& plan) {
   plan.cost = cost.cost;
   plan.peak = cost.peak;
   plan.offloaded = cost.offloaded;
+  plan.in_8_bits = cost.in_8_bits;
   plan.offloads = std::move(cost.offloads);
 }
 

@@ -13,6 +13,7 @@ struct PlanCost {
   uint64_t held = 0;       // bytes alive between forward and backward
   uint64_t replayed = 0;   // records run again
   uint64_t offloaded = 0;  // bytes sent to host memory
+  uint64_t in_8_bits = 0;  // bytes of the values that were packed
 
   std::vector<Plan::Offload> offloads;  // those of the plan that somebody held
 };
@@ -22,7 +23,7 @@ struct PlanCost {
 // are not in the order in which they happen.
 PlanCost evaluate(const Graph& graph, const Plan& plan);
 
-// Sets the plan's cost, peak and bytes in host memory to the result of evaluate(), and leaves out
+// Sets the plan's cost, peak and bytes elsewhere to the result of evaluate(), and leaves out
 // offloads of values that nobody holds.
 void fill_in(const Graph& graph, Plan& plan);
 

@@ -22,7 +22,8 @@ struct Graph {
     uint64_t bytes = 0;  // of its storage, which all its views share
     // The record that makes it; -1: external (parameter, data), always alive, costs nothing.
     int32_t record = -1;
-    uint32_t slot = 0;  // which of the record's outputs it is
+    uint32_t slot = 0;       // which of the record's outputs it is
+    uint64_t quantized = 0;  // its bytes in 8 bits; 0: it is never kept so
   };
 
   // One recorded op. A view makes no value: it has no outputs.
@@ -56,9 +57,20 @@ struct Graph {
   double offload_cost = std::numeric_limits<double>::infinity();
   uint64_t host_bytes = UINT64_MAX;  // that plans may send there
 
-  // Whether something may be gained by it.
+  // The cost of reading or writing a byte of the device's memory, where values are packed in 8 bits
+  // and unpacked; infinite where none are.
+  double byte_cost = std::numeric_limits<double>::infinity();
+
+  // Whether something may be gained by sending values to host memory.
   bool can_offload() const {
     return host_bytes > 0 && offload_cost < std::numeric_limits<double>::infinity();
+  }
+  // Whether values may be kept in 8 bits.
+  bool can_quantize() const { return byte_cost < std::numeric_limits<double>::infinity(); }
+  bool can_quantize(uint32_t value) const { return can_quantize() && values[value].quantized > 0; }
+  // Returns the cost of packing a value in 8 bits and unpacking it: both read and write all of it.
+  double quantize_cost(uint32_t value) const {
+    return 2 * byte_cost * static_cast<double>(values[value].bytes + values[value].quantized);
   }
 
   // The bytes of leaf gradients that are alive when backward has run the vjps of `record` and of

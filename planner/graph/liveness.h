@@ -30,19 +30,24 @@ class Liveness {
   void release(uint32_t v) {
     if (!makes(v)) return;
     State& state = states_[v - base_];
-    if (--state.references == 0 && !std::exchange(state.is_away, false))
-      live_ -= graph_.values[v].bytes;
+    if (--state.references == 0) live_ -= graph_.values[v].bytes - std::exchange(state.away, 0);
   }
-  // Sends a value to host memory, where it weighs nothing here; false if nobody holds it. Whoever
+  // Sends a value away: `rest` bytes stay here in its place. False if nobody holds it. Whoever
   // reads it brings it back.
-  bool send_away(uint32_t v) {
+  bool send_away(uint32_t v, uint64_t rest) {
     if (!makes(v) || states_[v - base_].references == 0) return false;
-    if (!std::exchange(states_[v - base_].is_away, true)) live_ -= graph_.values[v].bytes;
+    State& state = states_[v - base_];
+    if (state.away > 0) return true;
+    touch(rest);
+    state.away = graph_.values[v].bytes - rest;
+    live_ -= state.away;
     return true;
   }
   void bring_back(uint32_t v) {
-    if (makes(v) && std::exchange(states_[v - base_].is_away, false))
-      live_ += graph_.values[v].bytes;
+    if (!makes(v) || states_[v - base_].away == 0) return;
+    const uint64_t away = std::exchange(states_[v - base_].away, 0);
+    live_ += away;
+    touch(graph_.values[v].bytes - away);
   }
   void hold_gradient(uint32_t v);
   // From now on, the gradients of leaves that the vjps of `record` and all later ones made are
@@ -74,7 +79,7 @@ class Liveness {
     uint32_t references = 0;
     int32_t reader = -1;
     bool has_gradient = false;
-    bool is_away = false;  // in host memory
+    uint64_t away = 0;  // bytes that are elsewhere
   };
   bool has_gradient(uint32_t v) const;
   bool wants_gradient(uint32_t v) const {

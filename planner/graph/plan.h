@@ -8,7 +8,8 @@
 // segments stay dropped until backward reaches them. This is what core/autograd/replay.cpp does;
 // nested segments are the persistent schedules of Beaumont et al. 2019. What is kept or held for
 // backward may lie in host memory until then (as in Beaumont et al. 2021, "Efficient combination of
-// rematerialization and offloading for training DNNs"); the copies cost time, and no replay.
+// rematerialization and offloading for training DNNs"); the copies cost time, and no replay. Where
+// the user allows it, it may stay on the device in 8 bits (as in Chen et al. 2021, "ActNN").
 #pragma once
 
 #include <cstdint>
@@ -18,7 +19,7 @@
 namespace rw {
 
 // The treatment of the activations of forward passes: segments, the values in them that are kept,
-// and the values that lie in host memory until backward needs them.
+// and the values that lie elsewhere until backward needs them.
 struct Plan {
   // A range of records that is dropped and replayed.
   struct Segment {
@@ -32,12 +33,15 @@ struct Plan {
     uint32_t record = 0, slot = 0;
     int32_t replay = -1;  // the segment whose replay makes it; -1: the forward pass
   };
-  // A value that is sent to host memory as soon as record `after` has run, the last one of the
-  // forward pass that reads it. The first kernel that reads it again brings it back. Nothing
-  // happens where nobody holds it.
+  // A value that leaves its memory as soon as record `after` has run, the last one of the forward
+  // pass that reads it: it goes to host memory, or is packed in 8 bits. The first kernel that reads
+  // it again brings it back. Nothing happens where nobody holds it. In 8 bits, it comes back with
+  // errors, so nothing happens either unless only vjps read it again: its maker and all of its
+  // readers are outside of segments.
   struct Offload {
     uint32_t record = 0, slot = 0;  // that makes it
     uint32_t after = 0;
+    bool in_8_bits = false;  // it is packed
   };
   // In forward order, parents before children; empty: everything is kept.
   std::vector<Segment> segments;
@@ -57,6 +61,7 @@ struct Plan {
   double cost = 0;         // of all replays and offloads, in the graph's unit
   uint64_t peak = 0;       // bytes of activations and their gradients, by evaluate()
   uint64_t offloaded = 0;  // bytes that go to host memory, likewise
+  uint64_t in_8_bits = 0;  // bytes of the values that are packed, likewise
 };
 
 }  // namespace rw

@@ -118,7 +118,11 @@ class Stages::Builder {
   void measure_bytes(uint32_t i) {
     Stage& stage = out_.stages[i];
     for_each_made(i, [&](uint32_t v) {
-      if (local(v).held) stage.saved += bytes(v);
+      if (!local(v).held) return;
+      stage.saved += bytes(v);
+      const bool fits = graph_.can_quantize(v);
+      stage.quantized += fits ? graph_.values[v].quantized : bytes(v);
+      if (fits) stage.quantize_cost += graph_.quantize_cost(v);
     });
     stage.forward_peak = stage.dropped + forward_peak(i, true);
     stage.drop_peak = forward_peak(i, false);

@@ -45,6 +45,9 @@ struct Stages {
 
   struct Stage {
     uint64_t saved = 0;  // bytes that stay if it runs as plain records
+    // The same with these values in 8 bits as far as that is allowed, and the cost of it.
+    uint64_t quantized = 0;
+    double quantize_cost = 0;
     // The bytes that cross into it and that no vjp reads from there on, except for what the
     // previous stage made and saved: only a child segment that begins with it holds them.
     uint64_t dropped = 0;

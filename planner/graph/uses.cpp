@@ -53,10 +53,11 @@ std::vector<ValueUse> value_uses(const Graph& graph) {
   return uses;
 }
 
-Plan::Offload offload_of(const Graph& graph, const std::vector<ValueUse>& uses, uint32_t value) {
+Plan::Offload offload_of(const Graph& graph, const std::vector<ValueUse>& uses, uint32_t value,
+                         bool in_8_bits) {
   const auto [record, slot, replay] = graph.output(value);
   const int32_t last = std::max(uses[value].last_reader, static_cast<int32_t>(record));
-  return {record, slot, static_cast<uint32_t>(last)};
+  return {record, slot, static_cast<uint32_t>(last), in_8_bits};
 }
 
 void put_in_order(std::vector<Plan::Offload>& offloads) {

@@ -20,7 +20,8 @@ struct ValueUse {
 std::vector<ValueUse> value_uses(const Graph& graph);
 
 // Names the offload of a value that is not external, as soon as the forward pass can do without it.
-Plan::Offload offload_of(const Graph& graph, const std::vector<ValueUse>& uses, uint32_t value);
+Plan::Offload offload_of(const Graph& graph, const std::vector<ValueUse>& uses, uint32_t value,
+                         bool in_8_bits);
 // Brings offloads into the order in which they happen, each once.
 void put_in_order(std::vector<Plan::Offload>& offloads);
 

@@ -27,12 +27,18 @@ ChainPlanner::ChainPlanner(const Graph& graph, const std::vector<ValueUse>& uses
 void ChainPlanner::add_level(const Stages& stages, uint32_t longest) {
   Level level{
       .number = static_cast<uint32_t>(levels_.size()), .stages = &stages, .longest = longest};
-  uint64_t sum = 0;  // each rounding error goes into the next stage, so that small stages add up
-  for (const Stages::Stage& stage : stages.stages) {
-    sum += stage.saved;
-    level.saved_units.push_back(units(sum));
-    sum -= std::min(sum, uint64_t{level.saved_units.back()} * options_.unit);
-  }
+  const auto units_of = [&](uint64_t Stages::Stage::*bytes) {
+    std::vector<uint32_t> all;
+    uint64_t sum = 0;  // each rounding error goes into the next stage, so that small stages add up
+    for (const Stages::Stage& stage : stages.stages) {
+      sum += stage.*bytes;
+      all.push_back(units(sum));
+      sum -= std::min(sum, uint64_t{all.back()} * options_.unit);
+    }
+    return all;
+  };
+  level.saved_units = units_of(&Stages::Stage::saved);
+  level.quantized_units = units_of(&Stages::Stage::quantized);
   const uint32_t n = stages.count();
   level.problems.resize(number(level, n - 1, n) + 1);
   level.best.resize(size_t{n} * longest);
@@ -89,6 +95,21 @@ void ChainPlanner::add_plain_steps(const Level& level, uint32_t s, uint32_t t) {
   if (step.next < t) step.hold_child += units(stages.stages[s + 1].dropped);
   const double cost = is_free(t) ? 0 : step.next == t ? stage.tail : stage.replay;
   step.cost = static_cast<float>(cost / options_.cost_unit);
+  steps_.push_back(step);
+  if (is_free(t) && graph_.can_quantize()) add_quantizing_step(level, s, t, step);
+}
+
+// Adds a step of plain records again, with what they save in 8 bits. What a segment that follows
+// reads stays as it is.
+void ChainPlanner::add_quantizing_step(const Level& level, uint32_t s, uint32_t t, Step step) {
+  const Stages& stages = *level.stages;
+  const Stages::Stage& stage = stages.stages[s];
+  if (stage.quantize_cost == 0) return;
+  step.quantizes = true;
+  step.hold_plain = step.hold_child = level.quantized_units[s];
+  if (step.next < t)
+    step.hold_child += units(stages.crossing(s, s + 1) + stages.stages[s + 1].dropped);
+  step.cost += static_cast<float>(stage.quantize_cost / options_.cost_unit);
   steps_.push_back(step);
 }
 
@@ -160,7 +181,7 @@ void ChainPlanner::add_offloading_steps() {
   };
   for (size_t i = 0, n = steps_.size(); i < n; ++i) {
     Step step = steps_[i];
-    if (step.hold_child == 0) continue;
+    if (step.hold_child == 0 || step.quantizes) continue;
     step.offloads = true;
     step.cost += cost(step.hold_child);
     step.extra_plain += cost(step.hold_plain) - cost(step.hold_child);
@@ -224,7 +245,7 @@ void ChainPlanner::walk(uint32_t k, uint32_t s, uint32_t t, uint32_t m, int32_t 
       keep(level, step, s, parent, plan);
       if (!step.keeps) walk(step.level, s, step.next, m, index, plan);
     }
-    if (step.offloads) offload(step, s, plan);
+    if (step.offloads || step.quantizes) offload(step, s, plan);
     if (step.next == t) return;
     child = child_rest(level, step, t, m) < plain_rest(level, step, t, m);
     m -= child ? step.hold_child : step.hold_plain;
@@ -264,7 +285,7 @@ void ChainPlanner::offload(const Step& step, uint32_t s, Plan& plan) const {
   for (uint32_t r = positions[s]; r < positions[step.next]; ++r)
     for (uint32_t v : graph_.records[r].outputs)
       if (graph_.values[v].bytes >= options_.unit / Tuning::slot_to_offload)
-        plan.offloads.push_back(offload_of(graph_, uses_, v));
+        plan.offloads.push_back(offload_of(graph_, uses_, v, step.quantizes));
 }
 
 }  // namespace rw

@@ -26,7 +26,9 @@ namespace rw {
 // segment have tables of their own, with what is kept at hand.
 //
 // What the first part of a forward pass holds while the rest runs may lie in host memory meanwhile:
-// then the part costs as much as these copies, and the rest has all of the memory.
+// then the part costs as much as these copies, and the rest has all of the memory. What plain
+// records save may be kept in 8 bits, which costs two passes over it and leaves a part of its
+// memory.
 class ChainPlanner {
  public:
   struct Options {
@@ -66,8 +68,9 @@ class ChainPlanner {
     uint32_t hold_plain = 0;
     uint32_t hold_child = 0;
     float cost = 0;
-    float extra_plain = 0;  // added to the cost if the rest starts with plain records
-    bool offloads = false;  // its values lie in host memory meanwhile
+    float extra_plain = 0;   // added to the cost if the rest starts with plain records
+    bool offloads = false;   // its values lie in host memory meanwhile
+    bool quantizes = false;  // they are packed in 8 bits
   };
   struct Problem {
     CostRow child, plain;
@@ -78,8 +81,8 @@ class ChainPlanner {
     uint32_t number = 0;
     const Stages* stages = nullptr;
     uint32_t longest = 0;
-    std::vector<uint32_t> saved_units;  // by stage
-    std::vector<Problem> problems;      // by t, then s: steps read (s + 1, t), (s + 2, t), ...
+    std::vector<uint32_t> saved_units, quantized_units;  // by stage
+    std::vector<Problem> problems;  // by t, then s: steps read (s + 1, t), (s + 2, t), ...
     std::vector<CostRow> best;  // the lesser of the two, by s, then t: (s, s + 1), (s, s + 2), ...
   };
 
@@ -106,6 +109,7 @@ class ChainPlanner {
   void divide_stages();
   void solve(Level& level, uint32_t s, uint32_t t);
   void add_plain_steps(const Level& level, uint32_t s, uint32_t t);
+  void add_quantizing_step(const Level& level, uint32_t s, uint32_t t, Step step);
   void add_child_steps(const Level& level, uint32_t s, uint32_t t);
   void add_segment_steps(const Level& level, uint32_t inner, uint32_t s, uint32_t t);
   void add_keep_steps(uint32_t s, uint32_t j, Step step);

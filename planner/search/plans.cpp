@@ -152,6 +152,7 @@ class BudgetSearch {
     uint64_t left = graph_.host_bytes;
     std::ranges::sort(plan.offloads, {}, &Plan::Offload::record);
     std::erase_if(plan.offloads, [&](const Plan::Offload& o) {
+      if (o.in_8_bits) return false;
       const uint64_t bytes = graph_.values[graph_.value({o.record, o.slot})].bytes;
       if (bytes > left) return true;
       left -= bytes;

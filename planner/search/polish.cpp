@@ -118,7 +118,8 @@ class Polish {
     const Plan start = best_;
     most(more.size(), [&](size_t count) {
       Plan plan = with_kept(start, {more.data(), count});
-      for (size_t i = 0; i < count; ++i) plan.offloads.push_back(offload_of(graph_, uses, more[i]));
+      for (size_t i = 0; i < count; ++i)
+        plan.offloads.push_back(offload_of(graph_, uses, more[i], false));
       put_in_order(plan.offloads);
       return plan;
     });
