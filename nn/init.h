@@ -17,7 +17,7 @@ class [[nodiscard]] SkipInit {
   SkipInit(const SkipInit&) = delete;
   SkipInit& operator=(const SkipInit&) = delete;
 
-  static bool is_active() { return depth_ > 0; }
+  static bool is_active() { return depth_ > 0; }  // on this thread
 
  private:
   static thread_local int depth_;

@@ -14,8 +14,8 @@
 
 using namespace rw;
 using namespace std::literals;
-using test::contains;
 using nlohmann::json;
+using test::contains;
 
 namespace {
 

@@ -1,4 +1,4 @@
-// What watching a training costs: no bit of it, little memory, and no wait for the device; and the
+// A watched training keeps its bits, takes little memory and does not wait for the device; and the
 // ranges of gradients.
 #include <limits>
 
