@@ -35,11 +35,8 @@ class CallCache {
   struct Hash {
     size_t operator()(const Key& key) const {
       uint64_t hash = 0;
-      for (const uint64_t word : key) {
-        hash = (hash ^ word) * 0x9e3779b97f4a7c15;
-        hash ^= hash >> 32;
-      }
-      return hash;
+      for (const uint64_t word : key) hash = (hash ^ word) * 0x9e3779b97f4a7c15;
+      return hash ^ hash >> 32;
     }
   };
 

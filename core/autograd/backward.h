@@ -47,8 +47,9 @@ class Backward {
     const auto first_of = [&](int s) { return segments_[s].first; };
     while (segment >= 0 && first_of(segment) > root) --segment;
     for (int64_t i = root; i >= records_.begin(); --i) {
-      if (records_[i].reached) visit(i);
-      if (const int s = evicting(records_[i]); s >= 0) segments_[s].forget(records_[i]);
+      const Record& record = records_[i];
+      if (record.reached) visit(i);
+      if (const int s = evicting(record); s >= 0) segments_[s].forget(record);
       for (; segment >= 0 && first_of(segment) == i; --segment) leave(segment);
       const auto [first, end] = completions_.equal_range(i);
       for (auto done = first; done != end; ++done) complete(*done->second);

@@ -48,13 +48,15 @@ std::string Shape::str() const {
 }
 
 Strides dense_strides(const Shape& shape) {
-  check_sizes("shape", shape);
   Strides strides = shape;
   int64_t step = 1;
+  bool fits = true;
   for (int i = shape.rank() - 1; i >= 0; --i) {
     strides[i] = step;
-    step *= shape[i];
+    fits &= shape[i] >= 0 && !__builtin_mul_overflow(step, shape[i], &step);
   }
+  if (!fits) [[unlikely]]
+    check_sizes("shape", shape);
   return strides;
 }
 

@@ -84,28 +84,31 @@ Binding binding_of(const Arg& arg, const Device& device, uint64_t alignment, uin
   return {{whole.block, whole.offset + aligned, end - aligned}, t.dtype, arg.access};
 }
 
+// Writes the bindings of a call, and the element offset of each to the head of its parameters.
+void bind_all(std::span<const Arg> args, const Device& device, Binding* bindings,
+              std::span<std::byte> params) {
+  const uint64_t alignment = device.info().alignment;
+  for (size_t i = 0; i < args.size(); ++i) {
+    uint32_t offset = 0;
+    std::construct_at(bindings + i, binding_of(args[i], device, alignment, offset));
+    std::memcpy(params.data() + i * sizeof(uint32_t), &offset, sizeof(offset));
+  }
+}
+
 }  // namespace
 
 void detail::launch(const char* kernel, std::span<const Arg> args, std::span<std::byte> params,
                     const Launch& how) {
-  std::array<Binding, 8> bindings;
-  check(args.size() <= bindings.size(), kernel, "a kernel takes at most 8 tensors, got {}",
-        args.size());
+  check(args.size() <= 8, kernel, "a kernel takes at most 8 tensors, got {}", args.size());
+  alignas(Binding) std::byte memory[8 * sizeof(Binding)];  // which nothing needs to clear
+  auto* const bindings = reinterpret_cast<Binding*>(memory);
   const Storages storages = storages_of(kernel, args);
   Device& device = storages.first->device();
   if (storages.may_be_away) bring_back({storages.all.data(), storages.count});
-  const uint64_t alignment = device.info().alignment;
   const auto held = device.hold();  // values keep their places until the call is queued
-  const auto bind_all = [&] {
-    for (size_t i = 0; i < args.size(); ++i) {
-      uint32_t offset = 0;
-      bindings[i] = binding_of(args[i], device, alignment, offset);
-      std::memcpy(params.data() + i * sizeof(uint32_t), &offset, sizeof(offset));
-    }
-  };
-  bind_all();
+  bind_all(args, device, bindings, params);
   KernelCall call{kernel,
-                  {bindings.data(), args.size()},
+                  {bindings, args.size()},
                   params,
                   how.threads,
                   {how.variant.values.data(), how.variant.count},
@@ -118,7 +121,7 @@ void detail::launch(const char* kernel, std::span<const Arg> args, std::span<std
     const PlaceScope place(MemoryPlace::device);
     workspace = device.allocate({static_cast<int64_t>(bytes)}, DType::u8);
     call.workspace = {workspace->range().block, workspace->range().offset, bytes};
-    bind_all();  // values may have moved to make room for it
+    bind_all(args, device, bindings, params);  // values may have moved to make room for it
   }
   device.run(call, {storages.written.data(), storages.writes});
 }
