@@ -85,16 +85,14 @@ uint64_t quantized_bytes(uint64_t n) {
 void keep_in_8_bits(const std::shared_ptr<Storage>& storage) {
   check_float(storage->dtype(), "keep_in_8_bits");
   if (storage->is_away()) return;
-  const auto impl = std::make_shared<TensorImpl>();
-  impl->storage = storage;
-  impl->shape = storage->shape();
-  impl->strides = dense_strides(impl->shape);
-  impl->dtype = storage->dtype();
+  const Shape& shape = storage->shape();
+  const Tensor values(
+      std::make_shared<TensorImpl>(storage, shape, dense_strides(shape), 0, storage->dtype(), 0));
   const OpScope op("quantize");
   const PhaseScope phase(Phase::replay);
   const PurposeScope purpose(Purpose::activation);
   const PlaceScope place(MemoryPlace::device);
-  storage->share_keeper(std::make_shared<KeptIn8Bits>(*storage, quantize_blocks(Tensor(impl))));
+  storage->share_keeper(std::make_shared<KeptIn8Bits>(*storage, quantize_blocks(values)));
   storage->device().send_away(*storage);
 }
 
