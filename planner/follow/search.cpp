@@ -71,7 +71,8 @@ Search::Search(OpenDry open, Program program, const SearchOptions& options)
     graph.offload_cost = Graph{}.offload_cost;
     graph.byte_cost = Graph{}.byte_cost;
   }
-  if (graph_.can_offload() || graph_.can_quantize()) graphs_.push_back(graph_);
+  // Where work runs out, more ways are worth more than other costs.
+  if (graph_.can_offload() || graph_.can_quantize()) graphs_.insert(graphs_.begin() + 1, graph_);
 }
 
 Graph Search::with_costs(const SearchOptions& options) const {

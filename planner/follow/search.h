@@ -108,10 +108,9 @@ class Search {
   Program program_;
   SearchOptions options_;
   Graph graph_;
-  // The recorded graph with costs by the objective, and with costs that weigh memory traffic much
-  // more or less: other values are heavy then, so plans cut and keep elsewhere. In a third one,
-  // values may go to the host's memory, if the device has its own, or to 8 bits, where that is
-  // allowed.
+  // The recorded graph with costs by the objective; where values may also go to the host's memory
+  // or to 8 bits, the same with these ways; and with costs that weigh memory traffic much more or
+  // less: other values are heavy then, so plans cut and keep elsewhere.
   std::vector<Graph> graphs_;
   Candidate plain_;
   std::string difference_;

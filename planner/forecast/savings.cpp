@@ -59,7 +59,7 @@ std::vector<Saving> attribute_savings(const Planner& planner, const StepSettings
 std::string plan_text(const Plan& plan) {
   return plan.in_8_bits == 0
              ? "planned recomputation"
-             : fmt::format("planned recomputation, {} in 8 bits", format_bytes(plan.in_8_bits));
+             : fmt::format("recomputation, {} in 8 bits", format_bytes(plan.in_8_bits));
 }
 
 std::string savings_table(const std::vector<Saving>& savings) {

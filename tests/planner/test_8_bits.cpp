@@ -6,6 +6,7 @@
 #include "core/autograd/tape.h"
 #include "planner/follow/auto_recompute.h"
 #include "planner/follow/search.h"
+#include "planner/forecast/savings.h"
 #include "planner/graph/evaluate.h"
 #include "planner/search/plans.h"
 #include "tests/fixtures/optim_fixture.h"
@@ -82,6 +83,7 @@ TEST_CASE("8 bits: simulation of a chain of outputs") {
   CHECK(one.cost == doctest::Approx(2 * 0.1 * 13));
   CHECK(one.replayed == 0);
   CHECK(evaluate(graph, {.offloads = {first, second}}).held == 46);
+  CHECK(plan_text({.in_8_bits = one.in_8_bits << 20}) == "recomputation, 10.00 MiB in 8 bits");
   // The forward pass ends with 39 bytes and the last value; a vjp has its value and two gradients.
   Plan all;
   for (uint32_t i = 0; i < 5; ++i) all.offloads.push_back({i, 0, i + 1, true});
