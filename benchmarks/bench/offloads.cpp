@@ -1,6 +1,6 @@
-// Recomputation alone against plans that may also keep values in host memory: the time on top of a
-// step at the same bytes, for the networks of `./rewind memory`, by dry runs on the profile of a
-// GPU. Copies are charged as if nothing else ran meanwhile.
+// Recomputation alone against plans that may also keep values in host memory or in 8 bits: the time
+// on top of a step at the same bytes, for the networks of `./rewind memory`, by dry runs on the
+// profile of a GPU. Copies are charged as if nothing else ran meanwhile.
 #include <fmt/format.h>
 
 #include "benchmarks/bench/bench.h"
@@ -51,11 +51,12 @@ std::string figures(const Candidate& choice, double step) {
   return fmt::format(" {:.0f} | {:+.1f} % |", megabytes(choice.peak()), 100 * choice.cost / step);
 }
 
-// Returns how many rows have offloads that make the step slower than recomputation alone.
+// Returns how many rows have values elsewhere that make the step slower than recomputation alone.
 size_t compare(const Network& network, const Profile& profile, const std::vector<double>& shares,
                const SearchOptions& options) {
   SearchOptions alone = options;
   alone.host_bytes = 0;
+  alone.keep_8_bits = false;
   const auto program = [&] { network.workload.run(); };
   Search recompute(profile.open, program, alone), both(profile.open, program, options);
   const double step = step_cost(recompute.plain());
@@ -72,7 +73,8 @@ size_t compare(const Network& network, const Profile& profile, const std::vector
                about.batch, about.input, variant(about), megabytes(bytes));
     fmt::print("{}", less ? figures(*less, step) : " - | - |");
     fmt::print("{}", more ? figures(*more, step) : " - | - |");
-    fmt::print(" {:.0f} |\n", more ? megabytes(more->forecast.memory.host_peak) : 0);
+    fmt::print(" {:.0f} | {:.0f} |\n", more ? megabytes(more->forecast.memory.host_peak) : 0,
+               more ? megabytes(more->plan.in_8_bits) : 0);
     std::fflush(stdout);
     above += less && (!more || more->cost > less->cost);
   }
@@ -83,34 +85,40 @@ size_t compare(const Network& network, const Profile& profile, const std::vector
 
 Run offloads(CLI::App& app) {
   app.description(
-      "Plans that recompute values or keep them in host memory, against recomputation.");
+      "Plans that recompute values or keep them in host memory or in 8 bits, against "
+      "recomputation.");
   struct Options {
     std::string profile = "nvk-ampere.json";
     std::string host = "64GiB", only;
     std::vector<double> shares = {0.5, 0.25, 0.15, 0.1, 0.07};
     double effort = 2;
+    bool keep_8_bits = false;
   };
   const auto o = std::make_shared<Options>();
   shared_option(app, "--profile", o->profile)->capture_default_str();
-  app.add_option("--host", o->host, "the most host memory")->capture_default_str();
+  app.add_option("--host", o->host, "the most host memory, or 0")->capture_default_str();
   shared_option(app, "--share", o->shares)->check(CLI::Range(0.0, 1.0));
   shared_option(app, "--row", o->only, "one of `./rewind memory`");
   app.add_option("--effort", o->effort, "of each search")->capture_default_str();
+  shared_flag(app, "--keep-8-bits", o->keep_8_bits);
   return [o] {
     const Profile profile = open_profile(o->profile);
     const HostBandwidth copies = profile.open()->info().host_bandwidth;
     fmt::print(
-        "Profile {}; copies at {:.1f} GB/s to the host and {:.1f} GB/s back, of at most {}.\n\n"
+        "Profile {}; copies at {:.1f} GB/s to the host and {:.1f} GB/s back, of at most {}{}.\n\n"
         "| row | model | batch | input | variant | budget MB | recompute: peak MB | time on top | "
-        "recompute or offload: peak MB | time on top | host MB |\n"
-        "|---|---|---|---|---|---|---|---|---|---|---|\n",
-        profile.name, copies.to_host / 1e9, copies.from_host / 1e9, o->host);
+        "more ways: peak MB | time on top | host MB | in 8 bits MB |\n"
+        "|---|---|---|---|---|---|---|---|---|---|---|---|\n",
+        profile.name, copies.to_host / 1e9, copies.from_host / 1e9, o->host,
+        o->keep_8_bits ? "; values may be kept in 8 bits" : "");
     size_t above = 0;
     for (const Network& network : networks())
       if (o->only.empty() || network.row == o->only)
         above += compare(network, profile, o->shares,
-                         {.effort = o->effort, .host_bytes = parse_bytes(o->host)});
-    fmt::print("\n{} budgets in which offloads made a step slower.\n", above);
+                         {.effort = o->effort,
+                          .host_bytes = o->host == "0" ? 0 : parse_bytes(o->host),
+                          .keep_8_bits = o->keep_8_bits});
+    fmt::print("\n{} budgets in which these ways made a step slower.\n", above);
   };
 }
 

@@ -20,6 +20,7 @@
 #include "planner/timeline/timeline.h"
 #include "trainer/program/planning_json.h"
 #include "trainer/program/ranks.h"
+#include "trainer/program/shared_options.h"
 #include "trainer/program/waiting.h"
 #include "trainer/report/run_page.h"
 
@@ -30,6 +31,7 @@ void PlanningOptions::add_to(CLI::App& app) {
   budget = env_text("REWIND_MEMORY_BUDGET");
   timeline = env_text("REWIND_TIMELINE");
   recompute = env_text("REWIND_RECOMPUTE");
+  keep_8_bits = env_flag("REWIND_KEEP_8_BITS");
   app.add_flag("--plan", plan, "do not train: predict memory and work of a step, and stop");
   app.add_option("--fit", fit, "with --plan: the largest batches that fit in this memory, as 8GiB")
       ->needs("--plan");
@@ -46,6 +48,7 @@ void PlanningOptions::add_to(CLI::App& app) {
       "matrix products), collection:NAME,... (keeps the results of ops of these names, and values "
       "with these names), or evict (drops and recomputes values while it runs, to stay below "
       "--memory-budget)");
+  shared_flag(app, "--keep-8-bits", keep_8_bits, "needs --memory-budget");
   app.add_option(
          "--plan-effort", effort,
          "a factor on the work that planning may take: with more than 1 (at most 2 s, 20 s for "
@@ -81,7 +84,10 @@ std::function<void(double)> progress_of_planning() {
 
 std::optional<AutoRecomputeOptions> PlanningOptions::recomputation() const {
   std::optional<AutoRecomputeOptions> options = parse_recompute(recompute, budget);
+  check<ValueError>(options || !keep_8_bits, "options",
+                    "--keep-8-bits is for plans, got no --memory-budget");
   if (!options) return options;
+  options->keep_8_bits = keep_8_bits;
   options->effort = effort;
   options->on_progress = progress_of_planning();
   return options;
@@ -112,7 +118,7 @@ std::string settings_text(const TrainingProgram& program, const StepSettings& s)
   if (s.ranks > 1) text += fmt::format(", rank {} of {}", s.rank, s.ranks);
   if (s.shard != "none") text += fmt::format(", {} in parts", s.shard);
   if (s.recompute)
-    text += s.recompute->evicts ? ", evicting" : ", planned recomputation";
+    text += s.recompute->evicts ? ", evicting" : ", " + plan_text(*s.recompute);
   else if (s.checkpoint != "none")
     text += fmt::format(", segments of {} {}{}", s.checkpoint_every, s.checkpoint,
                         s.checkpoint_every > 1 ? "s" : "");

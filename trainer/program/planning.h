@@ -15,20 +15,21 @@ namespace rw {
 // The options of planning and of accounts of memory. An empty text means that the option was not
 // given.
 struct PlanningOptions {
-  bool plan = false;      // predict instead of training
-  bool launches = false;  // with the kernels of two updates
-  std::string fit;        // bytes in which the settings are to fit
-  std::string budget;     // bytes of the device's blocks
-  std::string recompute;  // how to stay within the budget
-  std::string timeline;   // a file for an HTML page of the memory
-  std::string trace;      // a file for Perfetto or chrome://tracing
-  std::string profile;    // a file for the device's profile
-  std::string report;     // a folder or a file, as for ReportFile
-  double effort = 1;      // of planning
+  bool plan = false;         // predict instead of training
+  bool launches = false;     // with the kernels of two updates
+  std::string fit;           // bytes in which the settings are to fit
+  std::string budget;        // bytes of the device's blocks
+  std::string recompute;     // how to stay within the budget
+  bool keep_8_bits = false;  // plans may keep values in 8 bits
+  std::string timeline;      // a file for an HTML page of the memory
+  std::string trace;         // a file for Perfetto or chrome://tracing
+  std::string profile;       // a file for the device's profile
+  std::string report;        // a folder or a file, as for ReportFile
+  double effort = 1;         // of planning
 
   void add_to(CLI::App& app);  // adds the options
-  // Returns the settings of --memory-budget, --recompute and --plan-effort, which show how far
-  // planning is.
+  // Returns the settings of --memory-budget, --recompute, --keep-8-bits and --plan-effort, which
+  // show how far planning is. ValueError for --keep-8-bits without --memory-budget.
   std::optional<AutoRecomputeOptions> recomputation() const;
 };
 

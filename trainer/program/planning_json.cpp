@@ -29,7 +29,8 @@ nlohmann::json settings_json(const StepSettings& s) {
           {"ranks", s.ranks},
           {"shard", s.shard},
           {"memory_budget", s.budget},
-          {"evicts", s.recompute && s.recompute->evicts}};
+          {"evicts", s.recompute && s.recompute->evicts},
+          {"in_8_bits", s.recompute ? s.recompute->in_8_bits : 0}};
 }
 
 nlohmann::json fit_json(const std::vector<FitRow>& rows) {

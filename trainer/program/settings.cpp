@@ -42,7 +42,7 @@ constexpr std::array may_change = {
 
 // These settings may change as well, but the bits then differ from those of a run in one go, which
 // a note says.
-constexpr std::array changes_bits = {"--dtype", "the device"};
+constexpr std::array changes_bits = {"--dtype", "--keep-8-bits", "the device"};
 
 template <class List>
 bool is_among(const List& list, std::string_view name) {

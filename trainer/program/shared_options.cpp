@@ -24,6 +24,8 @@ constexpr SharedOption table[] = {
     {"--epochs", "passes over the data"},
     {"--eval", "only evaluate the weights given with --load"},
     {"--json", "print one JSON document"},
+    {"--keep-8-bits",
+     "plans may keep values in 8 bits until backward, which makes gradients approximate"},
     {"--load", "start from the weights in this safetensors file"},
     {"--memory", "the memory of each device, as 8GiB"},
     {"--model", "the model"},
