@@ -42,7 +42,8 @@ void measure(const Network& network, const Profile& profile, const std::vector<d
              const SearchOptions& objective) {
   const Search search(
       profile.open, [&] { network.workload.run(); }, objective);
-  const Graph& graph = search.graph();
+  const StagedGraph staged = search.graph();
+  const Graph& graph = staged.graph();
   double forward = 0;
   for (const Graph::Record& r : graph.records) forward += r.cost;
   const auto plain = static_cast<double>(evaluate(graph, {}).peak);
@@ -52,10 +53,10 @@ void measure(const Network& network, const Profile& profile, const std::vector<d
   const auto start = Clock::now();
   fmt::print("| {} |", network.name);
   for (const double share : shares) {
-    const auto plan = plan_budget(graph, static_cast<uint64_t>(share * plain));
+    const auto plan = plan_budget(staged, static_cast<uint64_t>(share * plain));
     fmt::print(" {} |", plan ? text(*plan) : "-");
   }
-  const Plan least = plan_budgets(graph).back(), memory = plan_memory(graph);
+  const Plan least = plan_budgets(staged).back(), memory = plan_memory(staged);
   for (const Plan& plan : {least, memory})
     fmt::print(" {:.4f} at {} |", static_cast<double>(plan.peak) / plain, text(plan));
   fmt::print(" {:.1f} |\n", std::chrono::duration<double>(Clock::now() - start).count());

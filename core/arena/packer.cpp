@@ -15,6 +15,7 @@
 
 #include "core/arena/arena.h"
 #include "core/base/hash.h"
+#include "core/base/vector_versions.h"
 
 namespace rw {
 
@@ -23,15 +24,6 @@ namespace {
 bool overlap(const Lifetime& a, const Lifetime& b) {
   return a.begin < b.end && b.begin < a.end;
 }
-
-// Debian's compiler may use only what every x86-64 has; most have vectors of twice the length,
-// which can also select and take minima. Sanitizers cannot run the code that picks a version.
-#if defined(__x86_64__) && defined(__GLIBC__) && defined(__GNUC__) && !defined(__clang__) && \
-    !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-#define REWIND_VECTOR_VERSIONS __attribute__((target_clones("avx2", "default")))
-#else
-#define REWIND_VECTOR_VERSIONS
-#endif
 
 // Columns of Queue.
 struct Columns {

@@ -1,7 +1,6 @@
 #include "core/autograd/replay.h"
 
 #include <algorithm>
-#include <set>
 
 #include "core/autograd/eviction.h"
 
@@ -68,22 +67,24 @@ bool Replay::is_kept_for_child(int64_t record) const {
 // Returns the records to run, in order: those that make values that are wanted and not at hand, and
 // those that make the inputs of these in turn.
 std::vector<int64_t> Replay::plan(const Makers& wanted) const {
-  std::set<int64_t> order;
-  std::vector<int64_t> work;
+  std::vector<int64_t> order;
+  std::vector<bool> is_there;  // by record of the segment
   const auto want = [&](uint64_t id, int64_t maker) {
     if (segment_.has(id)) return;
     if (!segment_.contains(maker) || !records_.find(maker))
       fail<AutogradError>(
           "checkpoint", "a value is missing in replay: it was freed with the record that made it");
-    if (order.insert(maker).second) work.push_back(maker);
+    const auto place = static_cast<size_t>(maker - segment_.first);
+    is_there.resize(std::max(is_there.size(), place + 1));
+    if (is_there[place]) return;
+    is_there[place] = true;
+    order.push_back(maker);
   };
   for (const auto& [id, maker] : wanted) want(id, maker);
-  while (!work.empty()) {
-    const Record& record = records_[work.back()];
-    work.pop_back();
-    for (const Edge& edge : record.inputs) want(edge.id, edge.record);
-  }
-  return {order.begin(), order.end()};
+  for (size_t next = 0; next < order.size(); ++next)
+    for (const Edge& edge : records_[order[next]].inputs) want(edge.id, edge.record);
+  std::ranges::sort(order);
+  return order;
 }
 
 // Values that the plan counts on must not be evicted while it runs.

@@ -44,6 +44,19 @@ bool is_among(const std::vector<Candidate>& candidates, const Plan& plan) {
   });
 }
 
+// Tells whether costs differ by a factor only, so that they lead to the same plans.
+bool is_proportional(const Graph& a, const Graph& b) {
+  const auto sum = [](const Graph& graph) {
+    double sum = 0;
+    for (const Graph::Record& record : graph.records) sum += record.cost;
+    return sum;
+  };
+  const double factor = sum(b) / sum(a);
+  return std::ranges::equal(a.records, b.records, [&](const auto& one, const auto& other) {
+    return std::abs(other.cost - factor * one.cost) <= 1e-9 * other.cost;
+  });
+}
+
 }  // namespace
 
 Search::Search(OpenDry open, Program program, const SearchOptions& options)
@@ -54,6 +67,7 @@ Search::Search(OpenDry open, Program program, const SearchOptions& options)
     graph_.offload_cost = options_.times ? seconds : seconds * OpCost::flops_per_second;
   graph_.host_bytes = options_.host_bytes;
   plain_ = measure(Plan{});  // without the memory that recording takes
+  rest_ = plain_.peak() - std::min(plain_.peak(), evaluate(graph_, {}).peak);
   measure_work_ = work_of(plain_.forecast.work);
   work_.on_progress = [this](const PlanWork& work) {
     const auto done = static_cast<double>(work.done - begun_);
@@ -66,13 +80,13 @@ Search::Search(OpenDry open, Program program, const SearchOptions& options)
   constexpr double mostly_flops = 2;
   SearchOptions other;
   if (options_.flops_per_byte > mostly_flops) other.flops_per_byte = mostly_flops;
-  graphs_ = {graph_, with_costs(other)};
-  for (Graph& graph : graphs_) {
-    graph.offload_cost = Graph{}.offload_cost;
-    graph.byte_cost = Graph{}.byte_cost;
-  }
+  Graph alone = graph_, differs = with_costs(other);
+  alone.offload_cost = differs.offload_cost = Graph{}.offload_cost;
+  alone.byte_cost = differs.byte_cost = Graph{}.byte_cost;
+  graphs_ = {alone};
   // Where work runs out, more ways are worth more than other costs.
-  if (graph_.can_offload() || graph_.can_quantize()) graphs_.insert(graphs_.begin() + 1, graph_);
+  if (graph_.can_offload() || graph_.can_quantize()) graphs_.emplace_back(graph_);
+  if (!is_proportional(alone, differs)) graphs_.emplace_back(std::move(differs));
 }
 
 Graph Search::with_costs(const SearchOptions& options) const {
@@ -94,8 +108,23 @@ Graph Search::with_costs(const SearchOptions& options) const {
   return graph;
 }
 
+// Returns the bytes that a run under the plan takes at least: evaluate() may say up to 15 % more
+// than that (where vjps need less scratch memory than their forwards).
+uint64_t Search::sure_peak(const Plan& plan) const {
+  return (plan.peak + rest_) / 4 * 3;
+}
+
+// Tells whether a candidate is known that costs no more and needs less memory. Costs are known
+// exactly, before a dry run of the plan.
+bool Search::is_beaten(const Plan& plan) const {
+  return is_among(candidates_, plan) || std::ranges::any_of(candidates_, [&](const Candidate& c) {
+           return c.plan.cost <= plan.cost && c.peak() <= sure_peak(plan);
+         });
+}
+
 Candidate Search::measure(Plan plan, Graph* record) {
   Candidate candidate{follow(graph_, std::move(plan)), {}};
+  fill_in(graph_, candidate.plan);
   const auto program = [&] {
     const Follower scope(candidate.plan, record, options_.times.get());
     program_();
@@ -117,9 +146,7 @@ double Search::cost(const Candidate& candidate) const {
 uint64_t Search::work_limit() const {
   const auto records = static_cast<double>(graph_.records.size());
   const double scale = std::clamp(records / records_for_answer, 1.0, most_answer);
-  // Two graphs can be planned for with it, and each further one adds its share.
-  const double graphs = std::max(1.0, static_cast<double>(graphs_.size()) / 2);
-  return static_cast<uint64_t>(options_.effort * scale * graphs * answer_work);
+  return static_cast<uint64_t>(options_.effort * scale * answer_work);
 }
 
 void Search::begin_answer() {
@@ -128,8 +155,10 @@ void Search::begin_answer() {
 }
 
 // Tells whether there is work left for one of the graphs, given how much the first one took. The
-// first graph is always looked at.
+// first graph is always looked at. The one with offloads has half as much work again, so that it
+// takes none from the others.
 bool Search::has_work_for(size_t graph, uint64_t first) {
+  if (graphs_[graph].graph().can_offload()) work_.limit = begun_ + work_limit() / 2 * 3;
   return graph == 0 || work_.allows(first);
 }
 
@@ -152,8 +181,10 @@ const std::vector<Candidate>& Search::candidates() {
   const uint64_t start = work_.done;
   uint64_t first = 0;
   for (size_t k = 0; k < graphs_.size() && has_work_for(k, first); ++k) {
-    for (const Plan& plan : plan_budgets(graphs_[k], measures(options_.candidates), &work_))
-      if (!is_among(candidates_, plan)) candidates_.push_back(measure(plan));
+    for (Plan& plan : plan_budgets(graphs_[k], measures(options_.candidates), &work_)) {
+      fill_in(graph_, plan);
+      if (!is_beaten(plan)) candidates_.push_back(measure(std::move(plan)));
+    }
     if (k == 0) first = work_.done - start;
   }
   candidates_ = best_of(std::move(candidates_));
@@ -184,13 +215,11 @@ void Search::refine(uint64_t bytes) {
     return;
   const auto steps = static_cast<uint64_t>(measures(7)) + 1;
   const Candidate low = *at, high = *(at - 1);
-  // The bytes that plans do not know: parameters, optimizer states and data.
-  const uint64_t rest = plain_.peak() - std::min(plain_.peak(), evaluate(graph_, {}).peak);
   const uint64_t least = candidates_.back().peak();
   std::vector<uint64_t> targets;
   for (uint64_t k = 1; k < steps; ++k) {
     const uint64_t target = low.peak() + (high.peak() - low.peak()) * k / steps;
-    targets.push_back(target - std::min(target, rest));
+    targets.push_back(target - std::min(target, rest_));
   }
   // A plan that is better than an existing candidate comes too late, since budgets were answered
   // without it. So only plans between two candidates, or below all of them, are taken.
@@ -198,9 +227,12 @@ void Search::refine(uint64_t bytes) {
   const uint64_t start = work_.done;
   uint64_t first = 0;
   for (size_t k = 0; k < graphs_.size() && has_work_for(k, first); ++k) {
-    for (const auto& plan : plan_each_budget(graphs_[k], targets, &work_)) {
+    for (auto& plan : plan_each_budget(graphs_[k], targets, &work_)) {
       if (!plan || is_among(between, *plan) || is_among(below, *plan)) continue;
-      Candidate candidate = measure(*plan);
+      fill_in(graph_, *plan);
+      const bool may_fit = plan->cost > high.plan.cost && plan->cost < low.plan.cost;
+      if (!may_fit && sure_peak(*plan) >= least) continue;
+      Candidate candidate = measure(std::move(*plan));
       const bool fits = candidate.peak() > low.peak() && candidate.peak() < high.peak() &&
                         candidate.cost > high.cost && candidate.cost < low.cost;
       if (fits)
@@ -238,8 +270,8 @@ Candidate Search::budget(uint64_t bytes) {
 
 const std::vector<Candidate>& Search::memory_candidates() {
   if (memory_candidates_.empty())
-    for (const Graph& graph : graphs_)
-      if (!graph.can_offload() && !graph.can_quantize())
+    for (const StagedGraph& graph : graphs_)
+      if (!graph.graph().can_offload() && !graph.graph().can_quantize())
         memory_candidates_.push_back(measure(plan_memory(graph, &work_)));
   return memory_candidates_;
 }

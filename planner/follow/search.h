@@ -11,6 +11,7 @@
 #include "../dry_run.h"
 #include "../graph/graph.h"
 #include "../graph/plan_work.h"
+#include "../search/plans.h"
 #include "candidate.h"
 #include "op_times.h"
 
@@ -93,6 +94,8 @@ class Search {
  private:
   Candidate measure(Plan plan, Graph* record = nullptr);
   double cost(const Candidate& candidate) const;
+  uint64_t sure_peak(const Plan& plan) const;
+  bool is_beaten(const Plan& plan) const;
   Candidate hand_out(Candidate candidate);
   Graph with_costs(const SearchOptions& options) const;
   Plan plan_collection(const SavePolicy& policy) const;
@@ -111,7 +114,7 @@ class Search {
   // The recorded graph with costs by the objective; where values may also go to the host's memory
   // or to 8 bits, the same with these ways; and with costs that weigh memory traffic much more or
   // less: other values are heavy then, so plans cut and keep elsewhere.
-  std::vector<Graph> graphs_;
+  std::vector<StagedGraph> graphs_;
   Candidate plain_;
   std::string difference_;
   std::vector<Candidate> memory_candidates_;  // the least peak by plan_memory(), for each graph
@@ -121,6 +124,8 @@ class Search {
   PlanWork work_;
   uint64_t begun_ = 0;         // the work that was done before the current answer
   uint64_t measure_work_ = 0;  // the work of a dry run of the program
+  // The bytes that plans do not know: parameters, optimizer states and data.
+  uint64_t rest_ = 0;
   // Peaks of candidates for which nothing is left to try between them and the next cheaper one.
   std::set<uint64_t> refined_;
 };

@@ -18,13 +18,13 @@ class Simulation {
     index_externals();
   }
 
-  PlanCost run() {
+  PlanCost run(uint64_t most) {
     const auto n = static_cast<uint32_t>(graph_.records.size());
-    for (uint32_t i = 0; i < n; ++i) forward(i);
+    for (uint32_t i = 0; i < n && live_.peak() <= most; ++i) forward(i);
     send_due(UINT32_MAX);
     result_.held = live_.live();
     auto segment = static_cast<int32_t>(plan_.segments.size()) - 1;
-    for (uint32_t i = n; i-- > 0;) {
+    for (uint32_t i = n; i-- > 0 && live_.peak() <= most;) {
       if (graph_.records[i].reached) visit(i);
       for (; segment >= 0 && plan_.segments[segment].first == i; --segment) drop_held(segment);
     }
@@ -285,12 +285,12 @@ class Simulation {
 
 }  // namespace
 
-PlanCost evaluate(const Graph& graph, const Plan& plan) {
-  return Simulation(graph, plan).run();
+PlanCost evaluate(const Graph& graph, const Plan& plan, uint64_t most) {
+  return Simulation(graph, plan).run(most);
 }
 
-void fill_in(const Graph& graph, Plan& plan) {
-  PlanCost cost = evaluate(graph, plan);
+void fill_in(const Graph& graph, Plan& plan, uint64_t most) {
+  PlanCost cost = evaluate(graph, plan, most);
   plan.cost = cost.cost;
   plan.peak = cost.peak;
   plan.offloaded = cost.offloaded;

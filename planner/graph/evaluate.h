@@ -20,11 +20,11 @@ struct PlanCost {
 
 // Simulates one training step under the plan. The gradient of a value lives from its first
 // contribution to the vjp of the value's record. ValueError if segments do not nest, or if offloads
-// are not in the order in which they happen.
-PlanCost evaluate(const Graph& graph, const Plan& plan);
+// are not in the order in which they happen. It ends as soon as the peak is above `most` bytes.
+PlanCost evaluate(const Graph& graph, const Plan& plan, uint64_t most = UINT64_MAX);
 
 // Sets the plan's cost, peak and bytes elsewhere to the result of evaluate(), and leaves out
 // offloads of values that nobody holds.
-void fill_in(const Graph& graph, Plan& plan);
+void fill_in(const Graph& graph, Plan& plan, uint64_t most = UINT64_MAX);
 
 }  // namespace rw

@@ -12,9 +12,7 @@ namespace rw {
 struct PlanWork {
   uint64_t limit = UINT64_MAX;  // beyond it, planning gets along with less
   uint64_t done = 0;            // the work so far
-  // The work of the largest dynamic programme so far; the next one may take as much.
-  uint64_t programme = 0;
-  bool is_cut = false;  // something was left out for lack of work
+  bool is_cut = false;          // something was left out for lack of work
   // If set, is called whenever more work is done.
   std::function<void(const PlanWork&)> on_progress = {};
 

@@ -13,8 +13,13 @@ ChainPlanner::ChainPlanner(const Graph& graph, const std::vector<ValueUse>& uses
       child_(options.slots),
       plain_(options.slots) {
   const uint32_t n = count();
-  for (uint32_t k = 0; k < stages_->size(); ++k)
+  for (uint32_t k = 0; k < levels(); ++k)
     add_level((*stages_)[k], k == 0 ? n : std::min(n, options_.longest));
+  for (Level& level : levels_)
+    for (uint32_t inner = level.number; inner < levels(); ++inner) {
+      level.segments.emplace_back(n);
+      for (uint32_t s = 0; s < n; ++s) level.segments.back()[s] = segments(level, inner, s);
+    }
   if (options_.inner_limit > 1) divide_stages();
   // The inside of a segment of the forward pass is solved before the segment.
   for (size_t k = levels_.size(); k-- > 0;)
@@ -114,7 +119,7 @@ void ChainPlanner::add_quantizing_step(const Level& level, uint32_t s, uint32_t 
 }
 
 void ChainPlanner::add_child_steps(const Level& level, uint32_t s, uint32_t t) {
-  const uint32_t own = level.number, all = stages_->size() - 1;
+  const uint32_t own = level.number, all = levels() - 1;
   add_segment_steps(level, own, s, t);
   // Segments of any level may begin in the forward pass; a replay keeps all or nothing for a child
   // segment.
@@ -122,34 +127,55 @@ void ChainPlanner::add_child_steps(const Level& level, uint32_t s, uint32_t t) {
     add_segment_steps(level, k, s, t);
 }
 
-// Adds child segments [s, j) of a problem in `level`, which keep inside what `inner` keeps.
-void ChainPlanner::add_segment_steps(const Level& level, uint32_t inner, uint32_t s, uint32_t t) {
+// Returns the child segments [s, j) of problems in `level`, which keep inside what `inner` keeps.
+std::vector<ChainPlanner::Segment> ChainPlanner::segments(const Level& level, uint32_t inner,
+                                                          uint32_t s) const {
   const Stages &stages = *level.stages, &inside = (*stages_)[inner];
   const uint32_t own = level.number;
+  const auto kept_before = [&](uint32_t j) {
+    return static_cast<int64_t>(stages.kept_bytes(0, j));
+  };
+  std::vector<Segment> segments;
   double sweep = 0;
-  for (uint32_t j = s + 1; j < std::min(t, s + levels_[inner].longest + 1); ++j) {
-    if (!is_free(t)) sweep += stages_->sweep(own, inner, j - 1) / options_.cost_unit;
+  for (uint32_t j = s + 1; j < std::min(count(), s + levels_[inner].longest + 1); ++j) {
+    sweep += stages_->sweep(own, inner, j - 1) / options_.cost_unit;
     const bool adds =
         inner == own || inside.kept_bytes(s, j) > (*stages_)[inner - 1].kept_bytes(s, j);
     if (!adds) continue;
-    Step step;
-    step.child = true;
-    step.level = inner;
-    step.next = j;
-    uint64_t need = inside.sweep_peak(s, j);
-    if (!is_free(t))
-      need = std::max(need + stages.kept_bytes(j, t),
-                      stages.replay_peak(s, j) + stages.kept_bytes(s, t)) +
-             stages.stages[t - 1].gradients;
-    step.need = units(need);
-    if (step.need > options_.slots) continue;
-    step.hold_plain = units(inside.crossing_held(s, j));
-    step.hold_child = units(inside.crossing(s, j));
+    Segment segment;
+    segment.need = inside.sweep_peak(s, j);
+    segment.replay_need = std::max(static_cast<int64_t>(segment.need) - kept_before(j),
+                                   static_cast<int64_t>(stages.replay_peak(s, j)) - kept_before(s));
     const Stages::Stage& end = inside.stages[j - 1];
-    step.cost = static_cast<float>(sweep);
-    step.extra_plain = static_cast<float>((end.unaided_tail - end.tail) / options_.cost_unit);
-    steps_.push_back(step);
-    if (is_free(t) && inner == 0) add_keep_steps(s, j, step);
+    segment.step = {
+        .child = true,
+        .level = inner,
+        .next = j,
+        .hold_plain = units(inside.crossing_held(s, j)),
+        .hold_child = units(inside.crossing(s, j)),
+        .cost = static_cast<float>(sweep),
+        .extra_plain = static_cast<float>((end.unaided_tail - end.tail) / options_.cost_unit)};
+    segments.push_back(segment);
+  }
+  return segments;
+}
+
+// Adds child segments of a problem in `level`, which keep inside what `inner` keeps.
+void ChainPlanner::add_segment_steps(const Level& level, uint32_t inner, uint32_t s, uint32_t t) {
+  const Stages& stages = *level.stages;
+  const bool replays = !is_free(t);
+  const auto waiting =
+      static_cast<int64_t>(stages.kept_bytes(0, t) + stages.stages[t - 1].gradients);
+  for (const Segment& segment : level.segments[inner - level.number][s]) {
+    if (segment.step.next >= t) return;
+    const uint32_t need =
+        units(replays ? static_cast<uint64_t>(segment.replay_need + waiting) : segment.need);
+    if (need > options_.slots) continue;
+    Step& step = steps_.emplace_back(segment.step);
+    step.need = need;
+    if (replays) continue;
+    step.cost = 0;
+    if (inner == 0 && options_.keeps) add_keep_steps(s, step.next, step);
   }
 }
 

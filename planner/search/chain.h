@@ -37,6 +37,7 @@ class ChainPlanner {
     double cost_unit = 1;      // costs are kept in this unit
     bool whole = true;         // the range is the whole forward pass, whose first run is free
     bool nested = true;        // child segments may have child segments
+    bool keeps = true;         // segments may keep some of their values
     uint32_t inner_limit = 0;  // stages inside a stage; 0: a stage is not divided
     uint32_t longest = Tuning::longest_keeping;  // the most stages of a segment that keeps values
   };
@@ -72,6 +73,13 @@ class ChainPlanner {
     bool offloads = false;   // its values lie in host memory meanwhile
     bool quantizes = false;  // they are packed in 8 bits
   };
+  // A child segment of a problem in some level, without what depends on the problem's end.
+  struct Segment {
+    Step step;
+    uint64_t need = 0;  // bytes that the forward pass needs for it
+    // A replay needs so many bytes, the kept ones up to the problem's end, and gradients.
+    int64_t replay_need = 0;
+  };
   struct Problem {
     CostRow child, plain;
   };
@@ -84,9 +92,12 @@ class ChainPlanner {
     std::vector<uint32_t> saved_units, quantized_units;  // by stage
     std::vector<Problem> problems;  // by t, then s: steps read (s + 1, t), (s + 2, t), ...
     std::vector<CostRow> best;  // the lesser of the two, by s, then t: (s, s + 1), (s, s + 2), ...
+    // By the level inside, from this one on, and s: in the order of their ends.
+    std::vector<std::vector<std::vector<Segment>>> segments;
   };
 
   uint32_t count() const { return (*stages_)[0].count(); }
+  uint32_t levels() const { return options_.keeps ? stages_->size() : 1; }
   static size_t number(const Level& level, uint32_t s, uint32_t t) {
     // Up to t = longest, t - 1 problems come before.
     const uint32_t whole = std::min(t, level.longest);
@@ -106,6 +117,7 @@ class ChainPlanner {
   }
 
   void add_level(const Stages& stages, uint32_t longest);
+  std::vector<Segment> segments(const Level& level, uint32_t inner, uint32_t s) const;
   void divide_stages();
   void solve(Level& level, uint32_t s, uint32_t t);
   void add_plain_steps(const Level& level, uint32_t s, uint32_t t);

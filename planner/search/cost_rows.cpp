@@ -1,32 +1,42 @@
 #include "planner/search/cost_rows.h"
 
+#include "core/base/vector_versions.h"
+
 namespace rw {
 
 namespace {
 
-// Most of the planning time is spent in these loops, which are written for vectorization. GCC
-// vectorizes them only if told to.
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC push_options
-#pragma GCC optimize("O3")
-#endif
-void lower(float* __restrict costs, size_t count, float cost, const float* __restrict own,
-           const float* __restrict rest) {
+// Most of the planning time is spent in these loops.
+REWIND_VECTOR_VERSIONS void lower(float* __restrict costs, size_t count, float cost,
+                                  const float* __restrict own, const float* __restrict rest) {
   for (size_t i = 0; i < count; ++i) costs[i] = std::min(costs[i], cost + own[i] + rest[i]);
 }
 
-void lower(float* __restrict costs, size_t count, float cost, const float* __restrict rest) {
+REWIND_VECTOR_VERSIONS void lower(float* __restrict costs, size_t count, float cost,
+                                  const float* __restrict rest) {
   for (size_t i = 0; i < count; ++i) costs[i] = std::min(costs[i], cost + rest[i]);
 }
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC pop_options
-#endif
+
+REWIND_VECTOR_VERSIONS void fill(float* costs, size_t count, float cost) {
+  for (size_t i = 0; i < count; ++i) costs[i] = cost;
+}
+
+// Returns how many of the costs, which never rise, are higher than `least`. The search has no
+// branches, which would be hard to predict.
+size_t count_higher(const float* costs, size_t count, float least) {
+  const float* begin = costs;
+  for (; count > 0; count -= (count + 1) / 2) {
+    const size_t half = (count + 1) / 2;
+    begin += begin[half - 1] > least ? half : 0;
+  }
+  return static_cast<size_t>(begin - costs);
+}
 
 }  // namespace
 
 void CostDraft::extend(uint32_t end) {
   if (end <= end_) return;
-  std::fill(costs_.begin() + end_, costs_.begin() + end, least_);
+  fill(&costs_[end_], end - end_, least_);
   end_ = end;
 }
 
@@ -45,10 +55,7 @@ uint32_t CostDraft::add(const CostStore& store, uint32_t first, float cost, cons
     end_ = end;  // later costs are higher
     least_ = least;
   } else {
-    const auto worse = [&](float known) { return known > least; };
-    end = static_cast<uint32_t>(
-        std::partition_point(costs_.begin() + first, costs_.begin() + end_, worse) -
-        costs_.begin());
+    end = first + static_cast<uint32_t>(count_higher(&costs_[first], end_ - first, least));
   }
   const uint32_t numbers = end - first;
   for (uint32_t m = first; m < end;) {
@@ -65,7 +72,7 @@ uint32_t CostDraft::add(const CostStore& store, uint32_t first, float cost, cons
     else if (!rest_ends)
       lower(costs, count, cost + own.least, store.at(rest, m - hold));
     else
-      std::fill_n(costs, count, least);
+      fill(costs, count, least);
     m = part;
   }
   return numbers;

@@ -70,13 +70,18 @@ std::vector<std::vector<bool>> keep_levels(const Graph& graph, const std::vector
 class BudgetSearch {
  public:
   // With `keeps`, segments may keep some of their values.
-  BudgetSearch(const Graph& graph, PlanWork& work, bool nested = true, bool keeps = true)
-      : graph_(graph), work_(work), uses_(value_uses(graph)), nested_(nested), keeps_(keeps) {
-    fill_in(graph, plain_);
+  BudgetSearch(const StagedGraph& staged, PlanWork& work, bool nested = true, bool keeps = true)
+      : staged_(staged),
+        graph_(staged.graph()),
+        work_(work),
+        uses_(value_uses(graph_)),
+        nested_(nested),
+        keeps_(keeps),
+        stages_(staged.stages(Tuning::stages, work)) {
+    fill_in(graph_, plain_);
     double cost = 0;
-    for (const Graph::Record& record : graph.records) cost += record.cost;
+    for (const Graph::Record& record : graph_.records) cost += record.cost;
     cost_unit_ = cost > 0 ? cost : 1;
-    cut(Tuning::stages);
   }
 
   const Plan& plain() const { return plain_; }
@@ -88,19 +93,20 @@ class BudgetSearch {
   // Makes a planner for up to `range` bytes, with coarse stages if there is not enough work left.
   ChainPlanner planner(uint64_t range) {
     const uint64_t pairs = uint64_t{stages_->count()} * stages_->count();
-    if (!is_coarse_ && !work_.allows(std::max(work_.programme, Tuning::pair_work * pairs))) {
+    if (!is_coarse_ && !work_.allows(std::max(staged_.programme(), Tuning::pair_work * pairs))) {
       is_coarse_ = true;
-      cut(Tuning::coarse_stages);
+      stages_ = staged_.stages(Tuning::coarse_stages, work_);
     }
     ChainPlanner::Options options;
     options.unit = range / Tuning::slots + 1;
     options.slots = Tuning::slots;
     options.cost_unit = cost_unit_;
     options.nested = nested_;
+    options.keeps = keeps_;
     options.inner_limit = nested_ ? Tuning::inner_stages : 0;
     ChainPlanner planner(graph_, uses_, stages_, options);
     work_.count(planner.work());
-    work_.programme = std::max(work_.programme, planner.work());
+    staged_.programme() = std::max(staged_.programme(), planner.work());
     return planner;
   }
 
@@ -162,15 +168,7 @@ class BudgetSearch {
     fill_in(graph_, plan);
   }
 
-  void cut(uint32_t stages) {
-    const auto records = static_cast<uint32_t>(graph_.records.size());
-    const std::vector<uint32_t> cuts = cut_into_stages(graph_, uses_, 0, records, stages);
-    std::vector<std::vector<bool>> kept;
-    if (keeps_) kept = keep_levels(graph_, uses_);
-    stages_ = std::make_shared<StageLevels>(graph_, uses_, cuts, std::move(kept));
-    work_.count(Tuning::stage_work * records);
-  }
-
+  const StagedGraph& staged_;
   const Graph& graph_;
   PlanWork& work_;
   std::vector<ValueUse> uses_;
@@ -226,10 +224,22 @@ std::vector<Plan> thin_out(std::vector<Plan> plans, size_t count) {
 
 }  // namespace
 
-std::vector<Plan> plan_budgets(const Graph& graph, int count, PlanWork* work) {
+std::shared_ptr<const StageLevels> StagedGraph::stages(uint32_t limit, PlanWork& work) const {
+  std::shared_ptr<const StageLevels>& known = stages_[limit];
+  if (known) return known;
+  const auto records = static_cast<uint32_t>(graph_.records.size());
+  const std::vector<ValueUse> uses = value_uses(graph_);
+  known = std::make_shared<StageLevels>(
+      graph_, uses, cut_into_stages(graph_, uses, 0, records, limit), keep_levels(graph_, uses));
+  work.count(Tuning::stage_work * records);
+  return known;
+}
+
+std::vector<Plan> plan_budgets(const StagedGraph& staged, int count, PlanWork* work) {
+  const Graph& graph = staged.graph();
   if (graph.records.empty()) return {Plan{}};
   PlanWork own;
-  BudgetSearch search(graph, work ? *work : own);
+  BudgetSearch search(staged, work ? *work : own);
   std::vector<Plan> plans = {
       search.plain(), plan_speed(graph, [&](uint32_t record) { return search.is_heavy(record); })};
   search.for_each_range([&](ChainPlanner& planner, uint32_t least, bool is_last) {
@@ -240,25 +250,26 @@ std::vector<Plan> plan_budgets(const Graph& graph, int count, PlanWork* work) {
   return thin_out(pareto(std::move(plans)), static_cast<size_t>(std::max(count, 1)));
 }
 
-std::vector<std::optional<Plan>> plan_each_budget(const Graph& graph,
+std::vector<std::optional<Plan>> plan_each_budget(const StagedGraph& staged,
                                                   std::span<const uint64_t> budgets,
                                                   PlanWork* work) {
   std::vector<std::optional<Plan>> plans(budgets.size());
   if (budgets.empty()) return plans;
-  if (graph.records.empty()) return {budgets.size(), Plan{}};
+  if (staged.graph().records.empty()) return {budgets.size(), Plan{}};
   PlanWork own;
-  BudgetSearch search(graph, work ? *work : own);
+  BudgetSearch search(staged, work ? *work : own);
   const uint64_t most = *std::max_element(budgets.begin(), budgets.end());
   ChainPlanner planner = search.planner(most + most / 8);
   for (size_t i = 0; i < budgets.size(); ++i) plans[i] = search.within(budgets[i], planner);
   return plans;
 }
 
-std::optional<Plan> plan_budget(const Graph& graph, uint64_t bytes) {
-  return plan_each_budget(graph, {&bytes, 1})[0];
+std::optional<Plan> plan_budget(const StagedGraph& staged, uint64_t bytes) {
+  return plan_each_budget(staged, {&bytes, 1})[0];
 }
 
-Plan plan_memory(const Graph& graph, PlanWork* work) {
+Plan plan_memory(const StagedGraph& staged, PlanWork* work) {
+  const Graph& graph = staged.graph();
   if (graph.records.empty()) return {};
   PlanWork own;
   if (!work) work = &own;
@@ -266,7 +277,7 @@ Plan plan_memory(const Graph& graph, PlanWork* work) {
   fill_in(graph, best);
   // If many small values are kept, their rounding adds up: a plan that looks small may not be.
   for (const bool keeps : {false, true}) {
-    BudgetSearch search(graph, *work, false, keeps);
+    BudgetSearch search(staged, *work, false, keeps);
     search.for_each_range([&](ChainPlanner& planner, uint32_t least, bool) {
       for (uint32_t slots = least;
            slots < std::min(least + Tuning::memory_tries, Tuning::slots + 1); ++slots) {

@@ -34,7 +34,7 @@ class Polish {
   bool accept(Plan plan) {
     if (tries_ == 0) return false;
     --tries_;
-    fill_in(graph_, plan);
+    fill_in(graph_, plan, bytes_);
     const bool fits = plan.peak <= bytes_ && plan.offloaded <= graph_.host_bytes;
     if (!fits || plan.cost >= best_.cost) return false;
     best_ = std::move(plan);
