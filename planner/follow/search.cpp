@@ -71,22 +71,29 @@ Search::Search(OpenDry open, Program program, const SearchOptions& options)
   measure_work_ = work_of(plain_.forecast.work);
   work_.on_progress = [this](const PlanWork& work) {
     const auto done = static_cast<double>(work.done - begun_);
-    if (options_.on_progress)
-      options_.on_progress(std::min(1.0, done / static_cast<double>(work_limit())));
+    const double share = std::min(1.0, done / static_cast<double>(own_work_limit()));
+    report(simpler_ ? 0.5 + share / 2 : share);
   };
   check(!graph_.records.empty(), "recompute search",
         "the program must take training steps, got nothing that wants a gradient");
   graph_ = with_costs(options_);
-  constexpr double mostly_flops = 2;
-  SearchOptions other;
-  if (options_.flops_per_byte > mostly_flops) other.flops_per_byte = mostly_flops;
-  Graph alone = graph_, differs = with_costs(other);
-  alone.offload_cost = differs.offload_cost = Graph{}.offload_cost;
-  alone.byte_cost = differs.byte_cost = Graph{}.byte_cost;
-  graphs_ = {alone};
-  // Where work runs out, more ways are worth more than other costs.
-  if (graph_.can_offload() || graph_.can_quantize()) graphs_.emplace_back(graph_);
-  if (!is_proportional(alone, differs)) graphs_.emplace_back(std::move(differs));
+  graphs_ = {graph_};
+  SearchOptions other = options_;
+  if (options_.times || graph_.can_offload() || graph_.can_quantize()) {
+    if (!options_.times) other.host_bytes = 0, other.keep_8_bits = false;
+    other.times = nullptr;
+    other.on_progress = [this](double share) { report(share / 2); };
+    simpler_ = std::make_unique<Search>(open_, program_, other);
+  } else {
+    const double mostly_flops = 2, usual = SearchOptions().flops_per_byte;
+    other.flops_per_byte = options_.flops_per_byte > mostly_flops ? mostly_flops : usual;
+    Graph differs = with_costs(other);
+    if (!is_proportional(graph_, differs)) graphs_.emplace_back(std::move(differs));
+  }
+}
+
+void Search::report(double share) const {
+  if (options_.on_progress) options_.on_progress(share);
 }
 
 Graph Search::with_costs(const SearchOptions& options) const {
@@ -122,6 +129,13 @@ bool Search::is_beaten(const Plan& plan) const {
          });
 }
 
+// Returns a candidate of the simpler search with its cost as this one counts.
+Candidate Search::weighed(Candidate candidate) const {
+  fill_in(graph_, candidate.plan);
+  candidate.cost = cost(candidate);
+  return candidate;
+}
+
 Candidate Search::measure(Plan plan, Graph* record) {
   Candidate candidate{follow(graph_, std::move(plan)), {}};
   fill_in(graph_, candidate.plan);
@@ -143,29 +157,27 @@ double Search::cost(const Candidate& candidate) const {
          (graph_.can_offload() ? graph_.offload_cost / 2 * copied : 0);
 }
 
-uint64_t Search::work_limit() const {
+uint64_t Search::own_work_limit() const {
   const auto records = static_cast<double>(graph_.records.size());
   const double scale = std::clamp(records / records_for_answer, 1.0, most_answer);
-  return static_cast<uint64_t>(options_.effort * scale * answer_work);
+  return static_cast<uint64_t>(options_.effort * scale * (simpler_ ? 0.5 : 1) * answer_work);
 }
 
 void Search::begin_answer() {
   begun_ = work_.done;
-  work_.limit = begun_ + work_limit();
+  work_.limit = begun_ + own_work_limit();
 }
 
 // Tells whether there is work left for one of the graphs, given how much the first one took. The
-// first graph is always looked at. The one with offloads has half as much work again, so that it
-// takes none from the others.
+// first graph is always looked at.
 bool Search::has_work_for(size_t graph, uint64_t first) {
-  if (graphs_[graph].graph().can_offload()) work_.limit = begun_ + work_limit() / 2 * 3;
   return graph == 0 || work_.allows(first);
 }
 
 // Returns how many plans to measure with a quarter of an answer's work.
 int Search::measures(int wanted) {
   constexpr uint64_t least = 3;
-  const uint64_t affordable = std::max(least, work_limit() / 4 / measure_work_);
+  const uint64_t affordable = std::max(least, own_work_limit() / 4 / measure_work_);
   if (affordable >= static_cast<uint64_t>(wanted)) return wanted;
   work_.is_cut = true;
   return static_cast<int>(affordable);
@@ -174,9 +186,14 @@ int Search::measures(int wanted) {
 const std::vector<Candidate>& Search::candidates() {
   if (!candidates_.empty()) return candidates_;
   begin_answer();
-  candidates_ = memory_candidates();
-  candidates_.push_back(plain_);
-  candidates_.push_back(measure(plan_collection(save_matmuls())));
+  if (simpler_) {
+    for (const Candidate& candidate : simpler_->candidates())
+      candidates_.push_back(weighed(candidate));
+  } else {
+    candidates_ = memory_candidates();
+    candidates_.push_back(plain_);
+    candidates_.push_back(measure(plan_collection(save_matmuls())));
+  }
   if (least_) candidates_.push_back(*least_);
   const uint64_t start = work_.done;
   uint64_t first = 0;
@@ -209,6 +226,11 @@ std::vector<Candidate>::iterator Search::cheapest(uint64_t bytes) {
 }
 
 void Search::refine(uint64_t bytes) {
+  if (simpler_) {
+    candidates();
+    simpler_->refine(bytes);
+    for (const Candidate& candidate : simpler_->candidates()) add(weighed(candidate));
+  }
   if (!candidates_.empty()) begin_answer();
   const auto at = cheapest(bytes);
   if (at == candidates_.begin() || at == candidates_.end() || !refined_.insert(at->peak()).second)
@@ -249,6 +271,16 @@ void Search::refine(uint64_t bytes) {
   for (Candidate& candidate : best_of(std::move(below))) join(std::move(candidate));
 }
 
+// Adds a candidate of the simpler search unless one is better; those that are worse go. None of
+// them was an answer, since the simpler search had one that was at least as good.
+void Search::add(Candidate candidate) {
+  const auto at = cheapest(candidate.peak());
+  if (at != candidates_.end() && at->cost <= candidate.cost) return;
+  auto first = at;
+  while (first != candidates_.begin() && (first - 1)->cost >= candidate.cost) --first;
+  candidates_.insert(candidates_.erase(first, at), std::move(candidate));
+}
+
 // A plan whose peak is below those of all candidates becomes a candidate; nothing is refined below
 // it.
 void Search::join(Candidate candidate) {
@@ -271,19 +303,18 @@ Candidate Search::budget(uint64_t bytes) {
 const std::vector<Candidate>& Search::memory_candidates() {
   if (memory_candidates_.empty())
     for (const StagedGraph& graph : graphs_)
-      if (!graph.graph().can_offload() && !graph.graph().can_quantize())
-        memory_candidates_.push_back(measure(plan_memory(graph, &work_)));
+      memory_candidates_.push_back(measure(plan_memory(graph, &work_)));
   return memory_candidates_;
 }
 
 Candidate Search::memory() {
+  if (simpler_) return hand_out(weighed(simpler_->memory()));
   begin_answer();
   std::vector<Candidate> known = memory_candidates();
   known.insert(known.end(), candidates_.begin(), candidates_.end());
   if (least_) known.push_back(*least_);
   std::erase_if(known, [](const Candidate& candidate) {
     const auto& segments = candidate.plan.segments;
-    if (!candidate.plan.offloads.empty()) return true;
     return std::any_of(segments.begin(), segments.end(), [](auto& s) { return s.parent >= 0; });
   });
   const auto best = std::min_element(
@@ -296,7 +327,7 @@ Candidate Search::hand_out(Candidate candidate) {
     join(candidate);
   else if (!least_ || candidate.peak() < least_->peak())
     least_ = candidate;
-  if (options_.on_progress) options_.on_progress(1);
+  report(1);
   return candidate;
 }
 

@@ -61,10 +61,10 @@ class Search {
   // Empty, or how a later pass of the program differs from its first one, which plans are for.
   const std::string& difference() const { return difference_; }
   // Whether answers so far left out plans that more effort would have tried.
-  bool is_cut() const { return work_.is_cut; }
+  bool is_cut() const { return work_.is_cut || (simpler_ && simpler_->is_cut()); }
   // The work that was done so far, in steps of about a nanosecond, and the limit for one answer.
-  uint64_t work() const { return work_.done; }
-  uint64_t work_limit() const;
+  uint64_t work() const { return work_.done + (simpler_ ? simpler_->work() : 0); }
+  uint64_t work_limit() const { return own_work_limit() + (simpler_ ? simpler_->work_limit() : 0); }
   // The measured candidates that are worth having: peaks fall and costs rise. The first one costs
   // nothing, and the last has the least feasible peak. They are computed on first use. A plan that
   // is found later with a lower peak than all of them is appended, whatever it costs, so that
@@ -101,8 +101,12 @@ class Search {
   Plan plan_collection(const SavePolicy& policy) const;
   std::vector<Candidate>::iterator cheapest(uint64_t bytes);
   std::vector<Candidate> best_of(std::vector<Candidate> candidates) const;
+  void add(Candidate candidate);
   void join(Candidate candidate);
   const std::vector<Candidate>& memory_candidates();
+  Candidate weighed(Candidate candidate) const;
+  void report(double share) const;
+  uint64_t own_work_limit() const;
   void begin_answer();
   bool has_work_for(size_t graph, uint64_t first);
   int measures(int wanted);
@@ -111,9 +115,13 @@ class Search {
   Program program_;
   SearchOptions options_;
   Graph graph_;
-  // The recorded graph with costs by the objective; where values may also go to the host's memory
-  // or to 8 bits, the same with these ways; and with costs that weigh memory traffic much more or
-  // less: other values are heavy then, so plans cut and keep elsewhere.
+  // Where values may go to the host's memory or to 8 bits, or costs are measured times: a search
+  // with none of this, or without times. What it finds counts as well, so that these plans are
+  // never worse for it.
+  std::unique_ptr<Search> simpler_;
+  // The recorded graph with costs by the objective, and where no search is simpler also with costs
+  // that weigh memory traffic much more or less: other values are heavy then, so plans cut and keep
+  // elsewhere.
   std::vector<StagedGraph> graphs_;
   Candidate plain_;
   std::string difference_;

@@ -225,6 +225,20 @@ TEST_CASE("offloads: passes have the plain run's bits, and the bytes that were p
   CHECK(search.memory().plan.offloads.empty());
 }
 
+TEST_CASE("offloads: plans that may have them are never dearer than plans that may not") {
+  for (const HostBandwidth& bandwidth : {quick, slow})
+    for (const double effort : {0.01, 1.0}) {
+      Search search = search_for(bandwidth, {.effort = effort});
+      Search alone = search_for(bandwidth, {.effort = effort, .host_bytes = 0});
+      const uint64_t plain = alone.plain().peak(), least = alone.candidates().back().peak();
+      for (uint64_t k = 0; k <= 8; ++k) {
+        const uint64_t bytes = least + (plain - least) * k / 8;
+        CAPTURE(bytes);
+        CHECK(search.budget(bytes).cost <= alone.budget(bytes).cost);
+      }
+    }
+}
+
 TEST_CASE("offloads: plans of devices that compute in the host's memory have none") {
   Search search = search_for({}), dear = search_for(slow);
   Search alone([] { return open_backend("dry:reference"); }, [] { train(); }, {.candidates = 12});

@@ -9,6 +9,7 @@
 #include "core/memory/default_device.h"
 #include "ops/ops.h"
 #include "planner/follow/search.h"
+#include "planner/graph/evaluate.h"
 #include "tests/fixtures/env.h"
 #include "tests/fixtures/temporary_folder.h"
 
@@ -107,6 +108,27 @@ TEST_CASE("op times: plans make again what is quick on the device, whatever its 
   };
   CHECK(replayed("matmul").flops == 0);
   CHECK(replayed("add").flops > 0);
+}
+
+TEST_CASE("op times: plans by time take no more of it than plans by FLOPs" *
+          doctest::test_suite("host")) {
+  const TemporaryFolder folder;
+  const Env cache("REWIND_CACHE", folder.path);
+  const auto device = Device::create(open_backend("reference"));
+  { const Search measured(open_dry, step, {.times = open_times(device)}); }
+  const CacheFile file(folder.path);
+  for (const char* slow : {"matmul", "tanh", "add"}) {
+    file.write(slow);
+    Search by_time(open_dry, step, {.times = open_times(device)}), by_work(open_dry, step);
+    const uint64_t plain = by_work.plain().peak(), least = by_work.candidates().back().peak();
+    for (uint64_t k = 0; k <= 12; ++k) {
+      const uint64_t bytes = least + (plain - least) * k / 12;
+      CAPTURE(slow);
+      CAPTURE(bytes);
+      const Plan plan = by_work.budget(bytes).plan;
+      CHECK(by_time.budget(bytes).cost <= evaluate(by_time.graph(), plan).cost);
+    }
+  }
 }
 
 TEST_CASE("op times: a dry device has none" * doctest::test_suite("host")) {
