@@ -34,9 +34,11 @@ uint brain_bits(float x) {
 }
 """
 
-# The shape of cooperative matrices, and the subgroups that make a tile of them: 4 or 8.
+# The shape of cooperative matrices, the subgroups that make a tile of them (4, 8 or 16), and whether their registers
+# hold little more than its sums.
 MATRICES = "".join(f"layout(constant_id = {104 + i}) const uint MATRIX_{side} = 16;\n" for i, side in enumerate("MNK"))
 MATRICES += "layout(constant_id = 107) const uint MATRIX_SUBGROUPS = 8;\n"
+MATRICES += "layout(constant_id = 108) const bool FEW_REGISTERS = false;\n"
 
 # This replaces packHalf2x16 on devices without 16-bit storage: SwiftShader's turns infinity into NaN and
 # lets it spill into the other half. Rounds to nearest even, as float16_t does.

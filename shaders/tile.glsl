@@ -16,7 +16,7 @@
 // and then calls make_tile(begin, end).
 //
 // The ways to multiply, plain arithmetic (tile_shared.glsl) and cooperative matrices (tile_cooperative.glsl), have
-//   void clear_tile(), put_left(uint w, uvec4 word), put_right(...), multiply_panels(), store_tile()
+//   void clear_tile(), put_left(uint w, uvec4 word), put_right(...), turn_panels(), multiply_panels(), store_tile()
 #ifdef KHR_MATRICES
 #define THREADS (MATRIX_SUBGROUPS * SUBGROUP_SIZE)
 #define TILE_K 32
@@ -137,16 +137,19 @@ void make_tile(uint begin, uint end) {
   if (begin < end) {
     fetch_panels(begin);
     put_panels();
+    turn_panels();
   }
   for (uint k = begin; k < end; k += TILE_K) {
     barrier();
     const bool has_next = k + TILE_K < end;
     if (has_next) fetch_panels(k + TILE_K);
+    if (PUTS_FIRST && has_next) put_panels();
     multiply_panels();
 #if !TWO_PAIRS  // the next panels take the place of these
     barrier();
 #endif
-    if (has_next) put_panels();
+    if (!PUTS_FIRST && has_next) put_panels();
+    turn_panels();
   }
 #if TWO_PAIRS
   barrier();

@@ -1,9 +1,9 @@
-// The panels of tile.glsl in shared memory in their own type, multiplied by cooperative matrices. 2 x 2 or 2 x 4
-// subgroups make TILE / 2 x COLUMNS elements each.
+// The panels of tile.glsl in shared memory in their own type, multiplied by cooperative matrices. 2 x 2, 2 x 4 or 4 x 4
+// subgroups make ROWS x COLUMNS elements each.
 #include "cooperative.glsl"
 
-#define ROWS (TILE / 2)  // of a subgroup's part
-#define SUBGROUPS_ACROSS (MATRIX_SUBGROUPS / 2)
+#define SUBGROUPS_ACROSS (MATRIX_SUBGROUPS == 4 ? 2 : 4)
+#define ROWS (TILE / (MATRIX_SUBGROUPS / SUBGROUPS_ACROSS))  // of a subgroup's part
 #define COLUMNS (TILE / SUBGROUPS_ACROSS)
 #define DOWN (ROWS / MATRIX_M)  // matrices of a subgroup
 #define ACROSS (COLUMNS / MATRIX_N)
@@ -11,17 +11,18 @@
 #define STRIDE_K (TILE_K / 8 + 1)
 #define STRIDE_LINE (TILE / 8 + 1)
 #define PANEL (TILE * STRIDE_K)  // in words, for the larger layout
-// Sums on their way to memory: a row of a subgroup's matrices. The panels have room for 8 of these.
+// Sums on their way to memory: a row of a subgroup's matrices. The panels have room for those of all subgroups.
 #define STRIDE_SUMS (COLUMNS / 4 + 1)
 #define SUMS (MATRIX_M * STRIDE_SUMS)
 #define ROW_PARTS (MATRIX_M * COLUMNS / 4)  // of four columns, in that row of matrices
 #define PARTS ((ROW_PARTS + SUBGROUP_SIZE - 1) / SUBGROUP_SIZE)  // of them, for each thread
 
 #define TWO_PAIRS 1  // pairs of panels: one is filled while the other is multiplied
+#define PUTS_FIRST FEW_REGISTERS  // words wait for their loads, instead of in registers for the products
 
 shared uvec4 panels[2 * 2 * PANEL];  // [pair][side][line][k] or [pair][side][k][line]
 
-uint pair = 0;  // where the pair begins that is filled next
+uint pair = 0;  // where the pair begins that is multiplied; the other one is filled
 
 SumMatrix sums[DOWN * ACROSS];
 
@@ -36,8 +37,9 @@ uint word_index(uint w, bool along_k) {
   const uvec2 at = word_place(w, along_k);
   return along_k ? at.x * STRIDE_K + at.y / 8 : at.y * STRIDE_LINE + at.x / 8;
 }
-void put_left(uint w, uvec4 word) { panels[pair + word_index(w, LEFT_ALONG_K)] = word; }
-void put_right(uint w, uvec4 word) { panels[pair + PANEL + word_index(w, RIGHT_ALONG_K)] = word; }
+void put_left(uint w, uvec4 word) { panels[2 * PANEL - pair + word_index(w, LEFT_ALONG_K)] = word; }
+void put_right(uint w, uvec4 word) { panels[3 * PANEL - pair + word_index(w, RIGHT_ALONG_K)] = word; }
+void turn_panels() { pair = 2 * PANEL - pair; }
 
 void load_left(out LeftMatrix m, uint row, uint k) {
   if (LEFT_ALONG_K)
@@ -52,17 +54,19 @@ void load_right(out RightMatrix m, uint k, uint column) {
     load_rows(m, panels, pair + PANEL + k * STRIDE_LINE + column / 8, STRIDE_LINE);
 }
 
-// All factors are loaded before the first product, which waits for some of them only.
+// Where they fit into registers, all factors are loaded before the first product, which waits for some of them only.
 void multiply_panels() {
   for (uint k = 0; k < TILE_K; k += MATRIX_K) {
     LeftMatrix a[DOWN];
     RightMatrix b[ACROSS];
-    [[unroll]] for (uint i = 0; i < DOWN; ++i) load_left(a[i], first_row() + i * MATRIX_M, k);
+    if (!FEW_REGISTERS)
+      [[unroll]] for (uint i = 0; i < DOWN; ++i) load_left(a[i], first_row() + i * MATRIX_M, k);
     [[unroll]] for (uint j = 0; j < ACROSS; ++j) load_right(b[j], k, first_column() + j * MATRIX_N);
-    [[unroll]] for (uint j = 0; j < ACROSS; ++j)
-      [[unroll]] for (uint i = 0; i < DOWN; ++i) sums[i * ACROSS + j] = multiply_add(a[i], b[j], sums[i * ACROSS + j]);
+    [[unroll]] for (uint i = 0; i < DOWN; ++i) {
+      if (FEW_REGISTERS) load_left(a[i], first_row() + i * MATRIX_M, k);
+      [[unroll]] for (uint j = 0; j < ACROSS; ++j) sums[i * ACROSS + j] = multiply_add(a[i], b[j], sums[i * ACROSS + j]);
+    }
   }
-  pair = 2 * PANEL - pair;
 }
 
 bool has_part(uint part) { return ROW_PARTS % SUBGROUP_SIZE == 0 || part < ROW_PARTS; }

@@ -279,6 +279,11 @@ TEST_CASE("device choices: subgroups of cooperative matrices" * doctest::test_su
   CHECK(matrix_subgroup(VK_DRIVER_ID_NVIDIA_PROPRIETARY, 32, 32, 32) == 32);
   CHECK(matrix_subgroup(VK_DRIVER_ID_MESA_LLVMPIPE, 8, 8, 8) == 8);
   CHECK(matrix_subgroup(VK_DRIVER_ID_QUALCOMM_PROPRIETARY, 64, 64, 128) == 0);
+  CHECK(tile_subgroups(VK_DRIVER_ID_MESA_RADV, 32) == 8);
+  CHECK(tile_subgroups(VK_DRIVER_ID_NVIDIA_PROPRIETARY, 32) == 4);
+  CHECK(tile_subgroups(VK_DRIVER_ID_INTEL_OPEN_SOURCE_MESA, 8) == 16);  // Arc, first generation
+  CHECK(tile_subgroups(VK_DRIVER_ID_INTEL_OPEN_SOURCE_MESA, 16) == 8);  // second
+  CHECK(tile_subgroups(VK_DRIVER_ID_INTEL_OPEN_SOURCE_MESA, 0) == 8);   // without matrices
 }
 
 }  // namespace

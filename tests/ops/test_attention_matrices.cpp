@@ -152,4 +152,24 @@ TEST_CASE("attention by cooperative matrices: which devices" * doctest::test_sui
   CHECK(rows(65, 8) == 32);
 }
 
+TEST_CASE("attention: smaller tiles where registers are few" * doctest::test_suite("host")) {
+  using namespace vulkan;
+  Caps caps;
+  caps.shared_bytes = large_shared;
+  caps.features = feature::cooperative;
+  caps.multiprocessors = 16;
+  const auto rows = [&] { return attention_tile(caps, 64, "attention").rows; };
+  const auto results = [&] { return attention_tile(caps, 256, "attention").results; };
+  CHECK(rows() == 64);
+  CHECK(results() == 4);
+  caps.few_registers = true;
+  CHECK(rows() == 32);
+  CHECK(results() == 1);
+  caps.matrices.subgroup = 8;
+  CHECK_FALSE(attends_by_matrices(caps, DType::f16));
+  caps.matrices.subgroup = 16;
+  CHECK(attends_by_matrices(caps, DType::f16));
+  CHECK(attention_matrix_tile(caps, DType::f16, 64, "attention", 4096, 16).rows == 32);
+}
+
 }  // namespace rw::test

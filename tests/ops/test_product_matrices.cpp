@@ -1,6 +1,9 @@
-// Products and convolutions by cooperative matrices, in both divisions of a tile among subgroups,
+// Products and convolutions by cooperative matrices, in all divisions of a tile among subgroups,
 // if a driver has them. A CPU driver is asked for the kernels of GPUs.
 #include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include <map>
 
 #include "backends/open.h"
 #include "core/memory/default_device.h"
@@ -35,7 +38,7 @@ std::vector<std::vector<float>> products_on(const std::string& name, DType dtype
 
 }  // namespace
 
-TEST_CASE("products by cooperative matrices: 4 and 8 subgroups a tile give the same bits") {
+TEST_CASE("products by cooperative matrices: 4, 8 and 16 subgroups a tile give the same bits") {
   const Env gpu("REWIND_LIKE_GPU", "1");
   // The self-check would take longer than this test, and other tests cover it; some drivers pack
   // 16-bit values wrongly.
@@ -47,19 +50,16 @@ TEST_CASE("products by cooperative matrices: 4 and 8 subgroups a tile give the s
     return;
   }
   const auto expected = products_on("reference", DType::f16);
-  std::vector<std::vector<float>> by_four, by_eight;
-  {
-    const Env limit("REWIND_LIMITS", "tile-subgroups:4");
-    by_four = products_on("vulkan", DType::f16);
-  }
-  {
-    const Env limit("REWIND_LIMITS", "tile-subgroups:8");
-    by_eight = products_on("vulkan", DType::f16);
+  std::map<int, std::vector<std::vector<float>>> by;
+  for (const int subgroups : {4, 8, 16}) {
+    const Env limit("REWIND_LIMITS", fmt::format("tile-subgroups:{}", subgroups));
+    by[subgroups] = products_on("vulkan", DType::f16);
   }
   for (size_t i = 0; i < expected.size(); ++i) {
     CAPTURE(i);
-    CHECK(by_four[i] == by_eight[i]);
-    CHECK(largest_error(by_four[i], expected[i]) < 4e-3);
+    CHECK(by[4][i] == by[8][i]);
+    CHECK(by[16][i] == by[8][i]);
+    CHECK(largest_error(by[4][i], expected[i]) < 4e-3);
   }
 }
 

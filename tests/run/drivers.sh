@@ -1,8 +1,10 @@
 # The tests on other Vulkan drivers. Sourced by `rewind`; fetch.sh fetches drivers.
 
-# GPUs that need not be present: Mesa's drivers for them, on Mesa's stand-ins for the hardware. The driver's real compiler
-# compiles everything for the real limits; commands are accepted and do nothing.
-stand_ins=(radv:vega10 radv:navi21 radv:navi31 radv:gfx1201 nvk:162 nvk:172 honeykrisp:m1 turnip:630 turnip:740 turnip:750)
+# GPUs that need not be present: Mesa's drivers for them, on stand-ins for the hardware, Mesa's or, for Intel, ours
+# (tests/stand_ins). The driver's real compiler compiles everything for the real limits; commands are accepted and do
+# nothing.
+stand_ins=(radv:vega10 radv:navi21 radv:navi31 radv:gfx1201 nvk:162 nvk:172 honeykrisp:m1 turnip:630 turnip:740 turnip:750
+  anv:iris-xe anv:arc-a770 anv:arc-b580)
 
 # Prints the installed Vulkan drivers, as lines "NAME FILE".
 installed_drivers() {
@@ -18,17 +20,24 @@ installed_drivers() {
 
 # on_stand_in NAME: sets `runner`.
 on_stand_in() {
-  local manifest shim folder=$drivers/$newest device=${1#*:} variables=(REWIND_WITHOUT=self-check)
+  local manifest shim library folder=$drivers/$newest device=${1#*:} variables=(REWIND_WITHOUT=self-check)
   case $1 in
     radv:*) manifest=radeon shim=amdgpu variables+=("AMDGPU_GPU_ID=$device") ;;
     nvk:*) manifest=nouveau shim=nouveau variables+=("NOUVEAU_CHIPSET=$device") ;;
     turnip:*) manifest=freedreno shim=freedreno variables+=("FD_GPU_ID=$device") ;;
     honeykrisp:*) manifest=asahi shim=asahi ;;
+    anv:*) manifest=intel shim= variables+=("INTEL_GPU=$device") ;;
   esac
+  library=$folder/lib/lib${shim}_noop_drm_shim.so
+  if [[ -z $shim ]]; then
+    library=$results/intel_gpu.so
+    quietly c++ -std=c++20 -shared -fPIC -Wall -Werror -I"$root" $(pkg-config --cflags libdrm) "$root"/tests/stand_ins/*.cpp \
+      -o "$library" || die "the stand-in for Intel's GPUs was not built:"$'\n'"$(cat "$log")"
+  fi
   # Earlier compiled code, ours or Mesa's, must not be used.
   variables+=(MESA_SHADER_CACHE_DISABLE=true REWIND_CACHE="$results/${1//:/-}")
   on "$folder/$manifest.json" "${variables[@]}" "$folder/ld.so" --library-path "$folder/lib" \
-    --preload "$folder/lib/lib${shim}_noop_drm_shim.so"
+    --preload "$library"
 }
 
 tried= # what is not fetched again for each of those that need it
@@ -36,6 +45,10 @@ tried= # what is not fetched again for each of those that need it
 # missing NAME: prints why there is no such driver here, after an attempt to fetch it, or nothing.
 missing() {
   local name=$1
+  if [[ $name == anv:* ]] && ! pkg-config --exists libdrm; then
+    echo "its stand-in takes headers of Linux's drivers (Debian: apt install libdrm-dev)"
+    return
+  fi
   if [[ $name == *:* ]]; then name=$newest; fi
   case $name in
     "$fast" | "$newest")

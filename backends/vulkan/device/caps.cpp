@@ -107,8 +107,12 @@ void apply_environment(Caps& caps) {
   caps.max_block = std::min(caps.max_block, env_limit("block").value_or(caps.max_block));
   caps.shared_bytes = static_cast<uint32_t>(
       std::min<uint64_t>(caps.shared_bytes, env_limit("shared").value_or(caps.shared_bytes)));
-  if (const auto subgroups = env_limit("tile-subgroups"))
-    caps.matrices.tile_subgroups = *subgroups < matrix_subgroups ? 4 : matrix_subgroups;
+  if (const auto subgroups = env_limit("tile-subgroups")) {
+    caps.few_registers = *subgroups > matrix_subgroups;
+    caps.matrices.tile_subgroups = *subgroups < matrix_subgroups ? 4
+                                   : caps.few_registers          ? 16
+                                                                 : matrix_subgroups;
+  }
 }
 
 uint32_t subgroup_features(VkSubgroupFeatureFlags ops) {
@@ -140,7 +144,7 @@ void query_features(VkPhysicalDevice device, Caps& caps) {
 void query_matrices(VkInstance instance, VkPhysicalDevice device, Caps& caps) {
   constexpr uint32_t needed = feature::float16 | feature::storage16 | feature::subgroup;
   if ((caps.features & needed) == needed) caps.matrices = query_cooperative(instance, device);
-  caps.matrices.tile_subgroups = tile_subgroups(caps.driver_id);
+  caps.matrices.tile_subgroups = tile_subgroups(caps.driver_id, caps.matrices.subgroup);
   if (caps.matrices.f16 != MatrixShape{}) caps.features |= feature::cooperative;
   if (caps.matrices.bf16 != MatrixShape{}) caps.features |= feature::cooperative_bf16;
 }
@@ -231,11 +235,13 @@ void query_properties(VkPhysicalDevice device, Caps& caps) {
   caps.is_cpu = p.properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU;
   caps.unified_memory = is_unified(p.properties.deviceType);
 
-  caps.subgroup_size = std::max(1u, p11.subgroupSize);
+  caps.few_registers = has_few_registers(caps.driver_id);
   if (p11.subgroupSupportedStages & VK_SHADER_STAGE_COMPUTE_BIT)
     caps.features |= subgroup_features(p11.subgroupSupportedOperations);
   if (!(control.requiredSubgroupSizeStages & VK_SHADER_STAGE_COMPUTE_BIT))
     caps.subgroup_size_control = false;
+  const bool may_choose = caps.few_registers && caps.subgroup_size_control;
+  caps.subgroup_size = std::max(1u, may_choose ? control.minSubgroupSize : p11.subgroupSize);
   caps.workgroup_size = row_workgroup(caps);
   caps.multiprocessors = multiprocessors(device, p.properties.deviceType);
   if (!caps.is_cpu) caps.dispatch_seconds = kDispatchSeconds;

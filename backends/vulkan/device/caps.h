@@ -33,6 +33,7 @@ struct Caps {
   // Streaming multiprocessors, compute units or cores, as the driver reports them, else a guess.
   uint32_t multiprocessors = middling_multiprocessors;
   bool subgroup_size_control = false;  // subgroup_size may be required of a pipeline
+  bool few_registers = false;          // has_few_registers(): large tiles would spill
 
   CooperativeMatrices matrices;  // of kernels that need feature::cooperative or cooperative_bf16
 

@@ -75,6 +75,11 @@ MatrixShape matrix_shape(std::span<const VkCooperativeMatrixPropertiesKHR> offer
   return best;
 }
 
+bool has_few_registers(VkDriverId driver) {
+  return driver == VK_DRIVER_ID_INTEL_OPEN_SOURCE_MESA ||
+         driver == VK_DRIVER_ID_INTEL_PROPRIETARY_WINDOWS;
+}
+
 uint32_t matrix_subgroup(VkDriverId driver, uint32_t reported, uint32_t least, uint32_t most) {
   constexpr uint32_t largest =
       32;  // tile_cooperative.glsl: every thread loads a word of each panel
@@ -85,17 +90,15 @@ uint32_t matrix_subgroup(VkDriverId driver, uint32_t reported, uint32_t least, u
     case VK_DRIVER_ID_MESA_RADV:
       size = 32;
       break;
-    case VK_DRIVER_ID_INTEL_PROPRIETARY_WINDOWS:
-    case VK_DRIVER_ID_INTEL_OPEN_SOURCE_MESA:
-      size = least;
-      break;
     default:
+      if (has_few_registers(driver)) size = least;
       break;
   }
   return size >= least && size <= std::min(most, largest) ? size : 0;
 }
 
-uint32_t tile_subgroups(VkDriverId driver) {
+uint32_t tile_subgroups(VkDriverId driver, uint32_t subgroup) {
+  if (has_few_registers(driver) && subgroup) return 128 / subgroup;
   return driver == VK_DRIVER_ID_NVIDIA_PROPRIETARY ? 4 : matrix_subgroups;
 }
 

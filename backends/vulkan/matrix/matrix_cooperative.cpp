@@ -17,7 +17,8 @@ bool fits_cooperative(const Caps& caps, DType t, uint32_t tile) {
   const uint32_t shared = 2 * 2 * tile * (step + 8) * 2;  // bytes of two pairs of panels
   // Matrices of 8 x 8 have small tiles only: compilers take long for many of them in one tile.
   const MatrixShape& shape = caps.matrices.shape(brain);
-  return (tile == 64 || shape[0] * shape[1] > 64) && caps.shared_bytes >= shared;
+  const bool may_be_large = shape[0] * shape[1] > 64 && !caps.few_registers;
+  return (tile == 64 || may_be_large) && caps.shared_bytes >= shared;
 }
 
 TileFamily cooperative_family(DType t, uint32_t tile) {

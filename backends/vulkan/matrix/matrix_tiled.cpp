@@ -43,9 +43,9 @@ bool fits(const Caps& caps, DType t, const Size& size) {
   const uint32_t tile = size.tile;
   if (size.cooperative) return fits_cooperative(caps, t, tile);
   // CPU drivers have tiles of their own, and need these only if they lack the features of their
-  // own.
-  return (!caps.is_cpu || tile == 64) && caps.max_threads >= 2 * tile &&
-         caps.shared_bytes >= shared_bytes(tile);
+  // own. A thread has 64 sums of the largest.
+  return (!caps.is_cpu || tile == 64) && (!caps.few_registers || tile < 128) &&
+         caps.max_threads >= 2 * tile && caps.shared_bytes >= shared_bytes(tile);
 }
 
 TileFamily family_of(DType t, const Size& size) {

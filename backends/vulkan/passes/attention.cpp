@@ -13,6 +13,7 @@ namespace rw::vulkan {
 // Tiles of 64 rows need 32 KiB of shared memory and, for wide heads and gradients, more registers
 // than Apple's GPUs have.
 AttentionTile attention_tile(const Caps& caps, uint32_t dim, std::string_view kernel) {
+  if (caps.few_registers) return {fmt::format("{}_tiled.TILE32", kernel), 32, 1};
   const bool is_wide = dim > 64, is_large = !is_wide && has_large_shared(caps);
   if (kernel != "attention") return {fmt::format("{}_tiled.TILE32", kernel), 32, is_wide ? 2u : 1u};
   if (is_large) return {"attention_tiled.TILE64", 64, 1};
@@ -24,16 +25,18 @@ AttentionTile attention_matrix_tile(const Caps& caps, DType dtype, uint32_t dim,
   const char* factors = dtype == DType::bf16 ? "bf16" : "f16";
   // Two threads or more share a row of 64 scores, which one of a GPU cannot hold in registers.
   const bool has_threads = caps.matrices.subgroup >= (caps.is_cpu ? 8u : 16u);
-  const bool is_large =
-      has_threads && rows > 32 && divide_up(rows, 64) * heads >= caps.multiprocessors;
+  const bool is_large = has_threads && !caps.few_registers && rows > 32 &&
+                        divide_up(rows, 64) * heads >= caps.multiprocessors;
   return {fmt::format("{}_cooperative.FACTORS{}", kernel, factors), is_large ? 64u : 32u,
           (dim + 63) / 64};
 }
 
-// Their tiles need 31 KiB of shared memory.
+// Their tiles need 31 KiB of shared memory. Where registers are few and subgroups of 8, their sums
+// fill the registers.
 bool attends_by_matrices(const Caps& caps, DType dtype) {
   const uint32_t needed = dtype == DType::f16 ? feature::cooperative : feature::cooperative_bf16;
-  return is_half(dtype) && has_large_shared(caps) && (caps.features & needed) != 0;
+  const bool has_registers = !caps.few_registers || caps.matrices.subgroup > 8;
+  return is_half(dtype) && has_large_shared(caps) && has_registers && (caps.features & needed) != 0;
 }
 
 namespace {

@@ -17,7 +17,8 @@ namespace {
 
 constexpr uint32_t kPushBytes = 128;
 constexpr uint32_t kWorkgroupSizeId = 100, kSubgroupSizeId = 101, kPacksHalvesId = 102,
-                   kBrainId = 103, kMatrixShapeId = 104, kMatrixSubgroupsId = 107;
+                   kBrainId = 103, kMatrixShapeId = 104, kMatrixSubgroupsId = 107,
+                   kFewRegistersId = 108;
 constexpr uint32_t kSubgroupFeatures =
     feature::subgroup | feature::vote | feature::arithmetic | feature::ballot | feature::shuffle;
 constexpr size_t kMostThreads = 4, kMostListed = 256;
@@ -130,11 +131,9 @@ VkShaderModule Pipelines::module(const PipelineKey& key, uint32_t workgroup_size
                                  uint32_t subgroup_size) const {
   const Caps& caps = device_.caps();
   std::vector<std::pair<uint32_t, uint32_t>> constants = {
-      {kWorkgroupSizeId, workgroup_size},
-      {kSubgroupSizeId, subgroup_size},
-      {kPacksHalvesId, caps.packs_halves},
-      {kMatrixSubgroupsId, caps.matrices.tile_subgroups},
-      {kBrainId, key.brain}};
+      {kWorkgroupSizeId, workgroup_size},    {kSubgroupSizeId, subgroup_size},
+      {kPacksHalvesId, caps.packs_halves},   {kMatrixSubgroupsId, caps.matrices.tile_subgroups},
+      {kFewRegistersId, caps.few_registers}, {kBrainId, key.brain}};
   const MatrixShape& shape = caps.matrices.shape(key.shader->features & feature::cooperative_bf16);
   for (uint32_t i = 0; i < shape.size(); ++i) constants.emplace_back(kMatrixShapeId + i, shape[i]);
   uint32_t id = 0;

@@ -38,6 +38,7 @@ void each_member(C& caps, F&& member) {
   member("subgroup_size", caps.subgroup_size, Range{1, 1024, true});
   member("workgroup_size", caps.workgroup_size, Range{1, 1 << 16});
   member("subgroup_size_control", caps.subgroup_size_control);
+  member("few_registers", caps.few_registers);
   member("multiprocessors", caps.multiprocessors, Range{1, 1 << 16});
   member("matrix_f16", caps.matrices.f16, Range{0, 16});
   member("matrix_bf16", caps.matrices.bf16, Range{0, 16});
@@ -107,9 +108,11 @@ Caps parse_caps(const std::string& text, const std::string& file) {
     fail<FileError>("device profile", "'{}' must be JSON as `plan --save-profile` writes it: {}",
                     file, e.what());
   }
+  // Profiles of earlier versions do not tell two of them.
+  if (json.is_object()) json.emplace("few_registers", false);
   Caps caps;
   each_member(caps, Reader{json, file});
-  caps.features |= feature::halves;  // which profiles of earlier versions do not tell
+  caps.features |= feature::halves;
   if (json.contains("tuning")) caps.tuning = parse_tuning(json["tuning"], file);
   return caps;
 }

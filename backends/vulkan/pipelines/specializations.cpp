@@ -17,7 +17,8 @@ bool starts_with(std::string_view text, std::string_view head) {
 // A device uses only some of attention's tiles.
 bool may_attend(std::string_view kernel, const Caps& caps) {
   if (starts_with(kernel, "attention") && kernel.find("_cooperative.") != kernel.npos)
-    return !caps.is_cpu && has_large_shared(caps);
+    return !caps.is_cpu &&
+           attends_by_matrices(caps, kernel.ends_with("bf16") ? DType::bf16 : DType::f16);
   for (const char* name : {"attention", "attention_dq", "attention_dkv"})
     if (starts_with(kernel, fmt::format("{}_tiled", name)))
       return attention_tile(caps, 64, name).module == kernel ||
@@ -33,6 +34,7 @@ bool is_for(const Caps& caps, const Shader& shader, std::string_view constant, u
     const AttentionTile widest = attention_tile(caps, ATTENTION_MAX_DIM, name);
     return value <= (widest.module == kernel ? widest.results : 1);
   }
+  if (constant == "BLOCK_ROWS") return value == 16 || !caps.few_registers;
   if (constant == "TEAM") return value != 8 || caps.subgroup_size % 8 == 0;
   // This follows add_wgrad().
   if (constant == "WORDS_X")

@@ -143,12 +143,13 @@ PipelineStatistics entry(const Shader& shader, const Caps& caps, bool brain) {
 // Spills are spilled registers, accesses to their memory, or its bytes, whichever a driver counts;
 // arrays that do not fit the registers are included.
 using Names = std::vector<const char*>;
-const Names kRegisters = {"VGPRs", "Number of GPRs", "GPRs", "Registers used", "Register Count"};
+const Names kRegisters = {"VGPRs",          "Number of GPRs", "GPRs",
+                          "Registers used", "Register Count", "Max live registers"};
 const Names kSpills = {
     "Spilled VGPRs",    "Spilled SGPRs",     "Scratch size",  // RADV
     "Spills to memory", "Fills from memory", "SLM size",     "Spills",           "Fills",
     "Scratch",          "STP Count",         "LDP Count",    "Local Memory Size"};
-const Names kShared = {"LDS size", "Shared Memory Size"};
+const Names kShared = {"LDS size", "Shared Memory Size", "Workgroup Memory Size"};
 const Names kInstructions = {"Instructions", "Instruction count", "Instruction Count"};
 
 std::optional<uint64_t> sum(const PipelineStatistics& s, const Names& names) {
