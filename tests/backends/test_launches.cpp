@@ -63,6 +63,24 @@ TEST_CASE("launches: kernels, their workgroups, waves and bytes") {
                  "[launches] a device must be 'vulkan...' or 'dry:FILE.json'"));
 }
 
+TEST_CASE("launches: tiles that the registers of Intel's GPUs hold") {
+  for (const char* profile : {"iris-xe.json", "arc-a770.json", "arc-b580.json"}) {
+    std::vector<std::string> products;
+    const auto note = [&](const KernelLaunch& launch) {
+      if (launch.flops > 0) products.push_back(launch.kernel);
+    };
+    dry_run(open_counting(fmt::format("dry:{}", profile), note), [] {
+      for (const DType t : {DType::f32, DType::f16})
+        matmul(zeros({4096, 1024}, t), zeros({1024, 4096}, t));
+      relu(zeros({1}));  // the product before it is held back
+    });
+    REQUIRE(products.size() == 2);
+    CHECK(products[0] == "gemm_tiled.TILE64");
+    const bool has_matrices = profile != std::string_view("iris-xe.json");
+    CHECK(products[1] == (has_matrices ? "gemm_cooperative.FACTORSf16.TILE64" : products[0]));
+  }
+}
+
 TEST_CASE("launches: what moves more than a MB in a large step fills a GPU") {
   const TemporaryFolder folder;
   for (const uint32_t multiprocessors : {96, 132}) {
