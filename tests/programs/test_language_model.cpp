@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include "backends/open.h"
+#include "core/files/file_calls.h"
 #include "data/tokenizers/bpe_training.h"
 #include "io/models/decoder.h"
 #include "tests/fixtures/message_of.h"
@@ -67,6 +68,21 @@ TEST_CASE("language models: what is saved opens as the same, as a folder and as 
     CHECK_THROWS_AS(save_language_model(folder / "x.gguf", model, tokenizer(), "q4_k"), ValueError);
     CHECK(!std::filesystem::exists(folder / "x.gguf"));
   }
+}
+
+TEST_CASE("language models: a GGUF file is opened once") {
+  set_default_device(open_backend("reference"));
+  const TemporaryFolder folder;
+  const std::filesystem::path file = folder / "model.gguf";
+  save_language_model(file, Decoder(small("qwen3")), tokenizer());
+  int opened = 0;
+  file_calls::set_hook([&](file_calls::Call call, size_t&) {
+    opened += call == file_calls::Call::open;
+    return 0;
+  });
+  LanguageModel::open(file, DType::f32);
+  file_calls::set_hook({});
+  CHECK(opened == 1);
 }
 
 TEST_CASE("language models: a tokenizer of another model is refused") {

@@ -1,6 +1,7 @@
 #include "trainer/language/language_model.h"
 
 #include "io/models/decoder.h"
+#include "io/models/decoder_gguf.h"
 #include "nn/init.h"
 #include "trainer/language/gguf_metadata.h"
 
@@ -32,14 +33,20 @@ void check_vocabulary(const BpeTokenizer& tokenizer, const DecoderConfig& config
 }
 
 LanguageModel LanguageModel::open(const std::filesystem::path& path, DType dtype) {
-  const DecoderConfig config = read_decoder_config(path);
-  LanguageModel opened{.tokenizer = read_tokenizer(path)};
+  std::optional<GgufFile> gguf;  // its header is long: the vocabulary is in it
+  if (is_gguf(path)) gguf.emplace(path);
+  const DecoderConfig config = gguf ? parse_decoder_metadata(*gguf) : read_decoder_config(path);
+  LanguageModel opened{.tokenizer =
+                           gguf ? BpeTokenizer(tokenizer_of(*gguf)) : BpeTokenizer::load(path)};
   check_vocabulary(opened.tokenizer, config, path);
   {
     const init::SkipInit loaded_next;
     opened.model = std::make_unique<Decoder>(config, dtype);
   }
-  load_decoder(path, *opened.model);
+  if (gguf)
+    load_decoder_tensors(*gguf, *opened.model, config);
+  else
+    load_decoder(path, *opened.model);
   return opened;
 }
 
