@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <memory>
 #include <optional>
 
 #include "core/base/environment.h"
@@ -16,7 +17,9 @@ namespace {
 // The settings of the environment that a training thread follows.
 struct Obeyed {
   bool is_read = false;
-  std::optional<AutoRecompute> recompute;
+  // On the heap: programs that open the library late have 1664 bytes for the thread-local storage
+  // of all that they open so.
+  std::unique_ptr<AutoRecompute> recompute;
   int64_t updates = 0;
 };
 thread_local Obeyed obeyed;
@@ -35,7 +38,8 @@ void obey_environment() {
       parse_recompute(env_text("REWIND_RECOMPUTE"), env_text("REWIND_MEMORY_BUDGET"));
   if (options) options->keep_8_bits = env_flag("REWIND_KEEP_8_BITS");
   const Tape& tape = *Tape::current();
-  if (options && !tape.follower() && !tape.in_segment()) obeyed.recompute.emplace(*options);
+  if (options && !tape.follower() && !tape.in_segment())
+    obeyed.recompute = std::make_unique<AutoRecompute>(*options);
 }
 
 // Measures the third update, since the first two make the tensors that stay.

@@ -53,6 +53,12 @@ strange=$(nm -DC --defined-only "$libraries/librewind.so" | sed 's/^[0-9a-f]* . 
   grep -vE '(^|[ (<,&*])rw::' || true)
 test -z "$strange" || { echo "librewind.so shows $strange"; exit 1; }
 
+# Programs can open the library late, as Python does: its thread-local storage of the initial-exec model, for which the C
+# library then has 1664 bytes, leaves room for others.
+bytes=$(readelf -lW "$libraries/librewind.so" | awk '$1 == "TLS" { print $6 }')
+test "$((bytes))" -le 832 || { echo "librewind.so has $((bytes)) bytes of thread-local storage"; exit 1; }
+LD_LIBRARY_PATH=$libraries python3 -c 'import ctypes; ctypes.CDLL("librewind.so.0")'
+
 # The programs lie together, and `rewind COMMAND` finds them; the Debian package has the same version.
 DESTDIR=$root/programs meson install -C "$build" --no-rebuild --quiet --tags programs
 launcher=$(find "$root/programs" -path '*/bin/rewind')
