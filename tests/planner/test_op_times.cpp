@@ -30,10 +30,6 @@ std::unique_ptr<Backend> open_dry() {
   return open_backend("dry:reference");
 }
 
-std::shared_ptr<OpTimes> open_times(const std::shared_ptr<Device>& device) {
-  return std::make_shared<OpTimes>(device);
-}
-
 struct CacheFile {
   std::filesystem::path path;
   std::vector<std::string> lines;
@@ -55,21 +51,25 @@ struct CacheFile {
   }
 };
 
+// A device and a cache that has the times of the ops of step() on it.
+struct MeasuredDevice {
+  const TemporaryFolder folder;
+  const Env cache{"REWIND_CACHE", folder.path};
+  const std::shared_ptr<Device> device = Device::create(open_backend("reference"));
+  const Graph graph = search().graph();
+  const CacheFile file{folder.path};
+
+  Search search() const { return {open_dry, step, {.times = std::make_shared<OpTimes>(device)}}; }
+  uint64_t dispatches() const { return device->backend().stats().dispatches; }
+};
+
 }  // namespace
 
 TEST_CASE("op times: each op is measured once and kept for later processes" *
           doctest::test_suite("host")) {
-  const TemporaryFolder folder;
-  const Env cache("REWIND_CACHE", folder.path);
-  const auto device = Device::create(open_backend("reference"));
-  const auto dispatches = [&] { return device->backend().stats().dispatches; };
-  Graph graph;
-  {
-    const Search search(open_dry, step, {.times = open_times(device)});
-    graph = search.graph();
-  }
+  const MeasuredDevice measured;
   size_t views = 0;
-  for (const Graph::Record& record : graph.records) {
+  for (const Graph::Record& record : measured.graph.records) {
     INFO(record.op);
     REQUIRE(record.seconds.has_value() == !record.inputs.empty());
     if (!record.seconds) continue;
@@ -77,29 +77,24 @@ TEST_CASE("op times: each op is measured once and kept for later processes" *
     CHECK((*record.seconds > 0) == (record.work.bytes > 0));
   }
   CHECK(views == 1);
-  CHECK(device->live() == 0);
-  CHECK(CacheFile(folder.path).lines.size() == 4);  // matmul, tanh, add, sum
+  CHECK(measured.device->live() == 0);
+  CHECK(measured.file.lines.size() == 4);  // matmul, tanh, add, sum
 
-  const uint64_t before = dispatches();
+  const uint64_t before = measured.dispatches();
   CHECK(before > 0);
-  const Search again(open_dry, step, {.times = open_times(device)});
-  CHECK(dispatches() == before);
-  for (size_t i = 0; i < graph.records.size(); ++i)
-    if (graph.records[i].seconds)
-      CHECK(*again.graph().records[i].seconds ==
-            doctest::Approx(*graph.records[i].seconds).epsilon(1e-3));
+  const Search again = measured.search();
+  CHECK(measured.dispatches() == before);
+  for (size_t i = 0; i < measured.graph.records.size(); ++i)
+    if (const auto& seconds = measured.graph.records[i].seconds)
+      CHECK(*again.graph().records[i].seconds == doctest::Approx(*seconds).epsilon(1e-3));
 }
 
 TEST_CASE("op times: plans make again what is quick on the device, whatever its FLOPs" *
           doctest::test_suite("host")) {
-  const TemporaryFolder folder;
-  const Env cache("REWIND_CACHE", folder.path);
-  const auto device = Device::create(open_backend("reference"));
-  { const Search measured(open_dry, step, {.times = open_times(device)}); }
-  const CacheFile file(folder.path);
+  const MeasuredDevice measured;
   const auto replayed = [&](const char* slow) {
-    file.write(slow);
-    Search search(open_dry, step, {.times = open_times(device)});
+    measured.file.write(slow);
+    Search search = measured.search();
     const uint64_t plain = search.plain().peak(), least = search.candidates().back().peak();
     REQUIRE(least < plain);
     const Candidate choice = search.budget((2 * plain + least) / 3);
@@ -112,14 +107,10 @@ TEST_CASE("op times: plans make again what is quick on the device, whatever its 
 
 TEST_CASE("op times: plans by time take no more of it than plans by FLOPs" *
           doctest::test_suite("host")) {
-  const TemporaryFolder folder;
-  const Env cache("REWIND_CACHE", folder.path);
-  const auto device = Device::create(open_backend("reference"));
-  { const Search measured(open_dry, step, {.times = open_times(device)}); }
-  const CacheFile file(folder.path);
+  const MeasuredDevice measured;
   for (const char* slow : {"matmul", "tanh", "add"}) {
-    file.write(slow);
-    Search by_time(open_dry, step, {.times = open_times(device)}), by_work(open_dry, step);
+    measured.file.write(slow);
+    Search by_time = measured.search(), by_work(open_dry, step);
     const uint64_t plain = by_work.plain().peak(), least = by_work.candidates().back().peak();
     for (uint64_t k = 0; k <= 12; ++k) {
       const uint64_t bytes = least + (plain - least) * k / 12;
