@@ -10,9 +10,9 @@
 #include "optim/numerics/gradient_ranges.h"
 #include "optim/numerics/numerics_monitor.h"
 #include "optim/sgd.h"
-#include "planner/dry_run.h"
 #include "shaders/params.h"
 #include "tests/fixtures/env.h"
+#include "tests/fixtures/forecast_fixture.h"
 #include "tests/fixtures/guard_backend.h"
 #include "tests/fixtures/message_of.h"
 #include "tests/fixtures/optim_fixture.h"
@@ -149,15 +149,7 @@ TEST_CASE("numerics: no step waits for the device") {
 TEST_CASE("numerics: a dry run knows the memory of watched steps") {
   on_each_device([] {
     if (default_device()->info().backend == "vulkan" && is_brief()) return;
-    const auto device = Device::create(open_backend(default_device()->info().backend));
-    exchange_default_device(device);
-    const Forecast forecast = plan(watched_steps);
-    watched_steps();
-    const MemoryReport real = device->memory_report();
-    CHECK(forecast.memory.peak == real.peak);
-    CHECK(forecast.memory.peak_by_purpose == real.peak_by_purpose);
-    CHECK(forecast.memory.reserved == real.reserved);
-    CHECK(forecast.memory.followed_steps == real.followed_steps);
+    check_forecast(watched_steps);
   });
 }
 
