@@ -285,38 +285,18 @@ Tensor elu(Tensor x, float alpha) {
   return unary(unary_elu, std::move(x), alpha);
 }
 
-Tensor add(Tensor a, Tensor b) {
-  return binary(binary_add, std::move(a), std::move(b));
-}
-Tensor sub(Tensor a, Tensor b) {
-  return binary(binary_sub, std::move(a), std::move(b));
-}
-Tensor mul(Tensor a, Tensor b) {
-  return binary(binary_mul, std::move(a), std::move(b));
-}
-Tensor div(Tensor a, Tensor b) {
-  return binary(binary_div, std::move(a), std::move(b));
-}
-Tensor maximum(Tensor a, Tensor b) {
-  return binary(binary_maximum, std::move(a), std::move(b));
-}
-Tensor minimum(Tensor a, Tensor b) {
-  return binary(binary_minimum, std::move(a), std::move(b));
-}
+// The public functions of the rows whose operands may be of any dtype.
+#define BINARY(id, name, forward, lo, hi, lo_y, hi_y)         \
+  Tensor name(Tensor a, Tensor b) {                           \
+    return binary(binary_##name, std::move(a), std::move(b)); \
+  }
+#define BINARY_FLOAT(id, name, forward, lo, hi, lo_y, hi_y)
+#include "shaders/elementwise.def"
 
-Tensor pow(Tensor a, Tensor b) {
-  return binary(binary_pow, std::move(a), std::move(b));
-}
 Tensor pow(float base, Tensor exponent) {
   check_float(exponent, "pow");
   Tensor a = scalar_on(exponent, base, exponent.dtype());
   return pow(std::move(a), std::move(exponent));
-}
-Tensor fmod(Tensor a, Tensor b) {
-  return binary(binary_fmod, std::move(a), std::move(b));
-}
-Tensor remainder(Tensor a, Tensor b) {
-  return binary(binary_remainder, std::move(a), std::move(b));
 }
 Tensor logaddexp(Tensor a, Tensor b) {
   promote(a, b);
