@@ -151,6 +151,17 @@ DecoderConfig gemma3() {
   return c;
 }
 
+DecoderConfig tiny() {
+  return {.vocab_size = 2048,
+          .hidden_size = 192,
+          .intermediate_size = 512,
+          .num_hidden_layers = 4,
+          .num_attention_heads = 6,
+          .num_key_value_heads = 2,
+          .head_dim = 32,
+          .tie_word_embeddings = true};
+}
+
 }  // namespace
 
 RotarySchedule DecoderConfig::rotary(bool local) const {
@@ -206,6 +217,7 @@ void DecoderConfig::check() const {
 
 DecoderConfig DecoderConfig::preset(const std::string& name) {
   const std::pair<const char*, DecoderConfig> presets[] = {
+      {"tiny", tiny()},
       {"smollm2-135m", smollm2(576, 1536, 30, 9, 1.0 / 24)},
       {"smollm2-360m", smollm2(960, 2560, 32, 15, 0.02)},
       {"qwen2.5-0.5b", qwen2()},

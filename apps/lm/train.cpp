@@ -30,7 +30,7 @@ void LmTrain::add_to(CLI::App& app) {
   shared_option(app, "--data", data,
                 "text files; without them, the licences that come with Debian");
   app.add_option("--config", config,
-                 "a new model: tiny, a preset as qwen3-0.6b or smollm2-135m, or a config.json")
+                 "a new model: a preset as tiny, qwen3-0.6b or smollm2-135m, or a config.json")
       ->capture_default_str();
   shared_option(app, "--model", model,
                 "a folder or FILE.gguf to train further, instead of --config");
@@ -172,19 +172,6 @@ class LmTraining : public Trainer<LmTask, TokenWindows> {
   const Corpus& corpus_;
 };
 
-// A model of Qwen3's shape that learns from a short text in minutes.
-DecoderConfig tiny_config() {
-  return {.vocab_size = 2048,
-          .hidden_size = 192,
-          .intermediate_size = 512,
-          .num_hidden_layers = 4,
-          .num_attention_heads = 6,
-          .num_key_value_heads = 2,
-          .head_dim = 32,
-          .max_position_embeddings = 2048,
-          .tie_word_embeddings = true};
-}
-
 }  // namespace
 
 TokenWindowsOptions LmTrain::windows(int64_t batch_size, bool shuffle) const {
@@ -200,9 +187,8 @@ LmRecipe LmTrain::recipe(int64_t tokens) const {
   if (!model.empty()) {
     made.config = read_decoder_config(model);
   } else {
-    made.config = config == "tiny"            ? tiny_config()
-                  : config.ends_with(".json") ? read_decoder_config(config)
-                                              : DecoderConfig::preset(config);
+    made.config =
+        config.ends_with(".json") ? read_decoder_config(config) : DecoderConfig::preset(config);
     made.config.vocab_size =
         vocabulary_size > 0 ? vocabulary_size : std::max(made.config.vocab_size, tokens);
   }

@@ -145,15 +145,8 @@ Run eight_bits(CLI::App& app) {
     const GptConfig gpt{
         .vocab_size = 256, .n_positions = 256, .n_embd = 256, .n_layer = 4, .n_head = 4};
     compare("GPT-2, 4 layers of 256", language_problem<GptLMHeadModel>(text, gpt), o->shares);
-    const DecoderConfig qwen{.vocab_size = 256,
-                             .hidden_size = 192,
-                             .intermediate_size = 512,
-                             .num_hidden_layers = 4,
-                             .num_attention_heads = 6,
-                             .num_key_value_heads = 2,
-                             .head_dim = 32,
-                             .max_position_embeddings = 256,
-                             .tie_word_embeddings = true};
+    DecoderConfig qwen = DecoderConfig::preset("tiny");
+    qwen.vocab_size = gpt.vocab_size;
     compare("Qwen3, 4 layers of 192", language_problem<Decoder>(text, qwen), o->shares);
   };
 }
