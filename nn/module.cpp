@@ -68,14 +68,16 @@ void Module::requires_grad_(bool on) {
   for (Tensor& parameter : parameters()) parameter.set_requires_grad(on);
 }
 
-void Module::to(DType dtype) {
-  check<DTypeError>(is_float(dtype), "to", "parameters are float, got {}", name(dtype));
+void Module::to(DType matrices, DType vectors) {
+  for (const DType dtype : {matrices, vectors})
+    check<DTypeError>(is_float(dtype), "to", "parameters are float, got {}", name(dtype));
   const std::vector<NamedTensor> all = named_parameters();
   for (const auto& [name, p] : all)
     check<AutogradError>(!p.impl().is_optimized, "to",
                          "'{}' belongs to an optimizer; make that afterwards", name);
   const PurposeScope purpose(Purpose::parameter);
   for (const auto& [name, p] : all) {
+    const DType dtype = p.rank() > 1 ? matrices : vectors;
     if (p.dtype() == dtype) continue;
     const Tensor other = copy_of(p, dtype);
     TensorImpl& impl = p.impl();

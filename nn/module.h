@@ -50,7 +50,10 @@ class Module {
   // of optimizers, because they move by steps that 16 bits would round away. Call it before an
   // optimizer is made, which keeps f32 masters of 16-bit parameters. DTypeError unless it is a
   // float, AutogradError for parameters that an optimizer has.
-  void to(DType dtype);
+  void to(DType dtype) { to(dtype, dtype); }
+  // The same with another dtype for vectors, such as biases and the weights of norms: for a model
+  // that files are made of, since forwards may refuse to mix the two.
+  void to(DType matrices, DType vectors);
   void half() { to(DType::f16); }
   void bfloat16() { to(DType::bf16); }
   // Overwrites parameters and buffers with those of the same names in another module, which must

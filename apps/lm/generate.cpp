@@ -138,10 +138,11 @@ void LmConvert::add_to(CLI::App& app) {
                  "the type of the weights: f32, f16 or bf16, in GGUF also q8_0 (default: f16)");
 }
 
-// Reads into a dtype that has all values of the files, and only one tensor at a time is rounded.
+// The dtypes have all values of the files, so only one tensor at a time is rounded, as it is
+// written. Vectors are small, and f32 in GGUF, where those of Gemma are one more than in a folder.
 void LmConvert::run() const {
   set_default_device(open_backend("cpu"));
-  const LanguageModel opened = LanguageModel::open(from, decoder_dtype(from));
+  const LanguageModel opened = LanguageModel::open(from, decoder_dtype(from), DType::f32);
   save_language_model(to, *opened.model, opened.tokenizer, type.empty() ? "f16" : type);
   fmt::print("{}: {} parameters, {} tokens\n", to, opened.model->parameter_count(),
              opened.tokenizer.size());

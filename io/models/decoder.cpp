@@ -222,10 +222,12 @@ DType decoder_dtype(const fs::path& path) {
   std::set<std::string, std::less<>> types;
   if (is_gguf(path)) {
     const GgufFile file(path);
-    for (const auto& [name, stored] : file.tensors()) types.emplace(stored.type->name);
+    for (const auto& [name, stored] : file.tensors())
+      if (stored.shape.rank() > 1) types.emplace(stored.type->name);
   } else {
     for (const SafetensorsFile& file : open_folder(path))
-      for (const auto& [name, stored] : file.tensors()) types.insert(stored.dtype);
+      for (const auto& [name, stored] : file.tensors())
+        if (stored.shape.rank() > 1) types.insert(stored.dtype);
   }
   return common_dtype(types);
 }

@@ -30,8 +30,8 @@ DecoderConfig read_decoder_config(const std::filesystem::path& path);
 // None where the files say nothing. Throws FileError.
 SpecialTokens read_special_tokens(const std::filesystem::path& path);
 
-// The narrowest float dtype that has all values of the tensors of such a folder or file: f16 or
-// bf16 if they all are of it, else f32. FileError.
+// The narrowest float dtype that has all values of the matrices of such a folder or file: f16 or
+// bf16 if they all are of it, else f32, also for quantised ones. FileError.
 DType decoder_dtype(const std::filesystem::path& path);
 
 // Fills a model of this shape from such a folder, with model.safetensors or its parts, or from

@@ -122,7 +122,7 @@ TEST_CASE("decoder files: a model in the dtype of its files is written as in f32
       CHECK(bytes_of(as(dtype) / file) == bytes_of(as(DType::f32) / file));
   }
   save_decoder_gguf(folder.path / "f16.gguf", Decoder(small_decoder("llama")), GgufType::f16);
-  CHECK(decoder_dtype(folder.path / "f16.gguf") == DType::f32);  // its vectors are
+  CHECK(decoder_dtype(folder.path / "f16.gguf") == DType::f16);
 }
 
 TEST_CASE("decoder files: a tied head may be there if it is the embeddings") {

@@ -266,6 +266,9 @@ TEST_CASE_FIXTURE(CpuDevice, "half: files, state dicts and errors" * doctest::te
   }
   net.model.to(DType::f32);
   CHECK(net.model.parameters()[0].dtype() == DType::f32);
+  net.model.to(DType::bf16, DType::f32);
+  for (const Tensor& p : net.model.parameters())
+    CHECK(p.dtype() == (p.rank() > 1 ? DType::bf16 : DType::f32));
 }
 
 TEST_CASE("half: norms, embeddings, recurrent layers and attention take 16-bit parameters") {

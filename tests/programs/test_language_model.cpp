@@ -5,12 +5,15 @@
 #include "core/files/file_calls.h"
 #include "data/tokenizers/bpe_training.h"
 #include "io/models/decoder.h"
+#include "nn/init.h"
+#include "tests/fixtures/file_fixture.h"
 #include "tests/fixtures/message_of.h"
 #include "tests/fixtures/temporary_folder.h"
 #include "trainer/language/language_model.h"
 #include "trainer/language/text_generation.h"
 
 using namespace rw;
+using test::bytes_of;
 using test::fault_of;
 
 namespace {
@@ -83,6 +86,43 @@ TEST_CASE("language models: a GGUF file is opened once") {
   LanguageModel::open(file, DType::f32);
   file_calls::set_hook({});
   CHECK(opened == 1);
+}
+
+TEST_CASE("language models: 16-bit matrices beside f32 vectors are converted without f32 of them") {
+  set_default_device(open_backend("reference"));
+  const TemporaryFolder folder;
+  for (const char* type : {"qwen2", "gemma"}) {
+    CAPTURE(type);
+    DecoderConfig config = small(type);
+    config.num_hidden_layers = 12;
+    config.attention_bias = config.model_type == "qwen2";
+    if (config.is_gemma()) config.hidden_act = "gelu_pytorch_tanh";
+    const Decoder model(config);
+    for (const Tensor& p : model.parameters())
+      if (p.rank() == 1) init::uniform_(p, -0.1f, 0.1f);
+    for (const DType dtype : {DType::f16, DType::bf16}) {
+      CAPTURE(name(dtype));
+      for (const char* from : {"from", "from.gguf"}) {
+        CAPTURE(from);
+        save_language_model(folder / from, model, tokenizer(), std::string(name(dtype)));
+        REQUIRE(decoder_dtype(folder / from) == dtype);
+        const auto convert = [&](const std::string& to, DType matrices) {
+          default_device()->reset_peak();
+          const uint64_t before = default_device()->memory_report().live;
+          const LanguageModel opened = LanguageModel::open(folder / from, matrices, DType::f32);
+          save_language_model(folder / (to + ".gguf"), *opened.model, opened.tokenizer, "f16");
+          save_language_model(folder / to, *opened.model, opened.tokenizer, "f16");
+          return default_device()->memory_report().peak - before;
+        };
+        CHECK(convert("narrow", dtype) < 0.7 * static_cast<double>(convert("wide", DType::f32)));
+        for (const char* file : {".gguf", "/model.safetensors"})
+          CHECK(bytes_of(folder / (std::string("narrow") + file)) ==
+                bytes_of(folder / (std::string("wide") + file)));
+        if (dtype == DType::f16 && std::string_view(from).ends_with(".gguf"))
+          CHECK(bytes_of(folder / "narrow.gguf") == bytes_of(folder / from));
+      }
+    }
+  }
 }
 
 TEST_CASE("language models: a tokenizer of another model is refused") {

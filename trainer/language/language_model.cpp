@@ -32,7 +32,8 @@ void check_vocabulary(const BpeTokenizer& tokenizer, const DecoderConfig& config
                    tokenizer.size(), path.string(), config.vocab_size);
 }
 
-LanguageModel LanguageModel::open(const std::filesystem::path& path, DType dtype) {
+LanguageModel LanguageModel::open(const std::filesystem::path& path, DType matrices,
+                                  DType vectors) {
   std::optional<GgufFile> gguf;  // its header is long: the vocabulary is in it
   if (is_gguf(path)) gguf.emplace(path);
   const DecoderConfig config = gguf ? parse_decoder_metadata(*gguf) : read_decoder_config(path);
@@ -41,7 +42,8 @@ LanguageModel LanguageModel::open(const std::filesystem::path& path, DType dtype
   check_vocabulary(opened.tokenizer, config, path);
   {
     const init::SkipInit loaded_next;
-    opened.model = std::make_unique<Decoder>(config, dtype);
+    opened.model = std::make_unique<Decoder>(config, matrices);
+    opened.model->to(matrices, vectors);
   }
   if (gguf)
     load_decoder_tensors(*gguf, *opened.model, config);

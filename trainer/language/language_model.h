@@ -24,7 +24,11 @@ struct LanguageModel {
 
   // Opens a folder (config.json, safetensors, tokenizer.json) or a FILE.gguf, with parameters of
   // `dtype`. FileError.
-  static LanguageModel open(const std::filesystem::path& path, DType dtype);
+  static LanguageModel open(const std::filesystem::path& path, DType dtype) {
+    return open(path, dtype, dtype);
+  }
+  // The same with another dtype for vectors, as Module::to().
+  static LanguageModel open(const std::filesystem::path& path, DType matrices, DType vectors);
 };
 
 // Writes a model with its tokenizer: where `path` ends in .gguf as such a file, of the type f32,
