@@ -2,12 +2,12 @@
 """Compares the results of a device's compiler for every pipeline with a committed table.
 
     check_pipelines.py INFO TABLE [--device CHOICE]   INFO: the program tools/info, on that device
-    check_pipelines.py INFO TABLE --write             makes the table anew; allowed spills stay in it
+    check_pipelines.py INFO TABLE --write             makes the table anew; allowed spills and "varies" stay in it
     check_pipelines.py FILE.json TABLE                FILE: what `info --pipelines --json` wrote
 
 A pipeline fails if it spills registers and is not allowed to, needs more registers or instructions than
-the table says (with another driver that is only a note), is not in the table, or is gone. On
-AMD none may round toward zero when it converts to f16."""
+the table says (with another driver that is only a note, as where the table says why results of one
+compiler vary), is not in the table, or is gone. On AMD none may round toward zero when it converts to f16."""
 
 import argparse
 import json
@@ -53,11 +53,11 @@ def table_of(device):
     return modules
 
 
-def write_table(path, device, allowed):
-    """Writes one module per line, so that a change of one is one line."""
+def write_table(path, device, kept):
+    """Writes one module per line, so that a change of one is one line. `kept` has what no device tells."""
     modules = table_of(device)
     lines = ",\n".join(f"    {json.dumps(m)}: {json.dumps(modules[m])}" for m in sorted(modules))
-    head = {"device": device["name"], "driver": device["driver"], "columns": COLUMNS, "allowed_spills": allowed}
+    head = {"device": device["name"], "driver": device["driver"], "columns": COLUMNS, **kept}
     text = ",\n".join(f"  {json.dumps(k)}: {json.dumps(v)}" for k, v in head.items())
     with open(path, "w", encoding="utf-8") as file:
         file.write("{\n" + text + ',\n  "pipelines": {\n' + lines + "\n  }\n}\n")
@@ -81,6 +81,7 @@ def compare(device, table):
     if chip(device["name"]) != chip(table["device"]):
         return [f"the table is of '{table['device']}', got '{device['name']}'"], []
     same_driver = device["driver"] == table["driver"]
+    is_bound = same_driver and "varies" not in table
     if not same_driver:
         notes.append(f"the table is of {table['driver']}, this is {device['driver']}: growth is only told")
     now = table_of(device)
@@ -98,7 +99,7 @@ def compare(device, table):
                 continue
             for column, before, value in zip(COLUMNS, known, row):
                 if grew(column, before, value):
-                    (faults if same_driver else notes).append(f"{name}: {column} grew from {before} to {value}")
+                    (faults if is_bound else notes).append(f"{name}: {column} grew from {before} to {value}")
     for module, entry in table["pipelines"].items():
         for constants in entry:
             if constants not in now.get(module, {}):
@@ -127,7 +128,7 @@ def main():
         if not options.write:
             sys.exit(f"there is no table {options.table}; --write makes one")
     if options.write:
-        write_table(options.table, device, table["allowed_spills"])
+        write_table(options.table, device, {k: table[k] for k in ("varies", "allowed_spills") if k in table})
         return
     faults, notes = compare(device, table)
     for line in notes + faults:

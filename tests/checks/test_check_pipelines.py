@@ -50,6 +50,13 @@ class Gate(unittest.TestCase):
         self.plant(registers=44, instructions=218)
         self.assertEqual(self.faults(), [])
 
+    def test_a_compiler_that_varies(self):
+        self.table["varies"] = "by addresses"
+        self.plant(registers=99, instructions=999)
+        self.assertEqual(self.faults(), [])
+        self.plant(spills=1)
+        self.expect("1 spills, 0 are allowed")
+
     def test_spills(self):
         self.plant(spills=1)
         self.expect(f"{MODULE} OP=1: 1 spills, 0 are allowed")
