@@ -56,6 +56,10 @@ class Gate(unittest.TestCase):
         self.assertEqual(self.faults(), [])
         self.plant(spills=1)
         self.expect("1 spills, 0 are allowed")
+        self.table["allowed_spills"]["another"] = [1, "known"]
+        self.assertEqual(self.faults(), [])
+        self.plant(spills=2)
+        self.expect("2 spills, 1 are allowed")
 
     def test_spills(self):
         self.plant(spills=1)
