@@ -56,7 +56,7 @@ class Counter final : public vulkan::Dispatcher {
   vulkan::JoiningDispatcher joining_{*this, nullptr};
 };
 
-vulkan::Caps caps_of(const std::string& device) {
+vulkan::Caps caps_to_count(const std::string& device) {
   const bool is_dry = device.starts_with("dry:");
   const std::string what = is_dry ? device.substr(4) : device;
   if (what.ends_with(".json"))
@@ -72,7 +72,7 @@ vulkan::Caps caps_of(const std::string& device) {
 
 std::unique_ptr<Backend> open_counting(const std::string& device,
                                        std::function<void(const KernelLaunch&)> launched) {
-  const vulkan::Caps caps = caps_of(device);
+  const vulkan::Caps caps = caps_to_count(device);
   const auto counter = std::make_shared<Counter>(caps, std::move(launched));
   return vulkan::make_dry_backend(caps, vulkan::to_info(caps),
                                   [counter](const KernelCall& call) { counter->run(call); });

@@ -23,7 +23,7 @@ namespace {
 using vulkan::Caps;
 using vulkan::Product;
 
-Caps caps_of(const std::string& device) {
+Caps caps_to_tune(const std::string& device) {
   check<DeviceError>(device.starts_with("vulkan"), "tune",
                      "a device must be 'vulkan' or 'vulkan:...': others have one way to run a "
                      "product; got '{}'",
@@ -113,7 +113,7 @@ TunedClass listed(const Caps& caps, const Class& c) {
 
 std::unique_ptr<Backend> open_listening(const std::string& device,
                                         const std::shared_ptr<std::vector<std::string>>& products) {
-  const Caps caps = caps_of(device);
+  const Caps caps = caps_to_tune(device);
   return vulkan::make_dry_backend(caps, vulkan::to_info(caps), [products](const KernelCall& call) {
     if (!vulkan::class_of(call).empty()) products->push_back(vulkan::line_of(call));
   });
@@ -129,7 +129,7 @@ std::vector<std::string> read_tune_log(const std::string& file) {
 
 size_t tune(const TuneOptions& options, std::span<const std::string> products,
             const std::function<void(const TunedClass&)>& each) {
-  const Caps caps = caps_of(options.device);
+  const Caps caps = caps_to_tune(options.device);
   const std::vector<Class> classes = classes_of(products, caps, options);
   if (!options.measures) {
     for (const Class& c : classes) each(listed(caps, c));
@@ -157,7 +157,7 @@ size_t tune(const TuneOptions& options, std::span<const std::string> products,
 }
 
 bool forget_tuning(const std::string& device) {
-  return vulkan::forget_tuning(caps_of(device));
+  return vulkan::forget_tuning(caps_to_tune(device));
 }
 
 }  // namespace rw

@@ -10,6 +10,7 @@ import argparse
 import json
 import os
 import platform
+import re
 import shlex
 import statistics
 import subprocess
@@ -95,6 +96,17 @@ def program(build, folder, name):
     return built if os.path.exists(built) else f"{build}/{name}"
 
 
+def pytorch(python):
+    """Returns the version of PyTorch, its libraries and the instructions that it uses, or nothing if there is none."""
+    asked = subprocess.run(shlex.split(python) + ["-c", "import torch; print(torch.__version__); print(torch.__config__.show())"],
+                           capture_output=True, text=True, check=False)
+    if asked.returncode != 0:
+        return ""
+    parts = [re.search(pattern, asked.stdout) for pattern in (
+        r"(?<=BLAS_INFO=)\w+", r"(?<=Math Kernel Library Version )[\d.]+", r"MKL-DNN v[\d.]+", r"(?<=CPU capability usage: )\w+")]
+    return f"PyTorch {asked.stdout.split()[0]} ({', '.join(part[0] for part in parts if part)})"
+
+
 def device(build, name):
     """Returns the name and the driver of the device, by `info`, or nothing if that fails."""
     asked = subprocess.run([program(build, "tools", "info"), "--json"], capture_output=True, text=True, check=False)
@@ -110,7 +122,7 @@ def device(build, name):
 
 def markdown(report):
     labels, base = report["contenders"], report["against"]
-    lines = ["# Speed", "", report["device"] + "; " + report["machine"], f"`{report['command']}`", ""]
+    lines = ["# Speed", "", "; ".join(filter(None, (report["device"], report["machine"], report["pytorch"]))), f"`{report['command']}`", ""]
     lines += [f"- {label}: `{command}`" for label, command in labels.items()]
     lines += [f"- **not measured**, {label}: {why}" for label, why in report["missing"].items()]
     lines += ["", f"Milliseconds of a run and, in turns with it, the time of {base} over it: above 1 is faster. Median of the "
@@ -175,7 +187,7 @@ def main():
     contenders = [Contender(label, command) for label, command in commands.items()]
     base = o.against or next(iter(commands))
     report = {"device": device(o.build, o.device), "machine": f"{processor()}, {processors()} processors",
-              "command": shlex.join(["benchmarks/speed.py", *sys.argv[1:]]), "contenders": commands, "against": base,
+              "pytorch": pytorch(o.python), "command": shlex.join(["benchmarks/speed.py", *sys.argv[1:]]), "contenders": commands, "against": base,
               "cases": []}
     for name in names:
         report["cases"].append({"name": name, "seconds": measure(name, contenders, o.rounds)})

@@ -11,10 +11,6 @@ namespace rw {
 
 namespace {
 
-float to_float(double value) {
-  return static_cast<float>(value);
-}
-
 const BertConfig& checked(const BertConfig& c) {
   check(c.vocab_size > 0 && c.hidden_size > 0 && c.num_hidden_layers > 0 &&
             c.num_attention_heads > 0 && c.intermediate_size > 0 && c.max_position_embeddings > 0 &&
@@ -30,7 +26,7 @@ const BertConfig& checked(const BertConfig& c) {
 void init_weights(const Module& module, const BertConfig& config) {
   for (const auto& [name, parameter] : module.named_parameters()) {
     if (parameter.rank() > 1)
-      init::normal_(parameter, 0, to_float(config.initializer_range));
+      init::normal_(parameter, 0, static_cast<float>(config.initializer_range));
     else if (name.ends_with("bias"))
       init::zeros_(parameter);
   }
@@ -59,8 +55,8 @@ BertEmbeddings::BertEmbeddings(const BertConfig& c)
     : word_embeddings(c.vocab_size, c.hidden_size),
       position_embeddings(c.max_position_embeddings, c.hidden_size),
       token_type_embeddings(c.type_vocab_size, c.hidden_size),
-      norm_(c.hidden_size, to_float(c.layer_norm_eps)),
-      dropout_(to_float(c.hidden_dropout_prob)) {
+      norm_(c.hidden_size, static_cast<float>(c.layer_norm_eps)),
+      dropout_(static_cast<float>(c.hidden_dropout_prob)) {
   register_module("word_embeddings", word_embeddings);
   register_module("position_embeddings", position_embeddings);
   register_module("token_type_embeddings", token_type_embeddings);
@@ -87,9 +83,9 @@ BertEncoder::BertEncoder(const BertConfig& c) {
         BertLayerOptions{.hidden = c.hidden_size,
                          .heads = c.num_attention_heads,
                          .intermediate = c.intermediate_size,
-                         .dropout = to_float(c.hidden_dropout_prob),
-                         .attention_dropout = to_float(c.attention_probs_dropout_prob),
-                         .norm_eps = to_float(c.layer_norm_eps)}));
+                         .dropout = static_cast<float>(c.hidden_dropout_prob),
+                         .attention_dropout = static_cast<float>(c.attention_probs_dropout_prob),
+                         .norm_eps = static_cast<float>(c.layer_norm_eps)}));
     register_module(fmt::format("layer.{}", i), *layers_.back());
   }
   if (checkpoints_blocks()) set_checkpoint(1);
@@ -129,7 +125,7 @@ Tensor BertModel::pool(const Tensor& hidden) {
 BertForPreTraining::BertForPreTraining(const BertConfig& config, bool next_sentence)
     : bert(config, next_sentence),
       dense_(config.hidden_size, config.hidden_size),
-      norm_(config.hidden_size, to_float(config.layer_norm_eps)) {
+      norm_(config.hidden_size, static_cast<float>(config.layer_norm_eps)) {
   register_module("bert", bert);
   bias_ = register_parameter("cls.predictions.bias", {config.vocab_size});
   register_module("cls.predictions.transform.dense", dense_);
@@ -162,7 +158,7 @@ Tensor BertForPreTraining::next_sentence_logits(const Tensor& hidden) {
 BertForSequenceClassification::BertForSequenceClassification(const BertConfig& config,
                                                              int64_t classes)
     : bert(config),
-      dropout_(to_float(config.hidden_dropout_prob)),
+      dropout_(static_cast<float>(config.hidden_dropout_prob)),
       classifier_(config.hidden_size, classes) {
   register_module("bert", bert);
   register_module("dropout", dropout_);

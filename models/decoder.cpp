@@ -17,10 +17,6 @@ namespace rw {
 
 namespace {
 
-float to_float(double value) {
-  return static_cast<float>(value);
-}
-
 const DecoderConfig& checked(const DecoderConfig& c) {
   c.check();
   return c;
@@ -30,7 +26,7 @@ const DecoderConfig& checked(const DecoderConfig& c) {
 void set_weights(Module& module, const DecoderConfig& c, DType dtype) {
   for (const auto& [name, parameter] : module.named_parameters()) {
     if (parameter.rank() > 1)
-      init::normal_(parameter, 0, to_float(c.initializer_range));
+      init::normal_(parameter, 0, static_cast<float>(c.initializer_range));
     else if (name.ends_with("bias"))
       init::zeros_(parameter);
   }
@@ -89,7 +85,7 @@ Decoder::Layer::Layer(const DecoderConfig& c, const Rotation& rotation, int64_t 
       up_proj_(c.hidden_size, c.intermediate_size, c.mlp_bias),
       down_proj_(c.intermediate_size, c.hidden_size, c.mlp_bias) {
   if (c.query_pre_attn_scalar > 0)
-    options_.scale = to_float(1 / std::sqrt(c.query_pre_attn_scalar));
+    options_.scale = static_cast<float>(1 / std::sqrt(c.query_pre_attn_scalar));
   register_module("self_attn.q_proj", q_proj_);
   register_module("self_attn.k_proj", k_proj_);
   register_module("self_attn.v_proj", v_proj_);
@@ -112,7 +108,7 @@ Decoder::Layer::Layer(const DecoderConfig& c, const Rotation& rotation, int64_t 
 
 void Decoder::Layer::add_norm(std::optional<RMSNorm>& norm, const char* name,
                               const DecoderConfig& c, int64_t size) {
-  register_module(name, norm.emplace(size, to_float(c.rms_norm_eps), norm_offset(c)));
+  register_module(name, norm.emplace(size, static_cast<float>(c.rms_norm_eps), norm_offset(c)));
 }
 
 Tensor Decoder::Layer::attend(const Tensor& x, KeyValueCache* cache) {
@@ -158,7 +154,7 @@ Decoder::Decoder(const DecoderConfig& c, DType dtype)
       global_(rotation(c.rotary())),
       local_(rotation(c.rotary(c.model_type == "gemma3_text"))),
       embed_tokens_(c.vocab_size, c.hidden_size),
-      norm_(c.hidden_size, to_float(c.rms_norm_eps), norm_offset(c)) {
+      norm_(c.hidden_size, static_cast<float>(c.rms_norm_eps), norm_offset(c)) {
   // The head comes first: its f32 values are large, and no other parameters are there yet.
   if (!c.tie_word_embeddings) {
     lm_head_ = std::make_unique<Linear>(c.hidden_size, c.vocab_size, false);
@@ -206,7 +202,8 @@ Tensor Decoder::hidden(Tensor ids, KeyValueCaches* caches) {
   Tensor x = embed_tokens_(std::move(ids));
   if (config_.is_gemma()) {  // the factor is rounded to the dtype of the embeddings, as published
     const double root = std::sqrt(static_cast<double>(config_.hidden_size));
-    const Tensor scale = full({1}, to_float(root), x.dtype(), x.device().shared_from_this());
+    const Tensor scale =
+        full({1}, static_cast<float>(root), x.dtype(), x.device().shared_from_this());
     x = mul(std::move(x), scale);
   }
   // The embeddings are f32; the residual stream of the layers has the dtype of their products.

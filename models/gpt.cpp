@@ -14,10 +14,6 @@ namespace rw {
 
 namespace {
 
-float to_float(double value) {
-  return static_cast<float>(value);
-}
-
 const GptConfig& checked(const GptConfig& c) {
   check(c.vocab_size > 0 && c.n_positions > 0 && c.n_embd > 0 && c.n_layer > 0 && c.n_head > 0 &&
             c.n_inner >= 0,
@@ -34,9 +30,9 @@ void init_weights(const Module& module, const GptConfig& config) {
       config.initializer_range / std::sqrt(2 * static_cast<double>(config.n_layer));
   for (const auto& [name, parameter] : module.named_parameters()) {
     if (parameter.rank() > 1)
-      init::normal_(
-          parameter, 0,
-          to_float(name.ends_with("c_proj.weight") ? residual : config.initializer_range));
+      init::normal_(parameter, 0,
+                    static_cast<float>(name.ends_with("c_proj.weight") ? residual
+                                                                       : config.initializer_range));
     else if (name.ends_with("bias"))
       init::zeros_(parameter);
   }
@@ -57,15 +53,15 @@ GptConfig GptConfig::preset(const std::string& name) {
 }
 
 GptBlock::GptBlock(const GptConfig& c)
-    : ln_1_(checked(c).n_embd, to_float(c.layer_norm_epsilon)),
+    : ln_1_(checked(c).n_embd, static_cast<float>(c.layer_norm_epsilon)),
       c_attn_(c.n_embd, 3 * c.n_embd),
       attn_proj_(c.n_embd, c.n_embd),
-      ln_2_(c.n_embd, to_float(c.layer_norm_epsilon)),
+      ln_2_(c.n_embd, static_cast<float>(c.layer_norm_epsilon)),
       c_fc_(c.n_embd, c.inner()),
       mlp_proj_(c.inner(), c.n_embd),
-      dropout_(to_float(c.resid_pdrop)),
+      dropout_(static_cast<float>(c.resid_pdrop)),
       heads_(c.n_head),
-      attention_dropout_(to_float(c.attn_pdrop)) {
+      attention_dropout_(static_cast<float>(c.attn_pdrop)) {
   register_module("ln_1", ln_1_);
   register_module("attn.c_attn", c_attn_);
   register_module("attn.c_proj", attn_proj_);
@@ -99,8 +95,8 @@ GptModel::GptModel(const GptConfig& c)
     : wte(checked(c).vocab_size, c.n_embd),
       wpe(c.n_positions, c.n_embd),
       config_(c),
-      dropout_(to_float(c.embd_pdrop)),
-      ln_f_(c.n_embd, to_float(c.layer_norm_epsilon)) {
+      dropout_(static_cast<float>(c.embd_pdrop)),
+      ln_f_(c.n_embd, static_cast<float>(c.layer_norm_epsilon)) {
   register_module("wte", wte);
   register_module("wpe", wpe);
   register_module("drop", dropout_);

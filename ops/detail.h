@@ -28,6 +28,11 @@ inline void check_float(const Tensor& t, const char* op) {
   check<DTypeError>(is_float(t.dtype()), op, "needs a float tensor, got {}", t);
 }
 
+// For an op of one input and one output whose gradient reads both.
+inline Saves saves_both(const std::any&, uint32_t) {
+  return {1, 1};
+}
+
 // The rows of UNARY.
 enum UnaryId : uint32_t {
 #define UNARY(id, name, forward, grad, saves, lo, hi) unary_##name = id,

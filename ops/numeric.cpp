@@ -45,7 +45,7 @@ std::vector<Tensor> logsumexp_vjp(Record& r, std::span<Tensor> dys) {
   return one(dy * share);
 }
 
-std::vector<Tensor> norm_forward(const std::any& attrs, std::span<Tensor> inputs) {
+std::vector<Tensor> vector_norm_forward(const std::any& attrs, std::span<Tensor> inputs) {
   const auto& [axes, keepdims, p] = std::any_cast<const NormReduceAttrs&>(attrs);
   const Tensor& x = inputs[0];
   if (p == 0) return one(sum(cast(x != 0, x.dtype()), axes, keepdims));
@@ -59,7 +59,7 @@ std::vector<Tensor> norm_forward(const std::any& attrs, std::span<Tensor> inputs
   return one(cast(p == 2 ? sqrt(total) : pow(total, 1 / p), dtype).detach());
 }
 
-std::vector<Tensor> norm_vjp(Record& r, std::span<Tensor> dys) {
+std::vector<Tensor> vector_norm_vjp(Record& r, std::span<Tensor> dys) {
   const float p = r.attributes<NormReduceAttrs>().p;
   const Tensor dy = with_axes(r, std::exchange(dys[0], {})), y = with_axes(r, r.output(0));
   const Tensor& x = r.input(0);
@@ -74,12 +74,8 @@ std::vector<Tensor> norm_vjp(Record& r, std::span<Tensor> dys) {
   return one(dy * sign(x) * masked_fill(pow(abs(ratio), p - 1), x == 0, 0));
 }
 
-Saves saves_both(const std::any&, uint32_t) {
-  return {1, 1};
-}
-
 const Op logsumexp_op = {"logsumexp", logsumexp_forward, logsumexp_vjp, saves_both};
-const Op norm_op = {"norm", norm_forward, norm_vjp, saves_both};
+const Op norm_op = {"norm", vector_norm_forward, vector_norm_vjp, saves_both};
 
 // ---- gated activations
 std::vector<Tensor> prelu_forward(const std::any&, std::span<Tensor> inputs) {

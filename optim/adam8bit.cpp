@@ -8,7 +8,7 @@ namespace rw {
 
 namespace {
 
-enum State : size_t { mean, square, mean_codes, mean_absmax, square_codes, square_absmax };
+enum State : size_t { mean, squares, mean_codes, mean_absmax, square_codes, square_absmax };
 
 bool is_quantised(const Tensor& parameter) {
   return parameter.numel() >= least_8bit_elements;

@@ -2,6 +2,7 @@
 //! types: T,U = f32,f32 f16,f16 f16,f32
 //! params: ConvTileParams
 //! reference: none
+//! optimize: no
 //! local: subgroup
 //! grid: groups
 //! requires: shuffle texels

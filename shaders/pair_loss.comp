@@ -2,6 +2,7 @@
 //! types: T = f32 f16
 //! params: PairLossParams
 //! local: 64
+//! optimize: no
 #include "pair_loss.glsl"
 
 vec4 loss4(uint i, vec4 x, vec4 t) {

@@ -2,6 +2,7 @@
 //! types: T = f32 f16
 //! params: UnaryParams
 //! local: 64
+//! optimize: no
 //! precise: yes
 #include "elementwise.glsl"
 #include "flat.glsl"

@@ -2,6 +2,7 @@
 //! types: T = f32 f16
 //! params: UnaryGradParams
 //! local: 64
+//! optimize: no
 //! precise: yes
 #include "elementwise.glsl"
 #include "flat.glsl"

@@ -18,7 +18,6 @@ namespace rw::cpu {
   void multiply(const ProductTile& tile);                                         \
   }
 #if defined(__x86_64__)
-REWIND_DECLARE_LEVEL(x86_64_v2)
 REWIND_DECLARE_LEVEL(x86_64_v3)
 REWIND_DECLARE_LEVEL(x86_64_v4)
 #else
@@ -32,8 +31,7 @@ std::vector<Level> levels() {
   // Single features are asked for, since compilers before 2023 do not know the levels by name. A
   // processor with AVX2 has the rest of the third level, except for these.
   __builtin_cpu_init();
-  const bool v2 = __builtin_cpu_supports("sse4.2") && __builtin_cpu_supports("popcnt");
-  const bool v3 = v2 && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+  const bool v3 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
                   __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2");
   const bool v4 = v3 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                   __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
@@ -44,9 +42,6 @@ std::vector<Level> levels() {
   if (v3)
     found.push_back({"x86-64-v3", x86_64_v3::table, x86_64_v3::table_size, x86_64_v3::to_floats,
                      x86_64_v3::from_floats, x86_64_v3::multiply});
-  if (v2)
-    found.push_back({"x86-64-v2", x86_64_v2::table, x86_64_v2::table_size, x86_64_v2::to_floats,
-                     x86_64_v2::from_floats, x86_64_v2::multiply});
 #else
   found.push_back({"machine", machine::table, machine::table_size, machine::to_floats,
                    machine::from_floats, machine::multiply});

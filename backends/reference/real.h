@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <limits>
 
 #include "../../core/base/dtype.h"
 
@@ -24,5 +25,7 @@ using Real = float;
 inline void witness(const std::byte*, size_t, bool) {}
 
 #endif
+
+constexpr Real nan = std::numeric_limits<Real>::quiet_NaN();
 
 }  // namespace rw::reference

@@ -71,7 +71,7 @@ std::vector<ParameterGroup> groups_of(const std::vector<Tensor>& parameters,
 }
 
 // Steps of one micro-batch on each rank; the first two are not counted.
-void train(Optimizer&& inner, const Options& o, const std::function<Tensor()>& loss) {
+void train_in_ranks(Optimizer&& inner, const Options& o, const std::function<Tensor()>& loss) {
   SlowLink ranks(world(), o.link);
   Accumulate optimizer(std::move(inner), 1);
   DataParallel parallel(optimizer, ranks,
@@ -119,22 +119,22 @@ void train(Optimizer&& inner, const Options& o, const std::function<Tensor()>& l
              parameters, update, mib(peak));
 }
 
-void run(const Options& o) {
+void run_data_parallel(const Options& o) {
   set_default_device(open_backend(o.device));
   manual_seed(1);
   if (o.model.starts_with("resnet")) {
     ResNet model(resnet_cifar(std::stoi(o.model.substr(6))));
     const Tensor x = data({o.batch, 32, 32, 3}), y = data({o.batch}, DType::i32);
-    train(SGD(groups_of(model.parameters(), o.in_parts), {.lr = 0.1f, .momentum = 0.9f}), o,
-          [&] { return cross_entropy(model(x), y); });
+    train_in_ranks(SGD(groups_of(model.parameters(), o.in_parts), {.lr = 0.1f, .momentum = 0.9f}),
+                   o, [&] { return cross_entropy(model(x), y); });
   } else {
     BertForPreTraining model(BertConfig::preset(o.model));
     model.bert.set_checkpoint(1);
     const BertInput input{.ids = data({o.batch, 64}, DType::i32)};
     const Tensor positions = data({o.batch * 9}, DType::i32),
                  targets = data({o.batch * 9}, DType::i32);
-    train(AdamW(groups_of(model.parameters(), o.in_parts)), o,
-          [&] { return model.token_loss(model.forward(input), positions, targets); });
+    train_in_ranks(AdamW(groups_of(model.parameters(), o.in_parts)), o,
+                   [&] { return model.token_loss(model.forward(input), positions, targets); });
   }
 }
 
@@ -152,7 +152,7 @@ Run data_parallel(CLI::App& app) {
   shared_option(app, "--shard", o->in_parts);
   app.add_option("--gathered", o->gathered_kib, "the KiB of gathered parameters that stay");
   app.add_option("--link", o->link, "slow messages down to a network of so many MB/s; 0: do not");
-  return [o] { run(*o); };
+  return [o] { run_data_parallel(*o); };
 }
 
 }  // namespace rw::bench

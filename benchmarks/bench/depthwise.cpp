@@ -11,7 +11,7 @@ namespace rw::bench {
 
 namespace {
 
-struct Row {
+struct DepthwiseRow {
   int size, channels, kernel, stride;
 };
 
@@ -27,7 +27,7 @@ double fastest(int rounds, const P& prepare, const B& body) {
   return best;
 }
 
-void measure(const Row& r, int batch, int rounds) {
+void measure_depthwise(const DepthwiseRow& r, int batch, int rounds) {
   const Tensor x = randn({batch, r.size, r.size, r.channels});
   const Tensor w = randn({r.channels, r.kernel, r.kernel, 1});
   const Conv2dOptions options{.stride = r.stride, .padding = r.kernel / 2, .groups = r.channels};
@@ -66,10 +66,11 @@ Run depthwise(CLI::App& app) {
       ->check(CLI::Range(1, 1001));
   return [o] {
     set_default_device(open_backend(o->device));
-    for (const Row& r : {Row{112, 32, 3, 1}, Row{112, 96, 3, 2}, Row{56, 144, 3, 1},
-                         Row{28, 192, 3, 1}, Row{14, 576, 3, 1}, Row{14, 576, 3, 2},
-                         Row{7, 960, 3, 1}, Row{28, 240, 5, 1}, Row{14, 672, 5, 1}})
-      measure(r, o->batch, o->rounds);
+    for (const DepthwiseRow& r :
+         {DepthwiseRow{112, 32, 3, 1}, DepthwiseRow{112, 96, 3, 2}, DepthwiseRow{56, 144, 3, 1},
+          DepthwiseRow{28, 192, 3, 1}, DepthwiseRow{14, 576, 3, 1}, DepthwiseRow{14, 576, 3, 2},
+          DepthwiseRow{7, 960, 3, 1}, DepthwiseRow{28, 240, 5, 1}, DepthwiseRow{14, 672, 5, 1}})
+      measure_depthwise(r, o->batch, o->rounds);
   };
 }
 

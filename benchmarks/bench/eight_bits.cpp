@@ -104,7 +104,7 @@ double relative_error(const std::vector<float>& gradient, const std::vector<floa
   return std::sqrt(error / size);
 }
 
-void compare(const char* name, const MakeProblem& make, const std::vector<double>& shares) {
+void compare_8_bits(const char* name, const MakeProblem& make, const std::vector<double>& shares) {
   const Step exact = take(make);
   Search search([] { return default_device()->backend().dry(); }, [&] { take(make); },
                 {.host_bytes = 0, .keep_8_bits = true});
@@ -140,14 +140,15 @@ Run eight_bits(CLI::App& app) {
     fmt::print(
         "| network | budget, share of the plain peak | peak MiB | predicted | in 8 bits MiB | "
         "segments | loss | error of the gradient |\n|---|---:|---:|---:|---:|---:|---|---:|\n");
-    compare("ResNet-20", resnet_problem(o->data, o->batch), o->shares);
+    compare_8_bits("ResNet-20", resnet_problem(o->data, o->batch), o->shares);
     const std::string text = o->data + "/text/tinyshakespeare.txt";
     const GptConfig gpt{
         .vocab_size = 256, .n_positions = 256, .n_embd = 256, .n_layer = 4, .n_head = 4};
-    compare("GPT-2, 4 layers of 256", language_problem<GptLMHeadModel>(text, gpt), o->shares);
+    compare_8_bits("GPT-2, 4 layers of 256", language_problem<GptLMHeadModel>(text, gpt),
+                   o->shares);
     DecoderConfig qwen = DecoderConfig::preset("tiny");
     qwen.vocab_size = gpt.vocab_size;
-    compare("Qwen3, 4 layers of 192", language_problem<Decoder>(text, qwen), o->shares);
+    compare_8_bits("Qwen3, 4 layers of 192", language_problem<Decoder>(text, qwen), o->shares);
   };
 }
 

@@ -20,10 +20,10 @@ namespace {
 
 // A loss for a batch of so many samples.
 template <class Model>
-using LossOf = Tensor (*)(Model& model, int64_t batch, DType dtype);
+using BatchLoss = Tensor (*)(Model& model, int64_t batch, DType dtype);
 
 template <class Model, class Config>
-MakeSteps steps_of(const Config& config, LossOf<Model> loss_of) {
+MakeSteps model_steps(const Config& config, BatchLoss<Model> loss_of) {
   return training_steps([=](const StepSettings& settings) {
     auto model = std::make_shared<Model>(config);
     auto optimizer = std::make_shared<AdamW>(model->parameters());
@@ -51,24 +51,26 @@ Tensor segment(UNet& model, int64_t batch, DType dtype) {
   return cross_entropy(flatten(scores, 0, 2), empty({batch * 512 * 512}, DType::i32));
 }
 
-Tensor continue_text(GptLMHeadModel& model, int64_t batch, DType) {
+Tensor continue_batch(GptLMHeadModel& model, int64_t batch, DType) {
   return model.loss(empty({batch, 1024}, DType::i32), empty({batch, 1024}, DType::i32));
 }
 
-struct Row {
+struct ModelRow {
   const char* title;
   MakeSteps make;
 };
 
-std::vector<Row> rows() {
+std::vector<ModelRow> model_rows() {
   return {
-      {"ViT-Ti/16, images of 224 x 224", steps_of<ViT>(ViTConfig::preset("tiny"), classify<ViT>)},
-      {"ViT-B/16, images of 224 x 224", steps_of<ViT>(ViTConfig::preset("base"), classify<ViT>)},
+      {"ViT-Ti/16, images of 224 x 224",
+       model_steps<ViT>(ViTConfig::preset("tiny"), classify<ViT>)},
+      {"ViT-B/16, images of 224 x 224", model_steps<ViT>(ViTConfig::preset("base"), classify<ViT>)},
       {"MobileNetV2, images of 224 x 224",
-       steps_of<MobileNetV2>(MobileNetConfig{}, classify<MobileNetV2>)},
-      {"U-Net of 64 to 1024 channels, images of 512 x 512", steps_of<UNet>(UNetConfig{}, segment)},
+       model_steps<MobileNetV2>(MobileNetConfig{}, classify<MobileNetV2>)},
+      {"U-Net of 64 to 1024 channels, images of 512 x 512",
+       model_steps<UNet>(UNetConfig{}, segment)},
       {"GPT-2 small, 1024 tokens",
-       steps_of<GptLMHeadModel>(GptConfig::preset("gpt2"), continue_text)}};
+       model_steps<GptLMHeadModel>(GptConfig::preset("gpt2"), continue_batch)}};
 }
 
 }  // namespace
@@ -89,7 +91,7 @@ Run models_fit(CLI::App& app) {
         "texts.\n",
         static_cast<double>(bytes) / (1 << 30), o->profile);
     const std::unique_ptr<Backend> device = memory::open_profile(o->profile).open();
-    for (const Row& row : rows()) {
+    for (const ModelRow& row : model_rows()) {
       const Planner planner({.make = row.make, .settings = {.batch = 1}}, *device);
       fmt::print("\n## {}\n\n{}\n", row.title, fit_table(fit(planner, bytes), bytes));
       std::fflush(stdout);

@@ -14,13 +14,13 @@ namespace {
 
 using namespace rw::memory;
 
-struct Network {
+struct OffloadNetwork {
   const char* row;  // of `./rewind memory`
   Workload workload;
 };
 
-std::vector<Network> networks() {
-  std::vector<Network> all;
+std::vector<OffloadNetwork> offload_networks() {
+  std::vector<OffloadNetwork> all;
   for (const int k : {1, 5, 10, 15, 19})
     all.push_back({"openai", cifar_workload(k, 1280, false, DType::f32)});
   for (const bool norm : {false, true})
@@ -52,8 +52,8 @@ std::string figures(const Candidate& choice, double step) {
 }
 
 // Returns how many rows have values elsewhere that make the step slower than recomputation alone.
-size_t compare(const Network& network, const Profile& profile, const std::vector<double>& shares,
-               const SearchOptions& options) {
+size_t compare_offloads(const OffloadNetwork& network, const Profile& profile,
+                        const std::vector<double>& shares, const SearchOptions& options) {
   SearchOptions alone = options;
   alone.host_bytes = 0;
   alone.keep_8_bits = false;
@@ -112,12 +112,12 @@ Run offloads(CLI::App& app) {
         profile.name, copies.to_host / 1e9, copies.from_host / 1e9, o->host,
         o->keep_8_bits ? "; values may be kept in 8 bits" : "");
     size_t above = 0;
-    for (const Network& network : networks())
+    for (const OffloadNetwork& network : offload_networks())
       if (o->only.empty() || network.row == o->only)
-        above += compare(network, profile, o->shares,
-                         {.effort = o->effort,
-                          .host_bytes = o->host == "0" ? 0 : parse_bytes(o->host),
-                          .keep_8_bits = o->keep_8_bits});
+        above += compare_offloads(network, profile, o->shares,
+                                  {.effort = o->effort,
+                                   .host_bytes = o->host == "0" ? 0 : parse_bytes(o->host),
+                                   .keep_8_bits = o->keep_8_bits});
     fmt::print("\n{} budgets in which these ways made a step slower.\n", above);
   };
 }

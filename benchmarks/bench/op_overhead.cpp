@@ -51,7 +51,7 @@ Cost cost_of(int ops, F&& body) {
   return {us.count() / ops, static_cast<double>(heap_calls - before) / ops};
 }
 
-struct Row {
+struct OpRow {
   const char* name;
   std::function<Tensor(Tensor)> op;
 };
@@ -61,17 +61,17 @@ Cost median(std::vector<Cost> all) {
   return all[all.size() / 2];
 }
 
-void run(int ops, int rounds) {
+void run_ops(int ops, int rounds) {
   Tensor w = zeros({64, 64});
   w.set_requires_grad();
-  const Row rows[] = {{"relu(x)", [](Tensor x) { return relu(std::move(x)); }},
-                      {"x + w", [&](Tensor x) { return std::move(x) + w; }},
-                      {"x * w", [&](Tensor x) { return std::move(x) * w; }},
-                      {"matmul(x, w)", [&](Tensor x) { return matmul(std::move(x), w); }}};
+  const OpRow rows[] = {{"relu(x)", [](Tensor x) { return relu(std::move(x)); }},
+                        {"x + w", [&](Tensor x) { return std::move(x) + w; }},
+                        {"x * w", [&](Tensor x) { return std::move(x) * w; }},
+                        {"matmul(x, w)", [&](Tensor x) { return matmul(std::move(x), w); }}};
   fmt::print(
       "| op | forward us | allocations | backward us | allocations |\n"
       "|---|---:|---:|---:|---:|\n");
-  for (const Row& row : rows) {
+  for (const OpRow& row : rows) {
     std::vector<Cost> forward, backward;
     for (int round = 0; round < rounds; ++round) {
       Tensor x = zeros({64, 64});
@@ -108,7 +108,7 @@ Run op_overhead(CLI::App& app) {
       ->check(CLI::Range(1, 10001));
   return [o] {
     set_default_device(open_backend(o->device));
-    run(o->ops, o->rounds);
+    run_ops(o->ops, o->rounds);
   };
 }
 

@@ -24,7 +24,7 @@ namespace {
 
 constexpr int steps = 2;
 
-void train(Optimizer& optimizer, const std::function<Tensor()>& loss) {
+void train_plainly(Optimizer& optimizer, const std::function<Tensor()>& loss) {
   for (int i = 0; i < steps; ++i) {
     optimizer.backward(loss());
     optimizer.step();
@@ -145,21 +145,21 @@ void run_unet() {
   UNet model;
   Adam adam(model.parameters());
   const Tensor x = data({2, 101, 77, 3}), y = data({2 * 101 * 77}, DType::i32);
-  train(adam, [&] { return cross_entropy(flatten(model(x), 0, 2), y); });
+  train_plainly(adam, [&] { return cross_entropy(flatten(model(x), 0, 2), y); });
 }
 
 void run_resnet() {
   ResNet model(resnet_imagenet(50));
   SGD sgd(model.parameters(), {.lr = 0.1f, .momentum = 0.9f});
   const Tensor x = data({8, 224, 224, 3}), y = data({8}, DType::i32);
-  train(sgd, [&] { return cross_entropy(model(x), y); });
+  train_plainly(sgd, [&] { return cross_entropy(model(x), y); });
 }
 
 void run_decoder() {
   Decoder model(8000, 256, 6, 128);
   AdamW adam(model.parameters());
   const Tensor x = data({4, 128}, DType::i32), y = data({4 * 128}, DType::i32);
-  train(adam, [&] { return cross_entropy(flatten(model(x), 0, 1), y); });
+  train_plainly(adam, [&] { return cross_entropy(flatten(model(x), 0, 1), y); });
 }
 
 void run_bert() {
@@ -169,21 +169,21 @@ void run_bert() {
                         .token_types = data({4, 128}, DType::i32)};
   const Tensor positions = data({80}, DType::i32), targets = data({80}, DType::i32);
   const Tensor next = data({4}, DType::i32);
-  train(adam, [&] {
+  train_plainly(adam, [&] {
     const Tensor hidden = model.forward(input);
     return add(model.token_loss(hidden, positions, targets),
                cross_entropy(model.next_sentence_logits(hidden), next));
   });
 }
 
-struct Row {
+struct StepRow {
   const char* name;
   void (*run)();
 };
-constexpr Row rows[] = {{"unet", run_unet},
-                        {"resnet50", run_resnet},
-                        {"bert-base", run_bert},
-                        {"decoder", run_decoder}};
+constexpr StepRow step_rows[] = {{"unet", run_unet},
+                                 {"resnet50", run_resnet},
+                                 {"bert-base", run_bert},
+                                 {"decoder", run_decoder}};
 
 }  // namespace
 
@@ -200,7 +200,7 @@ Run plain_step(CLI::App& app) {
   app.add_flag("--run", o->runs, "also take the steps");
   return [o] {
     set_default_device(open_backend(o->device));
-    for (const Row& row : rows) {
+    for (const StepRow& row : step_rows) {
       if (!o->names.empty() && std::ranges::find(o->names, row.name) == o->names.end()) continue;
       fmt::print("{} {:.1f}", row.name, mib(plan(row.run).memory.peak));
       if (o->runs) {

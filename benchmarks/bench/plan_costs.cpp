@@ -21,12 +21,12 @@ using namespace rw::memory;
 
 using Clock = std::chrono::steady_clock;
 
-struct Network {
+struct PlannedNetwork {
   const char* name;
   Workload workload;
 };
 
-std::vector<Network> networks() {
+std::vector<PlannedNetwork> planned_networks() {
   return {{"resnet50", resnet50_workload(184, DType::f32)},
           {"bert-base-264", bert_workload({.preset = "base", .batch = 264})},
           {"bert-base-704", bert_workload({.preset = "base", .batch = 704})},
@@ -38,8 +38,8 @@ std::vector<Network> networks() {
           {"seq2seq", seq2seq_workload()}};
 }
 
-void measure(const Network& network, const Profile& profile, const std::vector<double>& shares,
-             const SearchOptions& objective) {
+void measure_plans(const PlannedNetwork& network, const Profile& profile,
+                   const std::vector<double>& shares, const SearchOptions& objective) {
   const Search search(
       profile.open, [&] { network.workload.run(); }, objective);
   const StagedGraph staged = search.graph();
@@ -83,8 +83,8 @@ Run plan_costs(CLI::App& app) {
     fmt::print(" least | plan_memory | seconds |\n|---|");
     for (size_t k = 0; k < o->shares.size() + 3; ++k) fmt::print("---|");
     fmt::print("\n");
-    for (const Network& network : networks())
-      measure(network, open_profile(o->profile), o->shares, o->objective);
+    for (const PlannedNetwork& network : planned_networks())
+      measure_plans(network, open_profile(o->profile), o->shares, o->objective);
   };
 }
 

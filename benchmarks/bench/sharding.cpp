@@ -21,12 +21,12 @@ namespace {
 
 // A model's loss for so many texts.
 template <class Model>
-using LossOf = Tensor (*)(Model& model, int64_t texts);
+using TextLoss = Tensor (*)(Model& model, int64_t texts);
 
 template <class Model, class Config>
 class Steps : public TrainingSteps {
  public:
-  Steps(const Config& config, LossOf<Model> loss_of, const StepSettings& settings)
+  Steps(const Config& config, TextLoss<Model> loss_of, const StepSettings& settings)
       : settings_(settings),
         loss_of_(loss_of),
         ranks_(settings),
@@ -51,7 +51,7 @@ class Steps : public TrainingSteps {
 
  private:
   const StepSettings settings_;
-  const LossOf<Model> loss_of_;
+  const TextLoss<Model> loss_of_;
   StepRanks ranks_;
   Model model_;
   Accumulate optimizer_;
@@ -65,13 +65,13 @@ Tensor fill_masks(BertForPreTraining& model, int64_t texts) {
                           empty({texts * masked}, DType::i32));
 }
 
-Tensor continue_text(GptLMHeadModel& model, int64_t texts) {
+Tensor continue_texts(GptLMHeadModel& model, int64_t texts) {
   constexpr int64_t tokens = 2048;
   return model.loss(empty({texts, tokens}, DType::i32), empty({texts, tokens}, DType::i32));
 }
 
 template <class Model, class Config>
-MakeSteps steps_of(const Config& config, LossOf<Model> loss_of) {
+MakeSteps sharded_steps(const Config& config, TextLoss<Model> loss_of) {
   return [=](const StepSettings& settings) {
     return std::make_unique<Steps<Model, Config>>(config, loss_of, settings);
   };
@@ -145,11 +145,11 @@ Run sharding(CLI::App& app) {
         "batch fits when its blocks do.\n",
         o->memory, o->profile);
     print_table("BERT-large, 512 tokens",
-                steps_of<BertForPreTraining>(BertConfig::preset("large"), fill_masks), bytes,
+                sharded_steps<BertForPreTraining>(BertConfig::preset("large"), fill_masks), bytes,
                 *device);
     const GptConfig xl{.n_positions = 2048, .n_embd = 2048, .n_layer = 24, .n_head = 16};
     print_table("A decoder of 1.3 billion parameters (GPT-3 XL), 2048 tokens",
-                steps_of<GptLMHeadModel>(xl, continue_text), bytes, *device);
+                sharded_steps<GptLMHeadModel>(xl, continue_texts), bytes, *device);
   };
 }
 

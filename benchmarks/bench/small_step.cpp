@@ -45,7 +45,7 @@ class Training {
 };
 
 // Milliseconds of a step: the fastest of five rounds.
-double measure(Training& training, int steps) {
+double measure_steps(Training& training, int steps) {
   training.take(steps);
   double best = 1e9;
   for (int round = 0; round < 5; ++round)
@@ -53,13 +53,13 @@ double measure(Training& training, int steps) {
   return best;
 }
 
-void run(const std::string& device, uint32_t micro_batches, int steps) {
+void run_steps(const std::string& device, uint32_t micro_batches, int steps) {
   set_default_device(open_backend(device));
   double wall = 0;
   BackendStats before, after;
   {
     Training training(micro_batches);
-    wall = measure(training, steps);
+    wall = measure_steps(training, steps);
     before = default_device()->backend().stats();
     training.take(steps);
     default_device()->synchronize();
@@ -73,7 +73,7 @@ void run(const std::string& device, uint32_t micro_batches, int steps) {
   double host = 0;
   {
     Training training(micro_batches);
-    host = measure(training, steps);
+    host = measure_steps(training, steps);
   }
   fmt::print("| {} | {:.2f} | {:.1f} | {:.1f} | {:.2f} | {:.3f} |\n",
              micro_batches == 1 ? "Adam, batch 1"
@@ -97,7 +97,7 @@ Run small_step(CLI::App& app) {
     fmt::print(
         "| step | ms | dispatches | barriers | submits | ms of the host |\n"
         "|---|---:|---:|---:|---:|---:|\n");
-    for (const uint32_t micro_batches : {1u, 100u}) run(o->device, micro_batches, o->steps);
+    for (const uint32_t micro_batches : {1u, 100u}) run_steps(o->device, micro_batches, o->steps);
   };
 }
 

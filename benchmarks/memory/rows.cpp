@@ -5,12 +5,6 @@
 
 namespace rw::memory {
 
-namespace {
-
-constexpr uint64_t MB = 1'000'000;
-
-}  // namespace
-
 const std::vector<Row>& rows() {
   static const std::vector<Row> all = {
       {"real", "small networks, really run: predicted peaks are the measured ones", true, real_row},

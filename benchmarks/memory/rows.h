@@ -10,6 +10,8 @@
 
 namespace rw::memory {
 
+inline constexpr uint64_t MB = 1'000'000;
+
 struct RowOptions {
   Profile profile;              // of dry runs
   std::string device = "auto";  // of real runs

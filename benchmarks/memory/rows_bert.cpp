@@ -28,7 +28,7 @@ std::optional<Result> cheapest(const RowOptions& o, const Model& model, int64_t 
   return bench.fitting(limit);
 }
 
-void measure(const RowOptions& o, Report& report, const Model& model) {
+void measure_bert(const RowOptions& o, Report& report, const Model& model) {
   const auto largest_batch = [&](const StepSettings& way, int64_t guess) {
     return largest([&](int64_t n) { return fits(model.at(n), o.profile, way, limit); }, guess);
   };
@@ -63,9 +63,9 @@ void bert_row(const RowOptions& o, Report& report) {
       for (const DType dtype : {DType::f32, DType::f16}) {
         if (o.measured && (length != 128 || dtype != DType::f32)) continue;
         const bool base = preset == std::string("base");
-        measure(o, report,
-                {.options = {.preset = preset, .length = length, .dtype = dtype},
-                 .reached = base ? 3.0 : 4.0});
+        measure_bert(o, report,
+                     {.options = {.preset = preset, .length = length, .dtype = dtype},
+                      .reached = base ? 3.0 : 4.0});
       }
 }
 

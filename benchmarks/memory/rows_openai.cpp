@@ -10,8 +10,6 @@ namespace rw::memory {
 
 namespace {
 
-constexpr double MB = 1e6;
-
 // Theirs where they measured; from there on their curve, 1630 MB * sqrt(k / 19).
 uint64_t budget_bytes(int k) {
   static const std::map<int, double> bytes = {{1, 630 * MB},   {5, 1120 * MB},  {10, 1380 * MB},
@@ -21,7 +19,7 @@ uint64_t budget_bytes(int k) {
                                                     : 1630 * MB * std::sqrt(k / 19.0));
 }
 
-void measure(const RowOptions& o, Report& report, int k, bool norm, DType dtype) {
+void measure_openai(const RowOptions& o, Report& report, int k, bool norm, DType dtype) {
   Bench bench("openai", cifar_workload(k, 1280, norm, dtype), o.profile,
               k == 19 || k == 200 ? 24 : 12);
   const bool as_theirs = !norm && dtype == DType::f32;
@@ -75,7 +73,7 @@ void openai_row(const RowOptions& o, Report& report) {
       {false, DType::f32}, {true, DType::f32}, {false, DType::f16}};
   const std::vector<int> quick = {1, 5, 10, 15, 19}, all = {1, 5, 10, 15, 19, 50, 100, 200};
   for (const auto& [norm, dtype] : variants) {
-    for (const int k : o.all ? all : quick) measure(o, report, k, norm, dtype);
+    for (const int k : o.all ? all : quick) measure_openai(o, report, k, norm, dtype);
     for (const char* method : {"plain", "block", "memory", "nested", "budget"})
       fit(report, norm, dtype, method);
     if (!o.all) return;

@@ -20,7 +20,7 @@ constexpr std::array switches = {
     "matrices",      "memory-budget", "push-descriptors",
     "self-check",    "shuffle",       "texels",
     "timestamps",    "tuning",        "unified-memory",
-    "x86-64-v2",     "x86-64-v3",     "x86-64-v4",
+    "x86-64-v3",     "x86-64-v4",
 };
 constexpr std::array limits = {"block", "dispatch-us", "range", "shared", "tile-subgroups"};
 

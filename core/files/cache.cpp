@@ -45,10 +45,10 @@ struct Descriptor {
   }
 };
 
-void make_folders(const fs::path& folder) {
+void make_own_folders(const fs::path& folder) {
   if (::mkdir(folder.c_str(), own_folder) == 0 || errno != ENOENT) return;
   if (folder.parent_path() == folder) return;
-  make_folders(folder.parent_path());
+  make_own_folders(folder.parent_path());
   ::mkdir(folder.c_str(), own_folder);  // errors show when it is opened
 }
 
@@ -66,7 +66,7 @@ Descriptor open_folder(bool make, std::string& fault) {
   const fs::path path = user_cache_directory();
   if (path.empty()) fault = "there must be a folder: set HOME, or REWIND_CACHE to a folder";
   if (path.empty()) return Descriptor(-1);
-  if (make) make_folders(path);
+  if (make) make_own_folders(path);
   Descriptor folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   const int error = folder.value < 0 ? errno : 0;
   if (error == ENOENT && !make) return folder;

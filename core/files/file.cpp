@@ -23,9 +23,9 @@ constexpr std::string_view temporary_mark = ".partial-";
 constexpr size_t random_letters = 6;
 
 // Closes a descriptor at the end of a scope.
-struct Descriptor {
+struct OpenDescriptor {
   int value;
-  ~Descriptor() {
+  ~OpenDescriptor() {
     if (value >= 0) file_calls::close(value);
   }
 };
@@ -33,7 +33,7 @@ struct Descriptor {
 // A rename is safely stored only when the folder is. Folders that may not be read, and file systems
 // that do not sync folders, are no error.
 bool sync_directory(const fs::path& directory) {
-  const Descriptor folder{file_calls::open(directory.c_str(), O_RDONLY | O_DIRECTORY)};
+  const OpenDescriptor folder{file_calls::open(directory.c_str(), O_RDONLY | O_DIRECTORY)};
   if (folder.value < 0) return errno == EACCES;
   return file_calls::sync(folder.value) == 0 || errno == EINVAL;
 }
@@ -102,7 +102,7 @@ void remove_stale(const fs::path& target) {
   for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
     const std::string name = entry->path().filename().string();
     if (!name.starts_with(prefix) || name.size() != prefix.size() + random_letters) continue;
-    const Descriptor file{
+    const OpenDescriptor file{
         file_calls::open(entry->path().c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK)};
     if (file.value >= 0 && file_calls::lock(file.value) == 0)
       file_calls::unlink(entry->path().c_str());
@@ -219,7 +219,7 @@ bool AtomicFile::is_temporary(const fs::path& file) {
 
 InputFile::InputFile(const fs::path& path) : name_(path.string()) {
   // Opening a pipe would wait for a writer.
-  Descriptor file{file_calls::open(name_.c_str(), O_RDONLY | O_NONBLOCK)};
+  OpenDescriptor file{file_calls::open(name_.c_str(), O_RDONLY | O_NONBLOCK)};
   check<FileError>(file.value >= 0, "read", "cannot open '{}': {}", name_, std::strerror(errno));
   struct stat status = {};
   check<FileError>(file_calls::fstat(file.value, status) == 0, "read", "cannot read '{}': {}",
@@ -251,7 +251,7 @@ void InputFile::read(uint64_t offset, std::span<std::byte> bytes) const {
 FolderLock::FolderLock(const fs::path& folder) {
   make_folders(folder);
   const fs::path path = folder / "lock";
-  Descriptor file{file_calls::open(path.c_str(), O_RDWR | O_CREAT, 0666)};
+  OpenDescriptor file{file_calls::open(path.c_str(), O_RDWR | O_CREAT, 0666)};
   check<FileError>(file.value >= 0, "lock", "cannot make '{}': {}", path.string(),
                    std::strerror(errno));
   if (file_calls::lock(file.value) != 0 && errno == EWOULDBLOCK) {

@@ -72,6 +72,11 @@ std::vector<uint8_t> read_file(const fs::path& path, uint64_t most) {
   return bytes;
 }
 
+bool is_folder(const fs::path& path) {
+  std::error_code unknown;
+  return fs::is_directory(path, unknown);
+}
+
 uint64_t file_hash(const fs::path& path) {
   const InputFile file(path);
   std::vector<std::byte> piece(size_t{1} << 20);

@@ -14,6 +14,9 @@ namespace rw {
 // data set does, but small files can be made that would fill any memory.
 std::vector<uint8_t> read_file(const std::filesystem::path& path, uint64_t most = UINT64_MAX);
 
+// False also for what cannot be looked at.
+bool is_folder(const std::filesystem::path& path);
+
 // A hash of the bytes of a file, as they are.
 uint64_t file_hash(const std::filesystem::path& path);
 

@@ -12,7 +12,8 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr int side = 32, plane = side * side, image_size = 3 * plane, record_size = 1 + image_size;
+constexpr int cifar_side = 32, plane = cifar_side * cifar_side, image_size = 3 * plane,
+              record_size = 1 + image_size;
 constexpr int class_count = 10;
 
 fs::path inner_folder(const fs::path& directory) {
@@ -80,13 +81,13 @@ ImageDataset load_cifar10(const fs::path& directory, Split split) {
       "{} must hold {} of the binary version of CIFAR-10, it has none", root.string(),
       split == Split::test ? "test_batch.bin" : "data_batch_1.bin to data_batch_5.bin");
   ImageDataset data{
-      side, side, 3, class_count, {}, {}, read_class_names(root / "batches.meta.txt")};
+      cifar_side, cifar_side, 3, class_count, {}, {}, read_class_names(root / "batches.meta.txt")};
   for (const fs::path& file : files) append_batch(file, data);
   return data;
 }
 
 void save_cifar10(const fs::path& directory, Split split, const ImageDataset& data) {
-  check(data.height == side && data.width == side && data.channels == 3, "save_cifar10",
+  check(data.height == cifar_side && data.width == cifar_side && data.channels == 3, "save_cifar10",
         "images must be 32x32x3, got {}x{}x{}", data.height, data.width, data.channels);
   std::vector<uint8_t> bytes;
   bytes.reserve(data.size() * record_size);

@@ -10,7 +10,7 @@ namespace rw {
 
 namespace {
 
-constexpr int side = 28;
+constexpr int digit_side = 28;
 
 struct Point {
   float x, y;
@@ -60,8 +60,8 @@ class Warp {
     xy_ = height * (shear * std::cos(angle) - std::sin(angle));
     yx_ = width * std::sin(angle);
     yy_ = height * (shear * std::sin(angle) + std::cos(angle));
-    x_ = random.uniform(-2, 2) + side / 2.0f;
-    y_ = random.uniform(-2, 2) + side / 2.0f;
+    x_ = random.uniform(-2, 2) + digit_side / 2.0f;
+    y_ = random.uniform(-2, 2) + digit_side / 2.0f;
   }
 
   Point operator()(Point p) {
@@ -82,22 +82,22 @@ float distance_to_segment(Point p, Point a, Point b) {
 }
 
 float distance_to(const std::vector<Stroke>& strokes, Point p) {
-  float nearest = side;
+  float nearest = digit_side;
   for (const Stroke& stroke : strokes)
     for (size_t i = 1; i < stroke.size(); ++i)
       nearest = std::min(nearest, distance_to_segment(p, stroke[i - 1], stroke[i]));
   return nearest;
 }
 
-void draw(int digit, DataRandom& random, std::vector<uint8_t>& pixels) {
+void draw_digit(int digit, DataRandom& random, std::vector<uint8_t>& pixels) {
   Warp warp(random);
   std::vector<Stroke> strokes = font()[static_cast<size_t>(digit)];
   for (Stroke& stroke : strokes)
     for (Point& point : stroke) point = warp(point);
   const float pen = random.uniform(0.9f, 1.8f), ink = random.uniform(190, 255);
   const float noise = random.uniform(0, 24);
-  for (int y = 0; y < side; ++y) {
-    for (int x = 0; x < side; ++x) {
+  for (int y = 0; y < digit_side; ++y) {
+    for (int x = 0; x < digit_side; ++x) {
       const Point p{static_cast<float>(x) + 0.5f, static_cast<float>(y) + 0.5f};
       const float cover = std::clamp(pen + 0.5f - distance_to(strokes, p), 0.0f, 1.0f);
       const float value = ink * cover + random.normal(0, noise);
@@ -109,10 +109,11 @@ void draw(int digit, DataRandom& random, std::vector<uint8_t>& pixels) {
 }  // namespace
 
 ImageDataset draw_digits(int count, uint64_t seed) {
-  ImageDataset data{side, side, 1, 10, {}, {}, {"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"}};
+  ImageDataset data{
+      digit_side, digit_side, 1, 10, {}, {}, {"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"}};
   for (int i = 0; i < count; ++i) {
     DataRandom random(seed, 2, static_cast<uint64_t>(i));
-    draw(i % 10, random, data.pixels);
+    draw_digit(i % 10, random, data.pixels);
     data.labels.push_back(i % 10);
   }
   return data;

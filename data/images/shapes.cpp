@@ -10,7 +10,7 @@ namespace rw {
 
 namespace {
 
-constexpr int side = 32;
+constexpr int shape_side = 32;
 using Color = std::array<float, 3>;
 
 bool in_plus(float u, float v) {
@@ -90,17 +90,17 @@ struct Scene {
 
   // 0 to 1 along the background's angle.
   float blend(int px, int py) const {
-    const float dx = static_cast<float>(px) - side / 2.0f,
-                dy = static_cast<float>(py) - side / 2.0f;
+    const float dx = static_cast<float>(px) - shape_side / 2.0f,
+                dy = static_cast<float>(py) - shape_side / 2.0f;
     const float along = dx * std::cos(background_angle) + dy * std::sin(background_angle);
-    return std::clamp(0.5f + along / side, 0.0f, 1.0f);
+    return std::clamp(0.5f + along / shape_side, 0.0f, 1.0f);
   }
 };
 
-void draw(int label, DataRandom& random, std::vector<uint8_t>& pixels) {
+void draw_shape(int label, DataRandom& random, std::vector<uint8_t>& pixels) {
   const Scene scene(random);
-  for (int y = 0; y < side; ++y) {
-    for (int x = 0; x < side; ++x) {
+  for (int y = 0; y < shape_side; ++y) {
+    for (int x = 0; x < shape_side; ++x) {
       const float cover = scene.coverage(label, x, y), t = scene.blend(x, y);
       for (size_t c = 0; c < 3; ++c) {
         const float ground = std::lerp(scene.left[c], scene.right[c], t);
@@ -114,8 +114,8 @@ void draw(int label, DataRandom& random, std::vector<uint8_t>& pixels) {
 }  // namespace
 
 ImageDataset draw_shapes(int count, uint64_t seed) {
-  ImageDataset data{side,
-                    side,
+  ImageDataset data{shape_side,
+                    shape_side,
                     3,
                     10,
                     {},
@@ -124,7 +124,7 @@ ImageDataset draw_shapes(int count, uint64_t seed) {
                      "stripes", "checker"}};
   for (int i = 0; i < count; ++i) {
     DataRandom random(seed, 1, static_cast<uint64_t>(i));
-    draw(i % 10, random, data.pixels);
+    draw_shape(i % 10, random, data.pixels);
     data.labels.push_back(i % 10);
   }
   return data;

@@ -11,15 +11,15 @@ namespace fs = std::filesystem;
 namespace {
 
 // Change it whenever the drawings change: it distinguishes old files.
-constexpr int version = 2;
+constexpr int images_version = 2;
 
 template <class Draw, class Load, class Save>
 fs::path make_once(const fs::path& root, const char* name, const SyntheticSizes& sizes, Draw draw,
                    Load load, Save save) {
   check(sizes.train > 0 && sizes.test > 0, name,
         "needs at least one image of each split, got {} and {}", sizes.train, sizes.test);
-  const fs::path folder =
-      root / fmt::format("{}-v{}-{}-{}-{}", name, version, sizes.train, sizes.test, sizes.seed);
+  const fs::path folder = root / fmt::format("{}-v{}-{}-{}-{}", name, images_version, sizes.train,
+                                             sizes.test, sizes.seed);
   // Files that are missing, cut short or not ours are drawn again.
   const auto whole = [&](Split split, int size) {
     try {

@@ -18,11 +18,6 @@ namespace {
 
 constexpr std::string_view ending = ".trans.txt";
 
-bool is_folder(const fs::path& path) {
-  std::error_code unknown;
-  return fs::is_directory(path, unknown);
-}
-
 // The folders of a split, such as train-clean-100 and train-clean-360.
 std::vector<fs::path> folders_named(const fs::path& folder, std::string_view prefix) {
   std::vector<fs::path> found;

@@ -30,7 +30,7 @@ namespace fs = std::filesystem;
 namespace {
 
 // Change it whenever the spoken texts change: it distinguishes old folders.
-constexpr int version = 1;
+constexpr int digits_version = 1;
 
 using Names = std::span<const char* const>;
 constexpr const char* digits[] = {"zero", "one", "two",   "three", "four",
@@ -137,8 +137,8 @@ fs::path spoken_digits(const fs::path& root, const SpokenDigitsSizes& sizes,
                        const std::function<void(const fs::path&)>& on_start) {
   check(sizes.train > 0 && sizes.test > 0, "spoken_digits",
         "needs at least one string of each split, got {} and {}", sizes.train, sizes.test);
-  const fs::path folder = root / fmt::format("spoken-digits-v{}-{}-{}-{}", version, sizes.train,
-                                             sizes.test, sizes.seed);
+  const fs::path folder = root / fmt::format("spoken-digits-v{}-{}-{}-{}", digits_version,
+                                             sizes.train, sizes.test, sizes.seed);
   std::error_code unknown;
   if (fs::is_directory(folder, unknown)) return folder;
   if (on_start) on_start(folder);

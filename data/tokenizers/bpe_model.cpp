@@ -12,8 +12,7 @@ namespace rw {
 
 namespace {
 
-constexpr size_t most_tokens = size_t{1} << 22;
-constexpr std::string_view space_mark = "\u2581";
+constexpr size_t most_bpe_tokens = size_t{1} << 22;
 
 std::string replaced(std::string_view text, std::string_view from, std::string_view to) {
   std::string result;
@@ -51,8 +50,8 @@ std::string to_nfc(std::string_view text) {
 BpeModel::BpeModel(BpeParts from)
     : parts(std::move(from)), merges(parts.merges.size()), splitter(parts.splits) {
   const size_t count = parts.tokens.size();
-  check<FileError>(count > 0 && count <= most_tokens, "BpeTokenizer",
-                   "there must be 1 to {} tokens, got {}", most_tokens, count);
+  check<FileError>(count > 0 && count <= most_bpe_tokens, "BpeTokenizer",
+                   "there must be 1 to {} tokens, got {}", most_bpe_tokens, count);
   byte_ids.fill(-1);
   for (size_t i = 0; i < count; ++i) {
     const BpeToken& token = parts.tokens[i];

@@ -14,6 +14,9 @@
 
 namespace rw {
 
+// Pieces of SentencePiece have this character in place of a blank.
+inline constexpr std::string_view space_mark = "\u2581";
+
 struct BpeModel {
   // FileError if the parts contradict each other.
   explicit BpeModel(BpeParts from);

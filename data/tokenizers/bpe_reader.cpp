@@ -10,6 +10,7 @@
 #include "core/base/error.h"
 #include "core/files/json_file.h"
 #include "data/base/files.h"
+#include "data/tokenizers/bpe_model.h"
 
 namespace rw {
 
@@ -17,14 +18,13 @@ namespace {
 
 using nlohmann::json;
 
-constexpr uint64_t most_bytes = uint64_t{256} << 20;  // several times the largest in use
-constexpr int most_depth = 64;                        // the same of lists in lists
-const std::string space_mark = "\u2581";
+constexpr uint64_t most_file_bytes = uint64_t{256} << 20;  // several times the largest in use
+constexpr int most_depth = 64;                             // the same of lists in lists
 
 // Parses a file, in which no object may have a name twice. The depth is limited, since copies of
 // JSON values are recursive.
 json parse_file(const std::filesystem::path& file) {
-  const auto bytes = read_file(file, most_bytes);
+  const auto bytes = read_file(file, most_file_bytes);
   std::vector<std::set<std::string>> open;  // the names of each object that is open
   const auto check_names = [&](int depth, json::parse_event_t event, json& value) {
     check<FileError>(depth < most_depth, "BpeTokenizer",
@@ -138,7 +138,8 @@ class Reader {
     else if (scheme != "never")
       refuse("pre-tokenizer", step);
     if (step.value("split", true))
-      parts_.splits.push_back({space_mark, SplitBehavior::merged_with_next, false, true});
+      parts_.splits.push_back(
+          {std::string(space_mark), SplitBehavior::merged_with_next, false, true});
   }
 
   void read_split(const json& step) {
@@ -318,7 +319,7 @@ BpeParts read_folder(const std::filesystem::path& file) {
   else if (!ends.is_null())
     add_eos(ends);
   if (const auto jinja = folder / "chat_template.jinja"; is_there(jinja)) {
-    const auto text = read_file(jinja, most_bytes);
+    const auto text = read_file(jinja, most_file_bytes);
     parts.chat_template.assign(text.begin(), text.end());
   } else {
     parts.chat_template = read_template(config.value("chat_template", json()));

@@ -7,14 +7,13 @@
 
 #include "core/base/error.h"
 #include "data/base/files.h"
+#include "data/tokenizers/bpe_model.h"
 
 namespace rw {
 
 namespace {
 
 using nlohmann::json;
-
-const std::string space_mark = "\u2581";
 
 json sequence(const char* list, json steps) {
   if (steps.empty()) return nullptr;

@@ -14,7 +14,7 @@ namespace {
 constexpr std::string_view blanks = " \t\n\r\v\f";
 
 // Jinja's filter `trim`, and Python's strip(), for the blanks of ASCII.
-std::string_view trimmed(std::string_view text, std::string_view what = blanks) {
+std::string_view stripped(std::string_view text, std::string_view what = blanks) {
   const size_t begin = std::min(text.find_first_not_of(what), text.size());
   return text.substr(begin, text.find_last_not_of(what) + 1 - begin);
 }
@@ -162,7 +162,7 @@ std::string ChatFormat::qwen3(std::span<const ChatMessage> messages) const {
         content.remove_prefix(content.rfind(close) + close.size());
         content.remove_prefix(std::min(content.find_first_not_of('\n'), content.size()));
       }
-      thought = trimmed(thought, "\n");
+      thought = stripped(thought, "\n");
       const bool is_answer = i > last_question && (i + 1 == messages.size() || !thought.empty());
       if (is_answer) {
         content.remove_prefix(std::min(content.find_first_not_of('\n'), content.size()));
@@ -183,10 +183,10 @@ std::string ChatFormat::llama3(std::span<const ChatMessage> messages) const {
   if (name_ == "llama3.1") {
     const bool has_system = is_system(messages);
     say("system", fmt::format("Cutting Knowledge Date: December 2023\nToday Date: {}\n\n{}", date_,
-                              has_system ? trimmed(messages.front().content) : ""));
+                              has_system ? stripped(messages.front().content) : ""));
     messages = messages.subspan(has_system);
   }
-  for (const ChatMessage& message : messages) say(message.role, trimmed(message.content));
+  for (const ChatMessage& message : messages) say(message.role, stripped(message.content));
   return text;
 }
 
@@ -196,7 +196,7 @@ std::string ChatFormat::gemma(std::span<const ChatMessage> messages) const {
   for (const ChatMessage& message : alternating(messages)) {
     text += fmt::format("<start_of_turn>{}\n{}{}<end_of_turn>\n",
                         message.role == "assistant" ? "model" : "user", before,
-                        trimmed(message.content));
+                        stripped(message.content));
     before.clear();
   }
   return text;
@@ -209,9 +209,9 @@ std::string ChatFormat::llama2(std::span<const ChatMessage> messages) const {
   for (const ChatMessage& message : alternating(messages)) {
     const std::string content = before + message.content;
     if (message.role == "user")
-      text += fmt::format("{}[INST] {} [/INST]", bos_, trimmed(content));
+      text += fmt::format("{}[INST] {} [/INST]", bos_, stripped(content));
     else
-      text += fmt::format(" {} {}", trimmed(content), eos_);
+      text += fmt::format(" {} {}", stripped(content), eos_);
     before.clear();
   }
   return text;

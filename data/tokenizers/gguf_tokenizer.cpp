@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "core/base/error.h"
+#include "data/tokenizers/bpe_model.h"
 
 namespace rw {
 
@@ -36,9 +37,7 @@ const std::vector<Patterns>& known_patterns() {
   return known;
 }
 
-constexpr std::string_view space_mark = "\u2581";
-
-using Ids = std::unordered_map<std::string_view, int32_t>;
+using TokenIds = std::unordered_map<std::string_view, int32_t>;
 
 size_t characters_of(std::string_view text) {
   return static_cast<size_t>(
@@ -50,7 +49,7 @@ size_t characters_of(std::string_view text) {
 // for it: by the lengths of both halves, so that a run of blanks grows from its left end.
 std::vector<std::pair<int32_t, int32_t>> merges_by_score(const std::vector<BpeToken>& tokens,
                                                          const std::vector<float>& scores,
-                                                         const Ids& ids) {
+                                                         const TokenIds& ids) {
   struct Candidate {
     float score;
     size_t left_length, right_length;  // characters
@@ -94,7 +93,7 @@ std::string replaced(std::string text, TokenType type, std::string_view from, st
   return text;
 }
 
-std::pair<int32_t, int32_t> parse_merge(const std::string& merge, const Ids& ids) {
+std::pair<int32_t, int32_t> parse_merge(const std::string& merge, const TokenIds& ids) {
   const size_t space = merge.find(' ', 1);
   const std::string_view text = merge;
   const auto left = ids.find(text.substr(0, space)),
@@ -104,7 +103,7 @@ std::pair<int32_t, int32_t> parse_merge(const std::string& merge, const Ids& ids
   return {left->second, right->second};
 }
 
-void take_bytes(const GgufTokenizer& metadata, const Ids& ids, BpeParts& parts) {
+void take_bytes(const GgufTokenizer& metadata, const TokenIds& ids, BpeParts& parts) {
   const auto found = std::ranges::find(known_patterns(), metadata.pre, &Patterns::name);
   check<FileError>(found != known_patterns().end(), "from_gguf",
                    "tokenizer.ggml.pre must be a name that Rewind knows (gpt-2, llama-bpe, qwen2, "
@@ -117,7 +116,7 @@ void take_bytes(const GgufTokenizer& metadata, const Ids& ids, BpeParts& parts) 
   for (const std::string& merge : metadata.merges) parts.merges.push_back(parse_merge(merge, ids));
 }
 
-void take_pieces(const GgufTokenizer& metadata, const Ids& ids, BpeParts& parts) {
+void take_pieces(const GgufTokenizer& metadata, const TokenIds& ids, BpeParts& parts) {
   check<FileError>(metadata.scores.size() == parts.tokens.size() &&
                        std::ranges::all_of(metadata.scores, [](float s) { return s == s; }),
                    "from_gguf", "each of {} tokens must have a score that is a number, got {}",
@@ -145,7 +144,7 @@ BpeParts from_gguf(const GgufTokenizer& metadata) {
     const std::string& text = metadata.tokens[id];
     parts.tokens.push_back({is_pieces ? replaced(text, type, " ", space_mark) : text, type});
   }
-  Ids ids;
+  TokenIds ids;
   for (size_t id = 0; id < parts.tokens.size(); ++id)
     ids.emplace(parts.tokens[id].text, static_cast<int32_t>(id));
   check<FileError>(is_pieces || metadata.model == "gpt2", "from_gguf",

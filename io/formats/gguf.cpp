@@ -11,8 +11,8 @@ namespace rw {
 
 namespace {
 
-constexpr uint64_t alignment = 32;  // of tensors: the format's default
-constexpr size_t name_limit = 63;   // bytes; ggml adds a zero
+constexpr uint64_t gguf_alignment = 32;  // of tensors: the format's default
+constexpr size_t name_limit = 63;        // bytes; ggml adds a zero
 const std::string alignment_key = "general.alignment";
 
 // A value of the metadata, short enough for a message.
@@ -53,7 +53,7 @@ void append(std::string& text, const GgufList& list) {
 }
 
 uint64_t aligned(uint64_t size) {
-  return (size + alignment - 1) / alignment * alignment;
+  return (size + gguf_alignment - 1) / gguf_alignment * gguf_alignment;
 }
 
 uint64_t bytes_of(const GgufSource& source) {

@@ -13,21 +13,21 @@ namespace rw {
 
 namespace {
 
-constexpr std::string_view magic("\x93NUMPY", 6);
+constexpr std::string_view npy_magic("\x93NUMPY", 6);
 
-struct Type {
+struct NpyType {
   const char* numpy;
   const char* stored;
   DType dtype;  // of the tensor that it is loaded into
 };
-constexpr Type types[] = {
+constexpr NpyType npy_types[] = {
     {"<f4", "F32", DType::f32}, {"<f2", "F16", DType::f16}, {"<i4", "I32", DType::i32},
     {"|u1", "U8", DType::u8},   {"<f8", "F64", DType::f32}, {"<i8", "I64", DType::i32},
     {"|b1", "BOOL", DType::u8},
 };
 
 struct Header {
-  const Type* type = nullptr;
+  const NpyType* type = nullptr;
   Shape shape;
 };
 
@@ -75,7 +75,7 @@ Header parse_header(std::string_view text, const std::string& path) {
   check<FileError>(order.starts_with("False"), "npy", "'{}' must be row-major, got fortran_order",
                    path);
   Header header;
-  for (const Type& type : types)
+  for (const NpyType& type : npy_types)
     if (*descr == type.numpy) header.type = &type;
   check<FileError>(header.type != nullptr, "npy", "'{}' has the unsupported dtype {:?}", path,
                    descr->substr(0, 40));
@@ -101,9 +101,9 @@ std::optional<uint64_t> promised_bytes(const Header& header) {
 void save_npy(const std::filesystem::path& path, const Tensor& tensor) {
   // NumPy has no bf16, so its values are written as f32.
   const DType dtype = tensor.dtype() == DType::bf16 ? DType::f32 : tensor.dtype();
-  const auto* type = std::find_if(std::begin(types), std::end(types),
-                                  [&](const Type& t) { return t.stored == stored_name(dtype); });
-  check<DTypeError>(type != std::end(types), "npy", "'{}' cannot hold {}", path.string(),
+  const auto* type = std::find_if(std::begin(npy_types), std::end(npy_types),
+                                  [&](const NpyType& t) { return t.stored == stored_name(dtype); });
+  check<DTypeError>(type != std::end(npy_types), "npy", "'{}' cannot hold {}", path.string(),
                     name(dtype));
   const Shape& shape = tensor.shape();
   std::string dims;  // "2, 3"; "2," for one dimension, as Python writes tuples
@@ -111,12 +111,12 @@ void save_npy(const std::filesystem::path& path, const Tensor& tensor) {
     dims += (i > 0 ? ", " : "") + std::to_string(shape[i]) + (shape.rank() == 1 ? "," : "");
   std::string header =
       fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}), }}", type->numpy, dims);
-  const size_t prefix = magic.size() + 4;
+  const size_t prefix = npy_magic.size() + 4;
   header.resize((prefix + header.size() + 64) / 64 * 64 - prefix, ' ');  // NumPy aligns the data
   header.back() = '\n';
   const auto length = static_cast<uint16_t>(header.size());
   AtomicFile file(path, Folders::must_exist);
-  file.write(magic);
+  file.write(npy_magic);
   file.write(std::string_view("\1\0", 2));  // version
   file.write(std::as_bytes(std::span(&length, 1)));
   file.write(header);
@@ -129,7 +129,7 @@ Tensor load_npy(const std::filesystem::path& path) {
   const std::string name = path.string();
   std::array<char, 12> start{};
   if (file.size() >= start.size()) file.read(0, std::as_writable_bytes(std::span(start)));
-  check<FileError>(std::string_view(start.data(), magic.size()) == magic, "npy",
+  check<FileError>(std::string_view(start.data(), npy_magic.size()) == npy_magic, "npy",
                    "'{}' is not an .npy file", name);
   // Versions 2 and 3 have a longer length.
   const bool first_version = start[6] == 1;

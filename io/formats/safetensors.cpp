@@ -15,7 +15,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr size_t alignment = 8;                 // of the first tensor in the file
+constexpr size_t safetensors_alignment = 8;     // of the first tensor in the file
 constexpr uint64_t verified_at_once = 1 << 20;  // bytes
 
 std::string quote(const std::string& text) {
@@ -63,7 +63,9 @@ std::string header_text(const std::vector<Planned>& plan, const Metadata& metada
   if (text.empty()) text = ",";
   text[0] = '{';
   text += '}';
-  text.resize((text.size() + alignment - 1) / alignment * alignment, ' ');
+  text.resize(
+      (text.size() + safetensors_alignment - 1) / safetensors_alignment * safetensors_alignment,
+      ' ');
   return text;
 }
 

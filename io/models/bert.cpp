@@ -12,7 +12,7 @@ using Json = nlohmann::ordered_json;
 // The highest values are well above any BERT, so that a broken file is an error and not a program
 // that runs for hours.
 template <class Config, class F>
-void for_each_key(Config& c, const F& visit) {
+void for_each_bert_key(Config& c, const F& visit) {
   visit("vocab_size", c.vocab_size, 1, 1 << 24);
   visit("hidden_size", c.hidden_size, 1, 1 << 16);
   visit("num_hidden_layers", c.num_hidden_layers, 1, 10000);
@@ -27,7 +27,7 @@ void for_each_key(Config& c, const F& visit) {
 }
 
 // Settings that files may name but for which this BERT has a single value.
-const Json fixed_settings = {
+const Json fixed_bert_settings = {
     {"model_type", "bert"}, {"hidden_act", "gelu"},        {"position_embedding_type", "absolute"},
     {"is_decoder", false},  {"tie_word_embeddings", true}, {"pad_token_id", 0}};
 
@@ -58,9 +58,9 @@ bool is_encoder(const std::string& name) {
 
 BertConfig read_bert_config(const std::filesystem::path& file) {
   const nlohmann::json json = read_config("read_bert_config", "BERT", file);
-  check_settings("read_bert_config", json, fixed_settings, file);
+  check_settings("read_bert_config", json, fixed_bert_settings, file);
   BertConfig config;
-  for_each_key(config, [&](const char* key, auto& value, auto low, auto high) {
+  for_each_bert_key(config, [&](const char* key, auto& value, auto low, auto high) {
     using T = std::remove_reference_t<decltype(value)>;
     if (json.contains(key)) value = json_number<T>(json, key, low, high, file.string());
   });
@@ -74,12 +74,13 @@ BertConfig read_bert_config(const std::filesystem::path& file) {
 void write_bert_config(const std::filesystem::path& file, const BertConfig& config,
                        const std::string& architecture, std::span<const std::string> class_names) {
   Json json = {{"architectures", {architecture}}};
-  json.update(fixed_settings);
+  json.update(fixed_bert_settings);
   for (size_t i = 0; i < class_names.size(); ++i) {
     json["id2label"][std::to_string(i)] = class_names[i];
     json["label2id"][class_names[i]] = i;
   }
-  for_each_key(config, [&](const char* key, const auto& value, auto...) { json[key] = value; });
+  for_each_bert_key(config,
+                    [&](const char* key, const auto& value, auto...) { json[key] = value; });
   AtomicFile out(file);
   out.write(json.dump(2) + "\n");
   out.commit();

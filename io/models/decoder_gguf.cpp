@@ -12,7 +12,7 @@ namespace rw {
 
 namespace {
 
-constexpr const char* me = "read_decoder_config";
+constexpr const char* gguf_reader = "read_decoder_config";
 const std::string rope_freqs = "rope_freqs.weight";
 
 std::string architecture_of(const DecoderConfig& c) {
@@ -123,9 +123,9 @@ RopeScaling find_llama3(const std::vector<float>& stretch, const std::vector<flo
 
 RopeScaling parse_llama3(const GgufFile& file, DecoderConfig c) {
   const GgufTensor& stored = file.tensors().find(rope_freqs)->second;
-  check<FileError>(stored.type->name == "F32" && stored.shape == Shape{c.heads_dim() / 2}, me,
-                   "'{}': {} must be F32 of the shape ({}), got {} {}", file.path(), rope_freqs,
-                   c.heads_dim() / 2, stored.type->name, stored.shape);
+  check<FileError>(stored.type->name == "F32" && stored.shape == Shape{c.heads_dim() / 2},
+                   gguf_reader, "'{}': {} must be F32 of the shape ({}), got {} {}", file.path(),
+                   rope_freqs, c.heads_dim() / 2, stored.type->name, stored.shape);
   std::vector<float> stretch(static_cast<size_t>(stored.shape[0]));
   InputFile(file.path()).read(stored.offset, std::as_writable_bytes(std::span(stretch)));
   c.rope_scaling = {};
@@ -134,7 +134,7 @@ RopeScaling parse_llama3(const GgufFile& file, DecoderConfig c) {
   bool fits = s.factor >= 1 && s.factor <= 1e6 && s.high_freq_factor > s.low_freq_factor;
   const std::vector<float> again = fits ? stretches(c) : stretch;
   for (size_t i = 0; i < again.size(); ++i) fits &= std::abs(again[i] / stretch[i] - 1) < 1e-4;
-  check<FileError>(fits, me,
+  check<FileError>(fits, gguf_reader,
                    "'{}': {} must be the factors of Llama 3's rotary embeddings; others are not "
                    "supported",
                    file.path(), rope_freqs);
@@ -156,7 +156,7 @@ RopeScaling parse_rope_scaling(const GgufFile& file, const DecoderConfig& c,
   if (file.has(at + "type")) s.type = file.text(at + "type");
   if (s.type == "none") s.type.clear();
   if (s.type.empty()) return {};
-  check<FileError>(s.type == "linear" || s.type == "yarn", me,
+  check<FileError>(s.type == "linear" || s.type == "yarn", gguf_reader,
                    "'{}' must have rotary embeddings of type linear or yarn, got {:?}", file.path(),
                    s.type);
   s.factor = file.number(at + "factor", 1e-6, 1e6);
@@ -226,15 +226,16 @@ void parse_windows(const GgufFile& file, DecoderConfig& c, const std::string& pr
 
 void check_supported(const GgufFile& file, const DecoderConfig& c, const std::string& prefix) {
   for (const char* key : {"expert_count", "attn_logit_softcapping", "final_logit_softcapping"})
-    check<FileError>(!file.has(prefix + key) || file.number(prefix + key, 0, 1e9) == 0, me,
+    check<FileError>(!file.has(prefix + key) || file.number(prefix + key, 0, 1e9) == 0, gguf_reader,
                      "'{}' has {}{}, which is not supported", file.path(), prefix, key);
-  check<FileError>(!file.has("split.count") || file.integer("split.count", 0, UINT16_MAX) < 2, me,
+  check<FileError>(!file.has("split.count") || file.integer("split.count", 0, UINT16_MAX) < 2,
+                   gguf_reader,
                    "'{}' must be a whole model, got a part of one; llama-gguf-split --merge joins "
                    "parts",
                    file.path());
   for (const char* key : {"attention.value_length", "rope.dimension_count"})
     if (file.has(prefix + key))
-      check<FileError>(file.integer(prefix + key, 1, 1 << 16) == c.heads_dim(), me,
+      check<FileError>(file.integer(prefix + key, 1, 1 << 16) == c.heads_dim(), gguf_reader,
                        "'{}': {}{} must be the size of heads, {}, got {}", file.path(), prefix, key,
                        c.heads_dim(), file.integer(prefix + key, 1, 1 << 16));
 }
@@ -252,7 +253,7 @@ DecoderConfig parse_decoder_metadata(const GgufFile& file) {
   c.model_type = architecture == "gemma3" ? "gemma3_text" : architecture;
   check<FileError>(architecture == "llama" || architecture == "qwen2" || architecture == "qwen3" ||
                        architecture == "gemma" || architecture == "gemma3",
-                   me,
+                   gguf_reader,
                    "'{}' must have the architecture llama, qwen2, qwen3, gemma or gemma3, got {:?}",
                    file.path(), architecture);
   const std::string prefix = architecture + ".";
@@ -267,7 +268,7 @@ DecoderConfig parse_decoder_metadata(const GgufFile& file) {
   if (file.has(prefix + "attention.head_count_kv"))
     c.num_key_value_heads = size("attention.head_count_kv", 1 << 16);
   if (file.has(prefix + "attention.key_length")) c.head_dim = size("attention.key_length", 1 << 16);
-  check<FileError>(c.head_dim > 0 || c.hidden_size % c.num_attention_heads == 0, me,
+  check<FileError>(c.head_dim > 0 || c.hidden_size % c.num_attention_heads == 0, gguf_reader,
                    "'{}': the number of heads must divide embedding_length, got {} and {}",
                    file.path(), c.num_attention_heads, c.hidden_size);
   c.rms_norm_eps = file.number(prefix + "attention.layer_norm_rms_epsilon", 0, 1);
@@ -278,7 +279,7 @@ DecoderConfig parse_decoder_metadata(const GgufFile& file) {
   base("rope.freq_base_swa", c.rope_local_base_freq);
   const auto& tensors = file.tensors();
   const auto embeddings = tensors.find("token_embd.weight");
-  check<FileError>(embeddings != tensors.end() && embeddings->second.shape.rank() == 2, me,
+  check<FileError>(embeddings != tensors.end() && embeddings->second.shape.rank() == 2, gguf_reader,
                    "'{}' must have a matrix token_embd.weight", file.path());
   c.vocab_size = embeddings->second.shape[0];
   c.tie_word_embeddings = !tensors.contains("output.weight");
@@ -293,7 +294,7 @@ DecoderConfig parse_decoder_metadata(const GgufFile& file) {
     c.rope_scaling = parse_rope_scaling(file, c, prefix);
     c.check();
   } catch (const ValueError& error) {
-    fail<FileError>(me, "'{}' is not a model that can be: {}", file.path(), error.what());
+    fail<FileError>(gguf_reader, "'{}' is not a model that can be: {}", file.path(), error.what());
   }
   return c;
 }

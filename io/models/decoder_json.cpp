@@ -83,12 +83,12 @@ void for_each_number(Config& c, const F& visit) {
 }
 
 // Settings that files may name but for which Decoder has a single value.
-const nlohmann::ordered_json fixed_settings = {{"attention_dropout", 0},
-                                               {"attn_logit_softcapping", nullptr},
-                                               {"final_logit_softcapping", nullptr},
-                                               {"quantization_config", nullptr},
-                                               {"is_encoder_decoder", false},
-                                               {"partial_rotary_factor", 1}};
+const nlohmann::ordered_json fixed_decoder_settings = {{"attention_dropout", 0},
+                                                       {"attn_logit_softcapping", nullptr},
+                                                       {"final_logit_softcapping", nullptr},
+                                                       {"quantization_config", nullptr},
+                                                       {"is_encoder_decoder", false},
+                                                       {"partial_rotary_factor", 1}};
 
 // Whether an object has a value that is not null.
 bool has(const json& object, const std::string& key) {
@@ -283,7 +283,7 @@ DecoderConfig parse_decoder_config(const json& json, const std::filesystem::path
   std::string model_type = "none";
   take(json, "model_type", model_type, file);
   DecoderConfig c = class_defaults(model_type, file);
-  check_settings(me, json, fixed_settings, file);
+  check_settings(me, json, fixed_decoder_settings, file);
   bool both_ways = false;
   take(json, "use_bidirectional_attention", both_ways, file);
   check<FileError>(!both_ways, me, "'{}' must have causal attention", file.string());

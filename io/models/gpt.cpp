@@ -13,7 +13,7 @@ using Json = nlohmann::ordered_json;
 // The highest values are well above any GPT-2, so that a broken file is an error and not a program
 // that runs for hours.
 template <class Config, class F>
-void for_each_key(Config& c, const F& visit) {
+void for_each_gpt_key(Config& c, const F& visit) {
   visit("vocab_size", c.vocab_size, 1, 1 << 24);
   visit("n_positions", c.n_positions, 1, 1 << 24);
   visit("n_embd", c.n_embd, 1, 1 << 16);
@@ -28,7 +28,7 @@ void for_each_key(Config& c, const F& visit) {
 }
 
 // Settings that files may name but for which this GPT has a single value.
-const Json fixed_settings = {
+const Json fixed_gpt_settings = {
     {"model_type", "gpt2"},         {"activation_function", "gelu_new"},
     {"scale_attn_weights", true},   {"scale_attn_by_inverse_layer_idx", false},
     {"add_cross_attention", false}, {"tie_word_embeddings", true}};
@@ -50,9 +50,9 @@ bool is_known(const std::string& name) {
 
 GptConfig read_gpt_config(const std::filesystem::path& file) {
   const nlohmann::json json = read_config("read_gpt_config", "GPT-2", file);
-  check_settings("read_gpt_config", json, fixed_settings, file);
+  check_settings("read_gpt_config", json, fixed_gpt_settings, file);
   GptConfig config;
-  for_each_key(config, [&](const std::string& key, auto& value, auto low, auto high) {
+  for_each_gpt_key(config, [&](const std::string& key, auto& value, auto low, auto high) {
     using T = std::remove_reference_t<decltype(value)>;
     if (key == "n_inner" && (!json.contains(key) || json[key].is_null())) return;
     if (json.contains(key)) value = json_number<T>(json, key, low, high, file.string());
@@ -65,8 +65,8 @@ GptConfig read_gpt_config(const std::filesystem::path& file) {
 
 void write_gpt_config(const std::filesystem::path& file, const GptConfig& config) {
   Json json = {{"architectures", {"GPT2LMHeadModel"}}};
-  json.update(fixed_settings);
-  for_each_key(config, [&](const char* key, const auto& value, auto...) { json[key] = value; });
+  json.update(fixed_gpt_settings);
+  for_each_gpt_key(config, [&](const char* key, const auto& value, auto...) { json[key] = value; });
   if (config.n_inner == 0) json["n_inner"] = nullptr;
   AtomicFile out(file);
   out.write(json.dump(2) + "\n");

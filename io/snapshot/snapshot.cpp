@@ -125,10 +125,10 @@ void save(const fs::path& path, const TrainingState& state, const TrainingPositi
 }
 
 // A file of a SnapshotDirectory, complete or not.
-struct Entry {
+struct SnapshotEntry {
   int64_t step;
   fs::path path;
-  auto operator<=>(const Entry&) const = default;
+  auto operator<=>(const SnapshotEntry&) const = default;
 };
 
 constexpr std::string_view prefix = "step-", suffix = ".safetensors";
@@ -160,8 +160,8 @@ std::vector<fs::path> files_in(const fs::path& directory) {
   return files;
 }
 
-std::vector<Entry> entries_in(const fs::path& directory) {
-  std::vector<Entry> entries;
+std::vector<SnapshotEntry> entries_in(const fs::path& directory) {
+  std::vector<SnapshotEntry> entries;
   for (const fs::path& file : files_in(directory))
     if (const auto step = step_of(file.filename())) entries.push_back({*step, file});
   std::sort(entries.begin(), entries.end());
@@ -230,8 +230,8 @@ void SnapshotDirectory::save(const TrainingState& state, const TrainingPosition&
 }
 
 void SnapshotDirectory::discard_old() {
-  std::vector<Entry> entries = entries_in(directory_);
-  std::erase_if(entries, [&](const Entry& entry) {
+  std::vector<SnapshotEntry> entries = entries_in(directory_);
+  std::erase_if(entries, [&](const SnapshotEntry& entry) {
     return std::find(passed_over_.begin(), passed_over_.end(), entry.path) != passed_over_.end();
   });
   for (size_t i = 0; i + static_cast<size_t>(keep_) < entries.size(); ++i) discard(entries[i].path);
@@ -242,7 +242,7 @@ void SnapshotDirectory::discard_old() {
 std::optional<SnapshotFiles> SnapshotDirectory::find_latest(std::vector<std::string>& damaged) {
   lock();
   passed_over_.clear();
-  std::vector<Entry> entries = entries_in(directory_);
+  std::vector<SnapshotEntry> entries = entries_in(directory_);
   for (; !entries.empty(); entries.pop_back()) {
     const auto& [step, path] = entries.back();
     try {

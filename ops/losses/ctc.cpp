@@ -13,31 +13,31 @@ using namespace detail;
 
 namespace {
 
-uint32_t u(int64_t n) {
+uint32_t ctc32(int64_t n) {
   return count32(n, "ctc_loss");
 }
 
 // The common part of a loss's kernel calls.
-struct Problem {
+struct CtcProblem {
   Tensor states;  // as ctc_states makes them
   kernels::CtcParams params;
 
   // Inputs: log_probs, targets, frames, labels.
-  Problem(const Tensor& x, const Tensor& targets, const Tensor& frames, const Tensor& labels,
-          int32_t blank)
+  CtcProblem(const Tensor& x, const Tensor& targets, const Tensor& frames, const Tensor& labels,
+             int32_t blank)
       : params{.offset = {},
-               .frames = u(x.size(0)),
-               .samples = u(x.size(1)),
-               .classes = u(x.size(2)),
-               .labels = u(targets.size(1)),
-               .width = u(2 * targets.size(1) + 2),
+               .frames = ctc32(x.size(0)),
+               .samples = ctc32(x.size(1)),
+               .classes = ctc32(x.size(2)),
+               .labels = ctc32(targets.size(1)),
+               .width = ctc32(2 * targets.size(1) + 2),
                .begin = 0,
                .end = 0,
                .blank = static_cast<uint32_t>(blank)} {
     states = empty_on(x, {params.samples, 4, params.width}, DType::i32);
     launch("ctc_states",
            {in(contiguous(targets)), in(contiguous(frames)), in(contiguous(labels)), out(states)},
-           params, {.threads = {u(states.numel() / 4), 1, 1}});
+           params, {.threads = {ctc32(states.numel() / 4), 1, 1}});
   }
 
   Tensor per_state(const Tensor& like) const {
@@ -48,7 +48,7 @@ struct Problem {
 // Outputs: losses [N], alpha.
 std::vector<Tensor> ctc_forward(const std::any& attrs, std::span<Tensor> inputs) {
   const Tensor x = contiguous(inputs[0]);
-  const Problem problem(x, inputs[1], inputs[2], inputs[3], std::any_cast<int32_t>(attrs));
+  const CtcProblem problem(x, inputs[1], inputs[2], inputs[3], std::any_cast<int32_t>(attrs));
   const auto& p = problem.params;
   Tensor alpha = problem.per_state(x), loss = empty_on(x, {p.samples}, DType::f32);
   for_each_part(p, p.frames, false, [&](const kernels::CtcParams& part) {
@@ -62,7 +62,7 @@ std::vector<Tensor> ctc_forward(const std::any& attrs, std::span<Tensor> inputs)
 
 std::vector<Tensor> ctc_vjp(Record& r, std::span<Tensor> dys) {
   const Tensor x = contiguous(r.input(0)), dloss = contiguous(std::exchange(dys[0], {}));
-  const Problem problem(x, r.input(1), r.input(2), r.input(3), r.attributes<int32_t>());
+  const CtcProblem problem(x, r.input(1), r.input(2), r.input(3), r.attributes<int32_t>());
   const auto& p = problem.params;
   const Tensor alpha = r.output(1), posterior = problem.per_state(x);
   const Tensor carry = full({p.samples, p.width}, 0, DType::f32, x.device().shared_from_this());
@@ -73,7 +73,7 @@ std::vector<Tensor> ctc_vjp(Record& r, std::span<Tensor> dys) {
   });
   Tensor dx = full(x.shape(), 0, DType::f32, x.device().shared_from_this());
   launch("ctc_grad", {in(problem.states), in(posterior), in(dloss), inout(dx)}, p,
-         {.threads = {u(posterior.numel()), 1, 1}});
+         {.threads = {ctc32(posterior.numel()), 1, 1}});
   std::vector<Tensor> grads(4);
   grads[0] = std::move(dx);
   return grads;

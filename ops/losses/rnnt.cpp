@@ -14,7 +14,7 @@ using namespace detail;
 
 namespace {
 
-uint32_t u(int64_t n) {
+uint32_t rnnt32(int64_t n) {
   return count32(n, "rnnt_loss");
 }
 
@@ -22,9 +22,9 @@ uint32_t u(int64_t n) {
 // outputs losses [N] and alpha
 kernels::RnntParams lattice_params(const Tensor& blank) {
   return {.offset = {},
-          .samples = u(blank.size(0)),
-          .frames = u(blank.size(1)),
-          .width = u(blank.size(2)),
+          .samples = rnnt32(blank.size(0)),
+          .frames = rnnt32(blank.size(1)),
+          .width = rnnt32(blank.size(2)),
           .begin = 0,
           .end = 0};
 }

@@ -20,12 +20,12 @@ struct TiedAttrs {
 };
 
 // The tensors that forward and gradient read, and how many rows they handle at a time.
-struct Problem {
+struct TiedProblem {
   const TiedAttrs& attrs;
   Tensor hidden, table, bias, target;
 
   template <class F>
-  Problem(const TiedAttrs& a, const F& input)
+  TiedProblem(const TiedAttrs& a, const F& input)
       : attrs(a),
         hidden(contiguous(input(0))),
         table(contiguous(input(1))),
@@ -61,7 +61,7 @@ struct Problem {
 // Loss and log-sum-exp per row, and the predicted classes when asked for.
 std::vector<Tensor> tied_forward(const std::any& attrs, std::span<Tensor> inputs) {
   const auto& a = std::any_cast<const TiedAttrs&>(attrs);
-  const Problem problem(a, [&](int i) -> const Tensor& { return inputs[i]; });
+  const TiedProblem problem(a, [&](int i) -> const Tensor& { return inputs[i]; });
   std::vector<Tensor> outputs;
   for (const DType dtype : {DType::f32, DType::f32, DType::i32})
     if (dtype == DType::f32 || a.predict)
@@ -78,7 +78,7 @@ std::vector<Tensor> tied_forward(const std::any& attrs, std::span<Tensor> inputs
 
 std::vector<Tensor> tied_vjp(Record& r, std::span<Tensor> dys) {
   const auto& a = r.attributes<TiedAttrs>();
-  const Problem problem(a, [&](int i) -> const Tensor& { return r.input(i); });
+  const TiedProblem problem(a, [&](int i) -> const Tensor& { return r.input(i); });
   const Tensor dloss = contiguous(dys[0]);
   Tensor dhidden, dtable = r.gradient_so_far(1), dbias;
   if (r.needs_grad(0)) dhidden = empty_on(dloss, problem.hidden.shape(), problem.hidden.dtype());

@@ -17,7 +17,7 @@ struct GroupAttrs {
   float eps;
 };
 
-uint32_t u(int64_t n) {
+uint32_t group_norm32(int64_t n) {
   return count32(n, "group_norm");
 }
 
@@ -40,7 +40,9 @@ struct Layout {
   int64_t chunks() const { return parts(rows, chunk); }
   // The number of channels that one thread joins to a block.
   int64_t merged() const { return std::gcd(width(), int64_t{8}); }
-  uint32_t threads(int64_t run) const { return u(samples * parts(rows, run) * parts(channels, 8)); }
+  uint32_t threads(int64_t run) const {
+    return group_norm32(samples * parts(rows, run) * parts(channels, 8));
+  }
 
   // Calls body(slice, first sample) for slices of samples that are small enough for partial results
   // of `each` elements per sample to stay small beside x, however few rows a sample has.
@@ -72,21 +74,22 @@ void find_stats(const Layout& l, const Tensor& x, float eps, const Tensor& stats
   int64_t blocks = l.chunks() * (l.width() / l.merged());
   Tensor moments = empty_on(x, {l.samples, l.groups, blocks, 3}, DType::f32);
   launch("group_norm_stats", {in(x), out(moments)},
-         kernels::GroupNormStatsParams{.samples = u(l.samples),
-                                       .rows = u(l.rows),
-                                       .channels = u(l.channels),
-                                       .width = u(l.width()),
-                                       .chunk_rows = u(l.chunk),
-                                       .merged = u(l.merged())},
+         kernels::GroupNormStatsParams{.samples = group_norm32(l.samples),
+                                       .rows = group_norm32(l.rows),
+                                       .channels = group_norm32(l.channels),
+                                       .width = group_norm32(l.width()),
+                                       .chunk_rows = group_norm32(l.chunk),
+                                       .merged = group_norm32(l.merged())},
          {.threads = {l.threads(l.chunk), 1, 1}, .variant = {is_whole(l, {&x})}});
   while (true) {
     const int64_t runs = parts(blocks, GROUP_NORM_BLOCKS);
     const Tensor combined =
         runs == 1 ? stats : empty_on(x, {l.samples, l.groups, runs, 3}, DType::f32);
     launch("group_norm_combine", {in(moments), out(combined)},
-           kernels::GroupNormCombineParams{
-               .groups = u(l.samples * l.groups), .blocks = u(blocks), .eps = eps},
-           {.threads = {u(l.samples * l.groups * runs), 1, 1}, .variant = {runs == 1}});
+           kernels::GroupNormCombineParams{.groups = group_norm32(l.samples * l.groups),
+                                           .blocks = group_norm32(blocks),
+                                           .eps = eps},
+           {.threads = {group_norm32(l.samples * l.groups * runs), 1, 1}, .variant = {runs == 1}});
     if (runs == 1) return;
     moments = combined;
     blocks = runs;
@@ -94,7 +97,7 @@ void find_stats(const Layout& l, const Tensor& x, float eps, const Tensor& stats
 }
 
 // Inputs x, weight, bias. Outputs y and stats.
-std::vector<Tensor> forward(const std::any& attrs, std::span<Tensor> inputs) {
+std::vector<Tensor> group_norm_forward(const std::any& attrs, std::span<Tensor> inputs) {
   const auto& a = std::any_cast<const GroupAttrs&>(attrs);
   Tensor copy;  // inputs stay where they are: their records live as long as they
   if (!inputs[0].is_contiguous()) copy = contiguous(inputs[0]);
@@ -108,10 +111,10 @@ std::vector<Tensor> forward(const std::any& attrs, std::span<Tensor> inputs) {
     const Tensor from = l.part(x, at), to = l.part(y, at), s = l.part(stats, at);
     find_stats(l, from, a.eps, s);
     launch("group_norm", {in(from), in(s), in(weight), in(bias), out(to)},
-           kernels::GroupNormParams{.samples = u(l.samples),
-                                    .rows = u(l.rows),
-                                    .channels = u(l.channels),
-                                    .width = u(l.width())},
+           kernels::GroupNormParams{.samples = group_norm32(l.samples),
+                                    .rows = group_norm32(l.rows),
+                                    .channels = group_norm32(l.channels),
+                                    .width = group_norm32(l.width())},
            {.threads = {l.threads(GROUP_NORM_ROWS), 1, 1},
             .variant = {is_whole(l, {&from, &to, &weight, &bias})}});
   });
@@ -122,11 +125,11 @@ std::vector<Tensor> forward(const std::any& attrs, std::span<Tensor> inputs) {
 Tensor channel_sums(const Layout& l, const Tensor& x, const Tensor& dy, const Tensor& stats) {
   const Tensor partial = empty_on(x, {l.samples, l.chunks(), 2, l.channels}, DType::f32);
   launch("group_norm_grad_stats", {in(x), in(dy), in(stats), out(partial)},
-         kernels::GroupNormGradStatsParams{.samples = u(l.samples),
-                                           .rows = u(l.rows),
-                                           .channels = u(l.channels),
-                                           .width = u(l.width()),
-                                           .chunk_rows = u(l.chunk)},
+         kernels::GroupNormGradStatsParams{.samples = group_norm32(l.samples),
+                                           .rows = group_norm32(l.rows),
+                                           .channels = group_norm32(l.channels),
+                                           .width = group_norm32(l.width()),
+                                           .chunk_rows = group_norm32(l.chunk)},
          {.threads = {l.threads(l.chunk), 1, 1}, .variant = {is_whole(l, {&x, &dy})}});
   return l.chunks() == 1 ? reshape(partial, {l.samples, 2, l.channels}) : sum(partial, {1});
 }
@@ -136,16 +139,16 @@ void write_dx(const Layout& l, const Tensor& x, const Tensor& dy, const Tensor& 
   const Tensor of_groups =
       sum(reshape(mul(sums, weight), {l.samples, 2, l.groups, l.width()}), {3});
   launch("group_norm_grad", {in(x), in(dy), in(stats), in(weight), in(of_groups), out(dx)},
-         kernels::GroupNormGradParams{.samples = u(l.samples),
-                                      .rows = u(l.rows),
-                                      .channels = u(l.channels),
-                                      .width = u(l.width())},
+         kernels::GroupNormGradParams{.samples = group_norm32(l.samples),
+                                      .rows = group_norm32(l.rows),
+                                      .channels = group_norm32(l.channels),
+                                      .width = group_norm32(l.width())},
          {.threads = {l.threads(GROUP_NORM_ROWS), 1, 1},
           .variant = {is_whole(l, {&x, &dy, &weight, &dx})}});
 }
 
 // dx overwrites dy if nobody else holds it.
-std::vector<Tensor> vjp(Record& r, std::span<Tensor> dys) {
+std::vector<Tensor> group_norm_vjp(Record& r, std::span<Tensor> dys) {
   const Tensor x = contiguous(r.input(0)), &stats = r.output(1);
   const Tensor weight = r.needs_grad(0) ? contiguous(r.input(1)) : Tensor();
   Tensor dy = contiguous(std::exchange(dys[0], {})), dx, total;
@@ -172,10 +175,16 @@ Saves saves(const std::any&, uint32_t needs) {
   return {needs & 1 ? 3u : 1u, 2};
 }
 
-const Op group_norm_op = {
-    .name = "group_norm", .forward = forward, .vjp = vjp, .saves = saves, .saves_8_bits = true};
-const Op instance_norm_op = {
-    .name = "instance_norm", .forward = forward, .vjp = vjp, .saves = saves, .saves_8_bits = true};
+const Op group_norm_op = {.name = "group_norm",
+                          .forward = group_norm_forward,
+                          .vjp = group_norm_vjp,
+                          .saves = saves,
+                          .saves_8_bits = true};
+const Op instance_norm_op = {.name = "instance_norm",
+                             .forward = group_norm_forward,
+                             .vjp = group_norm_vjp,
+                             .saves = saves,
+                             .saves_8_bits = true};
 
 void check_input(const Tensor& x, const char* op) {
   check_float(x, op);

@@ -16,7 +16,7 @@ struct NormAttrs {
 
 constexpr int64_t longest_row = 65536;
 
-uint32_t u(int64_t n) {
+uint32_t layer_norm32(int64_t n) {
   return count32(n, "layer_norm");
 }
 
@@ -28,7 +28,8 @@ std::vector<Tensor> norm_forward(const std::any& attrs, std::span<Tensor> inputs
   const int64_t cols = x.size(-1), rows = x.numel() / cols;
   Tensor y = empty_on(x, x.shape(), x.dtype()), stats = empty_on(x, {rows, 2}, DType::f32);
   launch("layer_norm", {in(x), in(weight), in(bias), out(y), out(stats)},
-         kernels::LayerNormParams{.rows = u(rows), .cols = u(cols), .eps = a.eps},
+         kernels::LayerNormParams{
+             .rows = layer_norm32(rows), .cols = layer_norm32(cols), .eps = a.eps},
          {.variant = {a.rms}});
   return {std::move(y), std::move(stats)};
 }
@@ -38,7 +39,8 @@ Tensor grad_sums(const Tensor& x, const Tensor& dy, const Tensor& stats) {
   const int64_t cols = x.size(-1), rows = x.numel() / cols;
   Tensor sums = empty_on(x, {2, cols}, DType::f32);
   launch("layer_norm_grad_stats", {in(x), in(dy), in(stats), out(sums)},
-         kernels::LayerNormGradStatsParams{.rows = u(rows), .cols = u(cols)}, {});
+         kernels::LayerNormGradStatsParams{.rows = layer_norm32(rows), .cols = layer_norm32(cols)},
+         {});
   return sums;
 }
 
@@ -57,7 +59,8 @@ std::vector<Tensor> norm_vjp(Record& r, std::span<Tensor> dys) {
     const int64_t cols = x.size(-1), rows = x.numel() / cols;
     grads[0] = empty_on(x, x.shape(), x.dtype());
     launch("layer_norm_grad", {in(x), in(dy), in(weight), in(stats), out(grads[0])},
-           kernels::LayerNormGradParams{.rows = u(rows), .cols = u(cols)}, {.variant = {rms}});
+           kernels::LayerNormGradParams{.rows = layer_norm32(rows), .cols = layer_norm32(cols)},
+           {.variant = {rms}});
   }
   return grads;
 }

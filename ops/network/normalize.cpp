@@ -8,13 +8,14 @@ using namespace detail;
 
 namespace {
 
-uint32_t u(int64_t n) {
+uint32_t batch_norm32(int64_t n) {
   return count32(n, "batch_norm");
 }
 
 std::array<uint32_t, 3> apply_threads(const Tensor& x) {
   const int64_t channels = x.size(-1), rows = x.numel() / channels;
-  return {flat_threads(channels) * u((rows + BATCH_NORM_ROWS - 1) / BATCH_NORM_ROWS), 1, 1};
+  return {flat_threads(channels) * batch_norm32((rows + BATCH_NORM_ROWS - 1) / BATCH_NORM_ROWS), 1,
+          1};
 }
 
 Tensor normalise(const Tensor& x, const Tensor& mean_in, const Tensor& var_in,
@@ -23,7 +24,8 @@ Tensor normalise(const Tensor& x, const Tensor& mean_in, const Tensor& var_in,
   const Tensor weight = contiguous(weight_in), bias = contiguous(bias_in);
   Tensor y = empty_on(x, x.shape(), x.dtype());
   launch("batch_norm", {in(x), in(mean), in(var), in(weight), in(bias), out(y)},
-         kernels::BatchNormParams{.n = u(x.numel()), .channels = u(x.size(-1)), .eps = eps},
+         kernels::BatchNormParams{
+             .n = batch_norm32(x.numel()), .channels = batch_norm32(x.size(-1)), .eps = eps},
          {.threads = apply_threads(x)});
   return y;
 }
@@ -40,7 +42,8 @@ BatchStatistics statistics_of(const Tensor& x) {
   const int64_t c = x.size(-1), rows = x.numel() / c;
   Tensor mean = empty_on(x, {c}, DType::f32), var = empty_on(x, {c}, DType::f32);
   launch("batch_norm_stats", {in(x), out(mean), out(var)},
-         kernels::BatchNormStatsParams{.rows = u(rows), .channels = u(c)}, {});
+         kernels::BatchNormStatsParams{.rows = batch_norm32(rows), .channels = batch_norm32(c)},
+         {});
   return {std::move(mean), std::move(var), rows};
 }
 
@@ -54,7 +57,7 @@ void check_statistics(const BatchStatistics& s, int64_t channels) {
                     channels, s.mean, s.var, s.rows);
 }
 
-std::vector<Tensor> forward(const std::any& attrs, std::span<Tensor> inputs) {
+std::vector<Tensor> batch_norm_forward(const std::any& attrs, std::span<Tensor> inputs) {
   const auto& a = std::any_cast<const BatchNormAttrs&>(attrs);
   const Tensor x = contiguous(inputs[0]);
   const bool is_replay = a.known && *a.known;
@@ -82,8 +85,9 @@ std::vector<Tensor> gradients(const Record& r, Tensor dy_in, const Tensor& x_in,
   const int64_t channels = x.size(-1);
   const Tensor own = empty_on(x, {2, channels}, DType::f32);
   launch("batch_norm_grad_stats", {in(x), in(dy), in(mean), in(var), out(own)},
-         kernels::BatchNormGradStatsParams{
-             .rows = u(x.numel() / channels), .channels = u(channels), .eps = eps},
+         kernels::BatchNormGradStatsParams{.rows = batch_norm32(x.numel() / channels),
+                                           .channels = batch_norm32(channels),
+                                           .eps = eps},
          {});
   const Tensor all = attrs.exchange ? attrs.exchange->sum(own) : own;
   check<ShapeError>(all.shape() == own.shape() && all.dtype() == DType::f32, "batch_norm",
@@ -92,9 +96,9 @@ std::vector<Tensor> gradients(const Record& r, Tensor dy_in, const Tensor& x_in,
   if (r.needs_grad(0)) {
     dx = empty_on(x, x.shape(), x.dtype());
     launch("batch_norm_grad", {in(x), in(dy), in(mean), in(var), in(weight), in(all), out(dx)},
-           kernels::BatchNormGradParams{.n = u(x.numel()),
-                                        .channels = u(channels),
-                                        .rows = u(attrs.rows),
+           kernels::BatchNormGradParams{.n = batch_norm32(x.numel()),
+                                        .channels = batch_norm32(channels),
+                                        .rows = batch_norm32(attrs.rows),
                                         .eps = eps,
                                         .train = train},
            {.threads = apply_threads(x)});
@@ -102,7 +106,7 @@ std::vector<Tensor> gradients(const Record& r, Tensor dy_in, const Tensor& x_in,
   return {std::move(dx), select(own, 0, 0), select(own, 0, 1)};
 }
 
-std::vector<Tensor> vjp(Record& r, std::span<Tensor> dy) {
+std::vector<Tensor> batch_norm_vjp(Record& r, std::span<Tensor> dy) {
   check<AutogradError>(!dy[1].defined() && !dy[2].defined(), "batch_norm",
                        "mean and var carry no gradient; detach them");
   return gradients(r, std::move(dy[0]), r.input(0), r.output(1), r.output(2), r.input(1),
@@ -110,8 +114,8 @@ std::vector<Tensor> vjp(Record& r, std::span<Tensor> dy) {
 }
 
 const Op batch_norm_op = {.name = "batch_norm",
-                          .forward = forward,
-                          .vjp = vjp,
+                          .forward = batch_norm_forward,
+                          .vjp = batch_norm_vjp,
                           .saves =
                               [](const std::any&, uint32_t) {
                                 return Saves{3, 6};

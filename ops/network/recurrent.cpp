@@ -14,7 +14,7 @@ struct RecurrentAttrs {
   bool reverse;
 };
 
-uint32_t u(int64_t n) {
+uint32_t recurrent32(int64_t n) {
   return count32(n, "recurrent");
 }
 
@@ -32,7 +32,7 @@ Tensor zeros_on(const Tensor& like, const Shape& shape, DType dtype) {
 Launch cell_launch(int64_t rows, int64_t hidden, std::initializer_list<const Tensor*> tensors) {
   bool whole = hidden % 4 == 0;
   for (const Tensor* t : tensors) whole = whole && t->impl().offset % 4 == 0;
-  return {.threads = {u(rows * hidden / (whole ? 4 : 1)), 1, 1}, .variant = {whole}};
+  return {.threads = {recurrent32(rows * hidden / (whole ? 4 : 1)), 1, 1}, .variant = {whole}};
 }
 
 // Inputs: gates, weight_hh, bias_hh, h0 and, of an LSTM, c0.
@@ -66,7 +66,7 @@ std::vector<Tensor> lstm_forward(const std::any& attrs, std::span<Tensor> inputs
     launch(
         "lstm_cell",
         {in(gx), in(gh), in(bias), inout(c), out(next_h), out(step(cells, t)), out(step(acts, t))},
-        kernels::CellParams{.rows = u(s.rows), .hidden = u(s.hidden)},
+        kernels::CellParams{.rows = recurrent32(s.rows), .hidden = recurrent32(s.hidden)},
         cell_launch(s.rows, s.hidden, {&gx, &bias, &c}));
     h = next_h;
   }
@@ -109,7 +109,7 @@ std::vector<Tensor> lstm_vjp(Record& r, std::span<Tensor> dys) {
     const Tensor act = step(acts, t), dy_t = step(dy, t), dgate = step(dgates, t);
     launch("lstm_cell_grad",
            {in(act), in(before), in(step(cells, t)), in(dy_t), in(dh), inout(dc), out(dgate)},
-           kernels::CellGradParams{.rows = u(s.rows), .hidden = u(s.hidden)},
+           kernels::CellGradParams{.rows = recurrent32(s.rows), .hidden = recurrent32(s.hidden)},
            cell_launch(s.rows, s.hidden, {&before, &dy_t}));
     dh = gemm(dgate, weight, y.dtype());
   }
@@ -134,7 +134,7 @@ std::vector<Tensor> gru_forward(const std::any& attrs, std::span<Tensor> inputs)
     const int64_t t = nth(s, reverse, i);
     const Tensor gx = step(gates, t), gh = gemm(h, weight, gates.dtype()), next = step(y, t);
     launch("gru_cell", {in(gx), in(gh), in(bias), in(h), out(next), out(step(acts, t))},
-           kernels::CellParams{.rows = u(s.rows), .hidden = u(s.hidden)},
+           kernels::CellParams{.rows = recurrent32(s.rows), .hidden = recurrent32(s.hidden)},
            cell_launch(s.rows, s.hidden, {&gx, &bias, &h}));
     h = next;
   }
@@ -156,7 +156,7 @@ std::vector<Tensor> gru_vjp(Record& r, std::span<Tensor> dys) {
     const Tensor act = step(acts, t), dy_t = step(dy, t), dgh_t = step(dgh, t);
     launch("gru_cell_grad",
            {in(act), in(before), in(dy_t), in(dh), inout(carry), out(step(dgx, t)), out(dgh_t)},
-           kernels::CellGradParams{.rows = u(s.rows), .hidden = u(s.hidden)},
+           kernels::CellGradParams{.rows = recurrent32(s.rows), .hidden = recurrent32(s.hidden)},
            cell_launch(s.rows, s.hidden, {&before, &dy_t}));
     dh = gemm(dgh_t, weight, y.dtype());
   }

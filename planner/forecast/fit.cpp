@@ -15,7 +15,7 @@ namespace {
 // Extra FLOPs that most people consider cheap: one more forward pass in a step of three.
 constexpr double cheap = 1.0 / 3;
 
-struct Mode {
+struct Way {
   std::string name;
   StepSettings settings;
 };
@@ -25,11 +25,11 @@ struct Mode {
 constexpr int64_t least_planned_batch = 8;
 
 // The ways to recompute in one dtype. `batch` is the largest that fits with everything kept.
-std::vector<Mode> modes(const Planner& planner, StepSettings settings, int64_t batch,
-                        int candidates) {
+std::vector<Way> ways(const Planner& planner, StepSettings settings, int64_t batch,
+                      int candidates) {
   const int every = settings.checkpoint == "block" ? settings.checkpoint_every : 1;
   settings = settings.plain();
-  std::vector<Mode> all = {{"block checkpoint", settings}};
+  std::vector<Way> all = {{"block checkpoint", settings}};
   all[0].settings.checkpoint = "block";
   all[0].settings.checkpoint_every = every;
   if (batch == 0) return all;
@@ -66,7 +66,7 @@ std::string other_limit(const Planner& planner, StepSettings settings, uint64_t 
                      format_bytes(planner.info().max_block_bytes));
 }
 
-FitRow find_row(const Planner& planner, const Mode& mode, uint64_t bytes, int64_t guess) {
+FitRow find_row(const Planner& planner, const Way& mode, uint64_t bytes, int64_t guess) {
   FitRow row{.mode = mode.name, .settings = mode.settings};
   row.settings.batch = largest_batch_of_ranks(planner, row.settings, bytes,
                                               std::max<int64_t>(1, guess), &row.forecast);
@@ -92,7 +92,7 @@ std::vector<FitRow> fit(const Planner& planner, uint64_t bytes, const FitOptions
   std::vector<uint32_t> accumulations = {1};
   if (wanted.accumulate > 1) accumulations.push_back(wanted.accumulate);
   std::mutex telling;
-  const auto find = [&](Mode mode, uint32_t accumulate, int64_t guess) {
+  const auto find = [&](Way mode, uint32_t accumulate, int64_t guess) {
     mode.settings.accumulate = accumulate;
     FitRow row = find_row(planner, mode, bytes, guess);
     const std::lock_guard lock(telling);
@@ -111,15 +111,15 @@ std::vector<FitRow> fit(const Planner& planner, uint64_t bytes, const FitOptions
       base.shard = shard;
     }
   std::vector<std::vector<FitRow>> plain(bases.size());
-  std::vector<std::vector<Mode>> planned(bases.size());
+  std::vector<std::vector<Way>> planned(bases.size());
   parallel_for(bases.size(), options.threads, [&](size_t i) {
     const StepSettings& settings = bases[i];
     for (const uint32_t accumulate : accumulations)
       plain[i].push_back(find({"plain", settings.plain()}, accumulate, wanted.batch));
-    planned[i] = modes(planner, settings, plain[i][0].settings.batch, options.candidates);
+    planned[i] = ways(planner, settings, plain[i][0].settings.batch, options.candidates);
   });
   struct Search {
-    const Mode& mode;
+    const Way& mode;
     uint32_t accumulate;
     int64_t guess;
     size_t row;
@@ -128,7 +128,7 @@ std::vector<FitRow> fit(const Planner& planner, uint64_t bytes, const FitOptions
   std::vector<Search> searches;
   for (size_t i = 0; i < bases.size(); ++i) {
     rows.insert(rows.end(), plain[i].begin(), plain[i].end());
-    for (const Mode& mode : planned[i])
+    for (const Way& mode : planned[i])
       for (const uint32_t accumulate : accumulations) {
         searches.push_back({mode, accumulate, plain[i][0].settings.batch, rows.size()});
         rows.emplace_back();

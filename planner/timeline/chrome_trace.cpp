@@ -58,9 +58,9 @@ double rounded(double us) {
 
 // Turns positions in the trace into microseconds. The device works in order, so an event after a
 // call lies between its end and the start of the next call.
-class Clock {
+class TraceClock {
  public:
-  Clock(const MemoryTrace& trace, const std::vector<KernelTime>& spans) {
+  TraceClock(const MemoryTrace& trace, const std::vector<KernelTime>& spans) {
     std::map<uint64_t, Span> timed;  // by call
     for (const KernelTime& kernel : spans) {
       Span& span = timed[kernel.call];
@@ -159,7 +159,7 @@ void add_ops(const MemoryTrace& trace, const std::vector<double>& queued, json& 
 }
 
 // Live bytes by purpose at every change.
-void add_counters(const MemoryTrace& trace, const Clock& clock, json& events) {
+void add_counters(const MemoryTrace& trace, const TraceClock& clock, json& events) {
   struct Change {
     uint64_t at;
     Purpose purpose;
@@ -196,7 +196,7 @@ void add_counters(const MemoryTrace& trace, const Clock& clock, json& events) {
                       {"args", {{"reserved", reserved}}}});
 }
 
-void add_steps(const MemoryTrace& trace, const Clock& clock, json& events) {
+void add_steps(const MemoryTrace& trace, const TraceClock& clock, json& events) {
   for (size_t i = 0; i < trace.steps.size(); ++i)
     events.push_back({{"name", fmt::format("step {} ends", i + 1)},
                       {"cat", "step"},
@@ -221,7 +221,7 @@ std::string chrome_trace_json(const MemoryTrace& trace) {
           trace.calls.size());
   const std::vector<double> queued = queue_times(trace);
   const std::vector<KernelTime> spans = kernel_spans(trace, queued);
-  const Clock clock(trace, spans);
+  const TraceClock clock(trace, spans);
   json events = json::array();
   add_kernels(trace, spans, events);
   add_ops(trace, queued, events);

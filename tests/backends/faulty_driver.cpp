@@ -17,7 +17,7 @@ DriverFaults now;
 bool is_lost = false;
 // The last command shows the host what earlier ones have written.
 bool is_shown = false;
-std::map<VkDeviceMemory, VkDeviceSize> sizes;  // of allocations
+std::map<VkDeviceMemory, VkDeviceSize> allocation_sizes;  // of allocations
 
 // The pipelines of caches, by number, if a driver keeps them: its header, the numbers, and their
 // count.
@@ -257,7 +257,7 @@ VKAPI_ATTR VkResult VKAPI_CALL vkAllocateMemory(VkDevice device, const VkMemoryA
   }
   const VkResult result = driver(device, &asked, allocator, memory);
   if (result == VK_SUCCESS) {
-    now.usage += sizes[*memory] = info->allocationSize;
+    now.usage += allocation_sizes[*memory] = info->allocationSize;
     now.allocated.push_back(info->memoryTypeIndex);
   }
   return result;
@@ -268,9 +268,9 @@ VKAPI_ATTR void VKAPI_CALL vkFreeMemory(VkDevice device, VkDeviceMemory memory,
   REAL(vkFreeMemory);
   ++now.frees;
   driver(device, memory, allocator);
-  if (const auto it = sizes.find(memory); it != sizes.end()) {
+  if (const auto it = allocation_sizes.find(memory); it != allocation_sizes.end()) {
     now.usage -= std::min<uint64_t>(now.usage, it->second);
-    sizes.erase(it);
+    allocation_sizes.erase(it);
   }
 }
 
@@ -333,3 +333,5 @@ VKAPI_ATTR VkResult VKAPI_CALL vkCreateComputePipelines(VkDevice device, VkPipel
 }
 
 }  // extern "C"
+
+#undef REAL

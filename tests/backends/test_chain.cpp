@@ -7,6 +7,7 @@
 #include "ops/operators.h"
 #include "ops/ops.h"
 #include "tests/fixtures/compare_kernels.h"
+#include "tests/fixtures/element_bytes.h"
 #include "tests/fixtures/env.h"
 #include "tests/fixtures/kernel_runner.h"
 
@@ -16,11 +17,11 @@ namespace {
 
 using namespace kernels;
 
-constexpr uint32_t unary_rows = 0
+constexpr uint32_t unary_count = 0
 #define UNARY(id, name, forward, grad, saves, lo, hi) +1
 #include "shaders/elementwise.def"
     ;
-constexpr uint32_t relu = 7, add = 0, mul = 2;
+constexpr uint32_t relu_row = 7, add_row = 0, mul_row = 2;
 
 struct Twice {
   std::unique_ptr<KernelRunner> joins, apart;
@@ -120,7 +121,7 @@ uint64_t bits_of(float v) {
 // Runs `program` on both devices, which must give the same bits, with so many dispatches where
 // calls join.
 template <class Program>
-void compare(uint32_t n, DType dtype, uint64_t dispatches, const Program& program) {
+void compare_chains(uint32_t n, DType dtype, uint64_t dispatches, const Program& program) {
   Twice* two = both();
   if (!two) return;
   std::vector<float> results[2];
@@ -141,8 +142,6 @@ void compare(uint32_t n, DType dtype, uint64_t dispatches, const Program& progra
                             << results[1][i]);
 }
 
-constexpr DType floats[] = {DType::f32, DType::f16, DType::bf16};
-
 }  // namespace
 
 namespace {
@@ -154,7 +153,7 @@ using vulkan::OwnedCall;
 OwnedCall relu_call(const BufferRange& x, const BufferRange& y, uint32_t n, double flops = 0) {
   const UnaryParams params{.n = n};
   const Binding bindings[] = {{x, DType::f32, Access::read}, {y, DType::f32, Access::write}};
-  const uint32_t variant[] = {relu, 1};
+  const uint32_t variant[] = {relu_row, 1};
   return OwnedCall(
       {"unary", bindings, std::as_bytes(std::span(&params, 1)), {1, 1, 1}, variant, flops});
 }
@@ -197,14 +196,14 @@ TEST_CASE("chains: what is far smaller goes by, if it needs nothing of the chain
 
 TEST_CASE("chains: every op, as kernel by kernel") {
   for (const DType dtype : floats)
-    for (uint32_t row = 0; row < unary_rows; ++row) {
+    for (uint32_t row = 0; row < unary_count; ++row) {
       // Only some rows are checked, since every pipeline is compiled for this test alone.
       if (row % (dtype == DType::bf16 ? 13 : dtype == DType::f16 ? 7 : 1) != 0) continue;
       CAPTURE(row);
       CAPTURE(name(dtype));
       const uint32_t n = 1000 + row % 2 * 3, mode = 1 + row % 3, period = row % 4 ? 8 : 13;
       const uint32_t count[] = {n, period, 1};
-      compare(n, dtype, 1, [&](Calls& c) {
+      compare_chains(n, dtype, 1, [&](Calls& c) {
         const Binding x = c.tensor(n, 1), s = c.tensor(n, 2), b = c.tensor(count[mode - 1], 3);
         c.unary(row, x);
         c.unary_grad(row, s);
@@ -220,23 +219,23 @@ TEST_CASE("chains: after batch norm, with dropout") {
   for (const DType dtype : floats)
     for (const uint32_t channels : {16u, 7u}) {
       const uint32_t n = channels * 37;
-      compare(n, dtype, 1, [&](Calls& c) {
+      compare_chains(n, dtype, 1, [&](Calls& c) {
         const Binding x = c.tensor(n, 1), residual = c.tensor(n, 2, -2, 2);
         c.batch_norm(x, channels);
-        c.binary(add, c.y(), residual);
-        c.unary(relu, c.y());
+        c.binary(add_row, c.y(), residual);
+        c.unary(relu_row, c.y());
       });
-      compare(n, dtype, 1, [&](Calls& c) {
+      compare_chains(n, dtype, 1, [&](Calls& c) {
         const Binding bias = c.tensor(8, 1), x = c.tensor(n, 2), residual = c.tensor(n, 3);
-        c.binary(add, x, bias, 2, 8);
+        c.binary(add_row, x, bias, 2, 8);
         c.dropout(c.y());
-        c.binary(add, residual, c.y());
+        c.binary(add_row, residual, c.y());
       });
       // mul and add of two steps must not become one operation.
-      compare(n, dtype, 1, [&](Calls& c) {
+      compare_chains(n, dtype, 1, [&](Calls& c) {
         const Binding a = c.tensor(n, 1), b = c.tensor(n, 2), d = c.tensor(n, 3);
-        c.binary(mul, a, b);
-        c.binary(add, c.y(), d);
+        c.binary(mul_row, a, b);
+        c.binary(add_row, c.y(), d);
       });
     }
 }
@@ -244,35 +243,35 @@ TEST_CASE("chains: after batch norm, with dropout") {
 TEST_CASE("chains: what lies between steps is rounded, overflows and goes subnormal") {
   for (const DType dtype : floats)
     for (const float most : {300.0f, 3e-3f, 3e-4f})
-      compare(1000, dtype, 1, [&](Calls& c) {
+      compare_chains(1000, dtype, 1, [&](Calls& c) {
         const Binding a = c.tensor(1000, 1, -most, most), b = c.tensor(1000, 2, -most, most);
         const Binding scale = c.tensor(1, 3, most < 1 ? 5000 : 1e-3f, most < 1 ? 5001 : 2e-3f);
-        c.binary(mul, a, b);
-        c.binary(mul, c.y(), scale, 3);
+        c.binary(mul_row, a, b);
+        c.binary(mul_row, c.y(), scale, 3);
       });
 }
 
 TEST_CASE("chains: what does not join") {
-  compare(64, DType::f32, 2, [](Calls& c) {  // y + y reads the value that is written
-    c.unary(relu, c.tensor(64, 1));
-    c.binary(add, c.y(), c.y());
+  compare_chains(64, DType::f32, 2, [](Calls& c) {  // y + y reads the value that is written
+    c.unary(relu_row, c.tensor(64, 1));
+    c.binary(add_row, c.y(), c.y());
   });
-  compare(64, DType::f32, 2, [](Calls& c) {  // the value in between must stay
+  compare_chains(64, DType::f32, 2, [](Calls& c) {  // the value in between must stay
     const Binding x = c.tensor(64, 1);
-    c.unary(relu, x);
-    c.binary(add, x, x);
+    c.unary(relu_row, x);
+    c.binary(add_row, x, x);
   });
-  compare(64, DType::f32, 2, [](Calls& c) {  // five steps become three and two
-    c.unary(relu, c.tensor(64, 1));
+  compare_chains(64, DType::f32, 2, [](Calls& c) {  // five steps become three and two
+    c.unary(relu_row, c.tensor(64, 1));
     for (int i = 0; i < 4; ++i) c.unary(i % 2 ? 8 : 9, c.y());
   });
-  compare(64, DType::f32, 2, [](Calls& c) {  // a third operand does not fit
+  compare_chains(64, DType::f32, 2, [](Calls& c) {  // a third operand does not fit
     const Binding a = c.tensor(64, 1), b = c.tensor(64, 2), d = c.tensor(64, 3);
-    c.binary(add, a, b);
-    c.binary(mul, c.y(), d);
-    c.binary(add, c.y(), a);
+    c.binary(add_row, a, b);
+    c.binary(mul_row, c.y(), d);
+    c.binary(add_row, c.y(), a);
   });
-  compare(64, DType::f32, 2, [](Calls& c) {  // there is only one counter
+  compare_chains(64, DType::f32, 2, [](Calls& c) {  // there is only one counter
     const Binding x = c.tensor(64, 1);
     c.dropout(x);
     c.dropout(c.y());
@@ -280,18 +279,19 @@ TEST_CASE("chains: what does not join") {
 }
 
 TEST_CASE("chains: small calls between go by") {
-  compare(1024, DType::f32, 2, [](Calls& c) {
+  compare_chains(1024, DType::f32, 2, [](Calls& c) {
     const Binding x = c.tensor(1024, 1), small = c.tensor(8, 2);
     c.batch_norm(x, 16);
     c.elsewhere(small);
-    c.unary(relu, c.y());
+    c.unary(relu_row, c.y());
   });
-  compare(1024, DType::f32, 3, [](Calls& c) {  // it writes a value that the chain still reads
-    const Binding x = c.tensor(1024, 1), operand = c.tensor(8, 2);
-    c.binary(add, x, operand, 2, 8);
-    c.elsewhere(operand);
-    c.unary(relu, c.y());
-  });
+  compare_chains(1024, DType::f32, 3,
+                 [](Calls& c) {  // it writes a value that the chain still reads
+                   const Binding x = c.tensor(1024, 1), operand = c.tensor(8, 2);
+                   c.binary(add_row, x, operand, 2, 8);
+                   c.elsewhere(operand);
+                   c.unary(relu_row, c.y());
+                 });
 }
 
 TEST_CASE("chains: what is held back is done before it is read, copied, written or freed") {

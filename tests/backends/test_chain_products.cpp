@@ -17,25 +17,25 @@ namespace rw::test {
 
 namespace {
 
-struct Run {
+struct ChainRun {
   std::vector<std::vector<std::byte>> bits;
   uint64_t dispatches = 0;
 };
 
-using Program = std::function<std::vector<Tensor>(DType)>;
+using ChainProgram = std::function<std::vector<Tensor>(DType)>;
 
-Tensor numbers(const Shape& shape, DType dtype, int seed) {
+Tensor number_tensor(const Shape& shape, DType dtype, int seed) {
   return cast(tensor(some_values(static_cast<int>(shape.numel()), seed), shape), dtype).detach();
 }
 
 // Runs a program with the kernels of GPUs, twice: the dispatches are those of the second time.
-Run run(const Program& program, DType dtype, bool joins) {
+ChainRun run_twice(const ChainProgram& program, DType dtype, bool joins) {
   const Env gpu("REWIND_LIKE_GPU", "1");
   const Without fusion("fusion", !joins);
   auto opened = open_backend("vulkan");
   Backend& backend = *opened;
   const DeviceScope scope(Device::create(std::move(opened)));
-  Run run;
+  ChainRun run;
   program(dtype);
   backend.synchronize();
   const uint64_t before = backend.stats().dispatches;
@@ -46,21 +46,13 @@ Run run(const Program& program, DType dtype, bool joins) {
   return run;
 }
 
-bool has_vulkan() {
-  try {
-    open_backend("vulkan");
-    return true;
-  } catch (const DeviceError&) {
-    return false;
-  }
-}
-
 // Checks for the same bits, and `fewer` dispatches where kernels join.
-void compare(const Program& program, uint64_t fewer) {
+void compare_joined(const ChainProgram& program, uint64_t fewer) {
   if (is_brief() || !has_vulkan()) return;
   for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
     CAPTURE(name(dtype));
-    const Run joined = run(program, dtype, true), apart = run(program, dtype, false);
+    const ChainRun joined = run_twice(program, dtype, true),
+                   apart = run_twice(program, dtype, false);
     CHECK(joined.bits == apart.bits);
     if (!env_limit("dispatch-us")) CHECK(apart.dispatches - joined.dispatches == fewer);
   }
@@ -69,31 +61,32 @@ void compare(const Program& program, uint64_t fewer) {
 }  // namespace
 
 TEST_CASE("chains after products: bias and activation") {
-  compare(
+  compare_joined(
       [](DType t) {
-        const Tensor x = numbers({150, 72}, t, 1), w = numbers({136, 72}, t, 2),
-                     bias = numbers({136}, t, 3);
+        const Tensor x = number_tensor({150, 72}, t, 1), w = number_tensor({136, 72}, t, 2),
+                     bias = number_tensor({136}, t, 3);
         return std::vector{gelu(linear(x, w, bias)), tanh(matmul(x, transpose(w, 0, 1)) * 0.1f)};
       },
       4);
 }
 
 TEST_CASE("chains after products: bias, dropout and residual") {
-  compare(
+  compare_joined(
       [](DType t) {
         Generator generator(5);
-        const Tensor x = numbers({70, 40}, t, 1), w = numbers({72, 40}, t, 2),
-                     bias = numbers({72}, t, 3), residual = numbers({70, 72}, t, 4);
+        const Tensor x = number_tensor({70, 40}, t, 1), w = number_tensor({72, 40}, t, 2),
+                     bias = number_tensor({72}, t, 3), residual = number_tensor({70, 72}, t, 4);
         return std::vector{residual + dropout(linear(x, w, bias), 0.3f, generator)};
       },
       3);
 }
 
 TEST_CASE("chains after products: the gradient of an activation") {
-  compare(
+  compare_joined(
       [](DType t) {
-        const Tensor x = numbers({150, 72}, t, 1).set_requires_grad(), w = numbers({136, 72}, t, 2);
-        linear(gelu(x * 1.5f), w).backward(numbers({150, 136}, t, 3));
+        const Tensor x = number_tensor({150, 72}, t, 1).set_requires_grad(),
+                     w = number_tensor({136, 72}, t, 2);
+        linear(gelu(x * 1.5f), w).backward(number_tensor({150, 136}, t, 3));
         return std::vector{x.grad()};
       },
       1);
@@ -107,20 +100,21 @@ TEST_CASE("chains after products: a layer of a transformer has the same bits, in
       const GeneratorScope draws(generator);
       TransformerEncoderLayer layer(
           {.d_model = 64, .nhead = 4, .dim_feedforward = 136, .activation = gelu});
-      const Tensor x = numbers({4, 35, 64}, t, 1).set_requires_grad();
+      const Tensor x = number_tensor({4, 35, 64}, t, 1).set_requires_grad();
       const Autocast autocast(t, t != DType::f32);
       const auto forward = [&](Tensor h) { return layer(std::move(h)); };
       Tensor y = in_segment ? checkpoint(forward, x) : forward(x);
       std::vector<Tensor> all = {y.detach()};
-      y.backward(numbers({4, 35, 64}, y.dtype(), 2));
+      y.backward(number_tensor({4, 35, 64}, y.dtype(), 2));
       all.push_back(x.grad());
       for (const Tensor& p : layer.parameters()) all.push_back(p.grad());
       return all;
     };
   };
   for (const DType dtype : {DType::f32, DType::f16}) {
-    const Run joined = run(layer(false), dtype, true), apart = run(layer(false), dtype, false),
-              again = run(layer(true), dtype, true);
+    const ChainRun joined = run_twice(layer(false), dtype, true),
+                   apart = run_twice(layer(false), dtype, false),
+                   again = run_twice(layer(true), dtype, true);
     CHECK(joined.bits == apart.bits);
     CHECK(joined.bits == again.bits);
     CHECK(joined.dispatches < apart.dispatches);
@@ -128,10 +122,10 @@ TEST_CASE("chains after products: a layer of a transformer has the same bits, in
 }
 
 TEST_CASE("chains after products: what does not join") {
-  compare(
+  compare_joined(
       [](DType t) {
-        const Tensor x = numbers({70, 40}, t, 1), w = numbers({72, 40}, t, 2),
-                     odd = numbers({70, 40}, t, 5), thin = numbers({71, 40}, t, 6);
+        const Tensor x = number_tensor({70, 40}, t, 1), w = number_tensor({72, 40}, t, 2),
+                     odd = number_tensor({70, 40}, t, 5), thin = number_tensor({71, 40}, t, 6);
         const Tensor product = matmul(x, transpose(w, 0, 1)), kept = relu(product);
         return std::vector{
             product, kept, relu(matmul(x, transpose(thin, 0, 1))),  // rows of 71 elements
@@ -146,24 +140,26 @@ using namespace kernels;
 using vulkan::Chain;
 using vulkan::OwnedCall;
 
-constexpr uint32_t m = 40, n = 24, k = 16;
-constexpr BufferRange left{0, 0, m*k * 4}, right{0, 4096, n*k * 4}, result{1, 0, m*n * 4};
+constexpr uint32_t gemm_m = 40, gemm_n = 24, gemm_k = 16;
+constexpr BufferRange left{0, 0, gemm_m*gemm_k * 4}, right{0, 4096, gemm_n*gemm_k * 4},
+    result{1, 0, gemm_m*gemm_n * 4};
 
-OwnedCall product(GemmParams p, std::array<uint32_t, 4> variant = {1, 1, 1, 1}) {
-  p.m = m, p.n = n, p.k = p.k_chunk = k, p.a_row = p.b_col = k, p.a_col = p.b_row = 1, p.c_row = n;
+OwnedCall gemm_call(GemmParams p, std::array<uint32_t, 4> variant = {1, 1, 1, 1}) {
+  p.m = gemm_m, p.n = gemm_n, p.k = p.k_chunk = gemm_k, p.a_row = p.b_col = gemm_k,
+  p.a_col = p.b_row = 1, p.c_row = gemm_n;
   p.alpha = 1;
   const Binding bindings[] = {{left}, {right}, {result, DType::f32, Access::read_write}};
   return OwnedCall(
       {"gemm_tiled.TILE32", bindings, std::as_bytes(std::span(&p, 1)), {2, 1, 1}, variant, 100});
 }
 
-bool starts(const OwnedCall& call) {
+bool starts_chain(const OwnedCall& call) {
   return Chain::start(call.call()).has_value();
 }
 
 // Returns a call that adds `period` values to the result again and again.
 OwnedCall added(uint32_t period, uint32_t offset = 0) {
-  const BinaryParams p{.offset = {0, offset, 0}, .n = m * n, .period = period};
+  const BinaryParams p{.offset = {0, offset, 0}, .n = gemm_m * gemm_n, .period = period};
   const Binding bindings[] = {{result}, {{2, 0, 4096}}, {result, DType::f32, Access::write}};
   const uint32_t variant[] = {0, 2};
   return OwnedCall({"binary", bindings, std::as_bytes(std::span(&p, 1)), {1, 1, 1}, variant, 10});
@@ -172,12 +168,12 @@ OwnedCall added(uint32_t period, uint32_t offset = 0) {
 }  // namespace
 
 TEST_CASE("chains after products: a row's bias is a step" * doctest::test_suite("host")) {
-  const OwnedCall first = product({.splits = 1, .batches = 1}), bias = added(n, 8);
+  const OwnedCall first = gemm_call({.splits = 1, .batches = 1}), bias = added(gemm_n, 8);
   std::optional<Chain> chain = Chain::start(first.call());
   REQUIRE(chain.has_value());
   const OwnedCall alone = chain->joined();
   CHECK(alone.call().kernel == "gemm_tiled.TILE32");
-  const OwnedCall two_rows = added(2 * n), loose = added(n, 2);
+  const OwnedCall two_rows = added(2 * gemm_n), loose = added(gemm_n, 2);
   CHECK_FALSE(chain->join(two_rows.call()));
   CHECK_FALSE(chain->join(loose.call()));  // lies in no whole words
   CHECK(chain->join(bias.call()));
@@ -188,7 +184,8 @@ TEST_CASE("chains after products: a row's bias is a step" * doctest::test_suite(
                            std::array<uint32_t, 5>{CHAIN_BINARY + 2, 0, 0, 1, 1}));
   const auto p = both.call().params_as<GemmChainParams>();
   CHECK(p.offset[2] == 8);
-  CHECK((p.m == m && p.n == n && p.k == k && p.a_row == k && p.b_col == k));
+  CHECK(
+      (p.m == gemm_m && p.n == gemm_n && p.k == gemm_k && p.a_row == gemm_k && p.b_col == gemm_k));
 }
 
 TEST_CASE("chains after products: none after parts, sums and loose elements" *
@@ -196,9 +193,9 @@ TEST_CASE("chains after products: none after parts, sums and loose elements" *
   for (const GemmParams& p :
        {GemmParams{.splits = 2, .batches = 1}, GemmParams{.splits = 1, .batches = 2},
         GemmParams{.splits = 1, .batches = 1, .beta = 1}})
-    CHECK_FALSE(starts(product(p)));
+    CHECK_FALSE(starts_chain(gemm_call(p)));
   for (const std::array<uint32_t, 4> variant : {std::array{1u, 1u, 0u, 1u}, {1u, 1u, 1u, 0u}})
-    CHECK_FALSE(starts(product({.splits = 1, .batches = 1}, variant)));
+    CHECK_FALSE(starts_chain(gemm_call({.splits = 1, .batches = 1}, variant)));
 }
 
 }  // namespace rw::test

@@ -19,6 +19,7 @@
 #include "backends/reference/reference_backend.h"
 #include "core/base/error.h"
 #include "shaders/params.h"
+#include "tests/backends/cpu/thread_count.h"
 #include "tests/backends/product_check.h"
 #include "tests/fixtures/env.h"
 #include "tests/fixtures/kernel_runner.h"
@@ -30,20 +31,14 @@ using rw::test::Env;
 using rw::test::KernelRunner;
 using rw::test::message_of;
 using rw::test::ProductCheck;
+using rw::test::ThreadCount;
 
 namespace {
-
-// Sets the number of threads while it lives.
-struct Threads {
-  explicit Threads(int count) { cpu::set_threads(count); }
-  ~Threads() { cpu::set_threads(before_); }
-  const int before_ = cpu::threads();
-};
 
 // Runs a table of products on backends that have one, two and three threads from the start. With
 // oneDNN, each call has a plan.
 void by_threads(void (ProductCheck::*table)() const) {
-  const Threads restore(1);
+  const ThreadCount restore(1);
   std::vector<std::unique_ptr<Backend>> backends;
   std::vector<ProductCheck::Way> ways;
   for (int threads = 1; threads <= 3; ++threads) {
@@ -76,7 +71,7 @@ std::vector<float> expected_squares(int64_t count) {
   return result;
 }
 
-MatmulParams product(uint32_t m, uint32_t n, uint32_t k) {
+MatmulParams matmul_params(uint32_t m, uint32_t n, uint32_t k) {
   return {.m = m,
           .n = n,
           .k = k,
@@ -120,7 +115,7 @@ TEST_CASE("cpu backend: NaN and infinities of factors are those of the result") 
     a[6 * k + 9] = -INFINITY;
     b[9 * n + 2] = 0;  // 0 times an infinity is NaN
     const Binding c = cpu.allocate(m * n, dtype);
-    cpu.run("matmul", {cpu.upload(a, dtype), cpu.upload(b, dtype), c}, product(m, n, k));
+    cpu.run("matmul", {cpu.upload(a, dtype), cpu.upload(b, dtype), c}, matmul_params(m, n, k));
     const std::vector<float> y = cpu.download(c);
     for (uint32_t i = 0; i < m; ++i)
       for (uint32_t j = 0; j < n; ++j) {
@@ -139,7 +134,7 @@ TEST_CASE("cpu backend: NaN and infinities of factors are those of the result") 
 
 TEST_CASE("cpu backend: factors whose lines overlap") {
   KernelRunner cpu(make_cpu_backend()), reference(make_reference_backend());
-  MatmulParams p = product(6, 5, 4);
+  MatmulParams p = matmul_params(6, 5, 4);
   p.a_row = 1;  // overlapping windows of a line
   p.b_row = 0;  // the same line again and again
   const auto on = [&](KernelRunner& device) {
@@ -154,7 +149,7 @@ TEST_CASE("cpu backend: factors whose lines overlap") {
 TEST_CASE("cpu backend: a call has the scratch that its dry run foretells, or is refused") {
   const auto backend = make_cpu_backend();
   const auto dry = backend->dry();
-  const MatmulParams p = product(64, 64, 4096);
+  const MatmulParams p = matmul_params(64, 64, 4096);
   KernelRunner cpu(make_cpu_backend());
   const std::vector<Binding> bindings = {cpu.allocate(64 * 4096, DType::f16),
                                          cpu.allocate(4096 * 64, DType::f16),
@@ -183,7 +178,7 @@ TEST_CASE("devices: the best one is a GPU, or one that is named, or the cpu") {
 TEST_CASE("cpu work: each piece is done once, whoever shares it out") {
   for (const int threads : {1, 2, 3, 64}) {
     CAPTURE(threads);
-    const Threads some(threads);
+    const ThreadCount some(threads);
     CHECK(cpu::threads() == threads);
     for (const int64_t count : {0, 1, 2, 7, 1000}) CHECK(squares(count) == expected_squares(count));
     // Shares out work within a piece, and from several threads at a time.
@@ -237,7 +232,7 @@ TEST_CASE("cpu work: a rank that is tied to a core has one thread") {
 }
 
 TEST_CASE("cpu work: several threads take part") {
-  const Threads two(2);
+  const ThreadCount two(2);
   // The piece waits for another one, which is therefore on another thread.
   std::atomic<int> inside = 0;
   cpu::parallel_for(2, [&](int64_t) {
@@ -252,7 +247,7 @@ TEST_CASE("cpu work: a thread that leaves the core of another may run where it c
   REQUIRE(sched_getaffinity(0, sizeof all, &all) == 0);
   CPU_ZERO(&one);
   CPU_SET(static_cast<size_t>(sched_getcpu()), &one);
-  const Threads two(2);
+  const ThreadCount two(2);
   const auto on_both = [](const auto& body) {
     std::atomic<int> inside = 0;
     cpu::parallel_for(2, [&](int64_t) {
@@ -272,7 +267,7 @@ TEST_CASE("cpu work: a thread that leaves the core of another may run where it c
 }
 
 TEST_CASE("cpu work: a copy of the process computes alone") {
-  const Threads two(2);
+  const ThreadCount two(2);
   CHECK(squares(10) == expected_squares(10));
   const pid_t child = fork();
   if (child == 0) {
@@ -285,3 +280,5 @@ TEST_CASE("cpu work: a copy of the process computes alone") {
   REQUIRE(waitpid(child, &status, 0) == child);
   CHECK(status == 0);
 }
+
+TEST_SUITE_END();

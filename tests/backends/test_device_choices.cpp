@@ -5,8 +5,7 @@
 #include "backends/vulkan/device/choices.h"
 #include "backends/vulkan/device/cooperative.h"
 
-using namespace rw;
-using namespace rw::vulkan;
+namespace rw::vulkan {
 
 namespace {
 
@@ -21,7 +20,7 @@ struct Memory {
   VkPhysicalDeviceType type;
 };
 
-struct Device {
+struct DeviceCase {
   const char* name;
   Memory memory;
   Types device, upload, download, host;  // expected
@@ -31,7 +30,7 @@ struct Device {
 constexpr auto kDiscrete = VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU;
 constexpr auto kIntegrated = VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU;
 
-const Device devices[] = {
+const DeviceCase device_cases[] = {
     {"RX Vega, RADV, window of 256 MiB",
      {{{7.75, true}, {7.79, false}, {0.25, true}},
       {{0x1, 0},
@@ -224,9 +223,9 @@ std::vector<VkQueueFamilyProperties> families(const Memory& memory) {
 
 // Cooperative matrices as drivers list them: {M, N, K, A, B, C, result, scope}; types: 0 f16,
 // 1 f32, 3 s8, 5 s32, 1000141000 bf16; scopes: 2 workgroup, 3 subgroup.
-using Shape = std::array<uint32_t, 8>;
+using ListedShape = std::array<uint32_t, 8>;
 
-std::vector<VkCooperativeMatrixPropertiesKHR> listed(const std::vector<Shape>& shapes) {
+std::vector<VkCooperativeMatrixPropertiesKHR> listed(const std::vector<ListedShape>& shapes) {
   std::vector<VkCooperativeMatrixPropertiesKHR> all;
   for (const auto& [m, n, k, a, b, c, result, scope] : shapes)
     all.push_back({VK_STRUCTURE_TYPE_COOPERATIVE_MATRIX_PROPERTIES_KHR, nullptr, m, n, k,
@@ -237,7 +236,7 @@ std::vector<VkCooperativeMatrixPropertiesKHR> listed(const std::vector<Shape>& s
 
 TEST_CASE("device choices: shapes of cooperative matrices" * doctest::test_suite("host")) {
   constexpr uint32_t bf16 = VK_COMPONENT_TYPE_BFLOAT16_KHR;
-  const auto best = [](const std::vector<Shape>& shapes) {
+  const auto best = [](const std::vector<ListedShape>& shapes) {
     const auto all = listed(shapes);
     return std::pair(matrix_shape(all, VK_COMPONENT_TYPE_FLOAT16_KHR),
                      matrix_shape(all, VK_COMPONENT_TYPE_BFLOAT16_KHR));
@@ -291,7 +290,7 @@ TEST_CASE("device choices: subgroups of cooperative matrices" * doctest::test_su
 TEST_SUITE_BEGIN("host");
 
 TEST_CASE("device choices: memory and queues of real devices") {
-  for (const Device& device : devices) {
+  for (const DeviceCase& device : device_cases) {
     CAPTURE(device.name);
     const VkPhysicalDeviceMemoryProperties memory = properties(device.memory);
     const auto types = [&](MemoryUse use) {
@@ -306,7 +305,7 @@ TEST_CASE("device choices: memory and queues of real devices") {
 }
 
 TEST_CASE("device choices: what holds on every device") {
-  for (const Device& device : devices) {
+  for (const DeviceCase& device : device_cases) {
     CAPTURE(device.name);
     const VkPhysicalDeviceMemoryProperties memory = properties(device.memory);
     for (const MemoryUse use :
@@ -356,3 +355,5 @@ TEST_CASE("device choices: float modes that a device keeps, each width by itself
 }
 
 TEST_SUITE_END();
+
+}  // namespace rw::vulkan

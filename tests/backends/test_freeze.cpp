@@ -16,7 +16,7 @@ using vulkan::freeze;
 
 namespace {
 
-using Values = std::vector<std::pair<uint32_t, uint32_t>>;
+using SpecValues = std::vector<std::pair<uint32_t, uint32_t>>;
 
 const spvtools::SpirvTools& tools() {
   static spvtools::SpirvTools tools(SPV_ENV_VULKAN_1_2);
@@ -37,7 +37,7 @@ std::string text(const std::vector<uint32_t>& words) {
   return text;
 }
 
-size_t count(const std::string& text, std::string_view word) {
+size_t count_of(const std::string& text, std::string_view word) {
   size_t found = 0;
   for (size_t at = text.find(word); at != text.npos; at = text.find(word, at + 1)) ++found;
   return found;
@@ -82,10 +82,10 @@ std::vector<uint32_t> module_of(const std::string& blocks) {
 }
 
 // Returns a few specializations, with every value of every constant in one of the first three.
-std::vector<Values> samples(const vulkan::Shader& shader) {
-  std::vector<Values> all;
+std::vector<SpecValues> samples(const vulkan::Shader& shader) {
+  std::vector<SpecValues> all;
   for (size_t k = 0; k < 3; ++k) {
-    Values values = {{100, 32}, {101, 8}, {102, 1}, {103, k % 2}};
+    SpecValues values = {{100, 32}, {101, 8}, {102, 1}, {103, k % 2}};
     for (size_t i = 0; i < shader.constants.size(); ++i) {
       const auto allowed = shader.constants[i].values;
       values.emplace_back(i, allowed[k * (allowed.size() - 1) / 2]);
@@ -105,7 +105,7 @@ TEST_CASE("freeze: every kernel's modules stay valid, without specialization con
     // SPIR-V Tools of Debian 12 do not know these matrices.
     if (shader.features & (vulkan::feature::cooperative | vulkan::feature::cooperative_bf16))
       continue;
-    for (const Values& values : samples(shader)) {
+    for (const SpecValues& values : samples(shader)) {
       const std::vector<uint32_t> words = freeze(shader.words, values);
       INFO(shader.kernel);
       // Three of a few hundred modules are enough, since each takes minutes under a sanitizer.
@@ -150,12 +150,12 @@ TEST_CASE("freeze: constants and what follows from them") {
     OpStore %out %times
     OpReturn)");
   CHECK(text(freeze(words, {})).find("OpSpecConstant") == std::string::npos);
-  const Values one = {{0, 1}};
+  const SpecValues one = {{0, 1}};
   const std::string is_one = text(freeze(words, one));
   CHECK(is_one.find("OpConstantTrue") != std::string::npos);
   CHECK(text(freeze(words, {})).find("OpConstantFalse") != std::string::npos);
-  CHECK(count(is_one, " = OpConstant %uint 2") == 2);  // %two and %times
-  CHECK(count(text(freeze(words, {})), " = OpConstant %uint 2") == 1);
+  CHECK(count_of(is_one, " = OpConstant %uint 2") == 2);  // %two and %times
+  CHECK(count_of(text(freeze(words, {})), " = OpConstant %uint 2") == 1);
   CHECK(is_valid(freeze(words, one)));
 }
 
@@ -173,7 +173,7 @@ TEST_CASE("freeze: a selection keeps one side, and its phi one value") {
     %value = OpPhi %uint %more %yes %zero %no
     OpStore %out %value
     OpReturn)");
-  const std::vector<uint32_t> frozen = freeze(words, Values{{0, 1}});
+  const std::vector<uint32_t> frozen = freeze(words, SpecValues{{0, 1}});
   CHECK(is_valid(frozen));
   CHECK(text(frozen).find("OpSelectionMerge") == std::string::npos);
   CHECK(text(frozen).find("OpFAdd") == std::string::npos);
@@ -206,13 +206,13 @@ TEST_CASE("freeze: a switch that is left from within stays a switch of one case"
     %end = OpLabel
     OpReturn)");
   for (uint32_t mode = 0; mode < 4; ++mode) {
-    const Values values = {{0, mode}};
+    const SpecValues values = {{0, mode}};
     const std::vector<uint32_t> frozen = freeze(words, values);
     CHECK(is_valid(frozen));
-    CHECK(count(text(frozen), "OpSwitch") == 1);
-    CHECK(count(text(frozen), "OpStore") == (mode == 1 ? 2 : mode == 2 ? 1 : 0));
-    CHECK(count(text(frozen), "OpFAdd") == (mode == 0 || mode == 3));
-    CHECK(count(text(frozen), "OpUnreachable") == (mode == 0 || mode == 3));  // the merge block
+    CHECK(count_of(text(frozen), "OpSwitch") == 1);
+    CHECK(count_of(text(frozen), "OpStore") == (mode == 1 ? 2 : mode == 2 ? 1 : 0));
+    CHECK(count_of(text(frozen), "OpFAdd") == (mode == 0 || mode == 3));
+    CHECK(count_of(text(frozen), "OpUnreachable") == (mode == 0 || mode == 3));  // the merge block
   }
 }
 
@@ -223,7 +223,7 @@ TEST_CASE("freeze: modes of floats are declared") {
   CHECK(is_valid(frozen));
   for (const char* line : {"OpCapability DenormPreserve", " DenormPreserve 16",
                            "OpCapability RoundingModeRTE", " RoundingModeRTE 32"})
-    CHECK(count(text(frozen), line) == 1);
+    CHECK(count_of(text(frozen), line) == 1);
 }
 
 TEST_CASE("freeze: loops") {
@@ -245,21 +245,21 @@ TEST_CASE("freeze: loops") {
   // everything stays.
   const auto once =
       module_of(fmt::format(fmt::runtime(loop), "None", "OpBranchConditional %is_one %end %again"));
-  const std::vector<uint32_t> frozen = freeze(once, Values{{0, 1}});
+  const std::vector<uint32_t> frozen = freeze(once, SpecValues{{0, 1}});
   CHECK(is_valid(frozen));
-  CHECK(count(text(frozen), "OpIAdd") == 1);
-  CHECK(count(text(frozen), "OpBranchConditional") == 1);
+  CHECK(count_of(text(frozen), "OpIAdd") == 1);
+  CHECK(count_of(text(frozen), "OpBranchConditional") == 1);
   // The loop is never left if the mode is 0: the merge block is then empty.
   const std::vector<uint32_t> endless = freeze(once, {});
   CHECK(is_valid(endless));
-  CHECK(count(text(endless), "OpBranchConditional") == 0);
-  CHECK(count(text(endless), "OpUnreachable") == 1);
-  CHECK(count(text(endless), "OpFAdd") == 0);
+  CHECK(count_of(text(endless), "OpBranchConditional") == 0);
+  CHECK(count_of(text(endless), "OpUnreachable") == 1);
+  CHECK(count_of(text(endless), "OpFAdd") == 0);
   const auto marked =
       module_of(fmt::format(fmt::runtime(loop), "Unroll", "OpBranchConditional %open %end %again"));
-  CHECK(count(text(freeze(marked, {})), " Unroll") == 1);
+  CHECK(count_of(text(freeze(marked, {})), " Unroll") == 1);
   CHECK(is_valid(freeze(marked, {}, false)));
-  CHECK(count(text(freeze(marked, {}, false)), " Unroll") == 0);
+  CHECK(count_of(text(freeze(marked, {}, false)), " Unroll") == 0);
 }
 
 TEST_SUITE_END();

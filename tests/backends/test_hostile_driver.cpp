@@ -80,7 +80,7 @@ test::DriverFaults gpu_memory() {
 }
 
 // Writes and reads back through staging memory.
-void check_transfers() {
+void check_staged_transfers() {
   auto backend = open_backend("vulkan");
   const BufferRange range{backend->allocate_block(40000), 0, 40000};
   std::vector<std::byte> bytes(40000), back(40000);
@@ -97,20 +97,20 @@ TEST_CASE("vulkan: memory types in order, the next where one is full") {
   using Types = std::vector<uint32_t>;
   {
     const FaultyDriver driver(gpu_memory());
-    check_transfers();
+    check_staged_transfers();
     CHECK(driver.faults().allocated == Types{kLocal, kWindow, kCached});
   }
   test::DriverFaults full = gpu_memory();
   full.full = {false, false, true};
   {
     const FaultyDriver driver(full);  // the window
-    check_transfers();
+    check_staged_transfers();
     CHECK(driver.faults().allocated == Types{kLocal, kHost, kCached});
   }
   full.full = {true, false, false};
   {
     const FaultyDriver driver(full);  // its own memory, but not the window
-    check_transfers();
+    check_staged_transfers();
     CHECK(driver.faults().allocated == Types{kWindow, kWindow, kCached});
   }
   full.full = {true, false, true};
@@ -130,7 +130,7 @@ TEST_CASE("vulkan: mapped memory that is slow to read is read through memory tha
   slow.types = {{0x7, 0}, {0xe, 0}};
   slow.heaps = {uint64_t{8} << 30};
   const FaultyDriver driver(slow);
-  check_transfers();
+  check_staged_transfers();
   CHECK(driver.faults().allocated == std::vector<uint32_t>{0, 1});
 }
 

@@ -22,14 +22,14 @@ using test::Without;
 using vulkan::StepTimes;
 using vulkan::TimedStep;
 
-void fill(KernelRunner& runner, const Binding& y, uint32_t value) {
+void run_fill(KernelRunner& runner, const Binding& y, uint32_t value) {
   const auto n = static_cast<uint32_t>(y.range.size / 4);
   runner.run("fill", {y}, kernels::FillParams{{0}, n, value}, {}, {(n + 7) / 8, 1, 1});
 }
 
 // Multiplies [16, k] x [k, 16] with a long k, which devices split, so that one call has several
 // modules.
-void matmul(KernelRunner& runner, const Binding& a, const Binding& b, const Binding& c) {
+void run_matmul(KernelRunner& runner, const Binding& a, const Binding& b, const Binding& c) {
   const auto k = static_cast<uint32_t>(a.range.size / 64);
   kernels::MatmulParams p{.m = 16, .n = 16, .k = k, .alpha = 1};
   p.batch[0] = p.batch[1] = p.a_col = p.b_col = 1;
@@ -63,14 +63,14 @@ void check_kernel_times(const std::string& device) {
   KernelRunner runner(open_backend(device));
   Backend& backend = runner.backend();
   const Binding y = runner.allocate(5000);
-  fill(runner, y, 1);
+  run_fill(runner, y, 1);
   CHECK(backend.kernel_times().empty());
 
   // More calls than one submit takes, with copies between them.
   backend.time_kernels(true);
   const float value = 3;
   for (uint32_t i = 0; i < 150; ++i) {
-    fill(runner, y, i);
+    run_fill(runner, y, i);
     if (i % 10 == 0) backend.write({y.range.block, 0, 4}, &value);
   }
   std::vector<KernelTime> times = backend.kernel_times();
@@ -80,28 +80,28 @@ void check_kernel_times(const std::string& device) {
   CHECK(backend.kernel_times().empty());
 
   // The second take continues with the same clock and numbers.
-  fill(runner, y, 1);
+  run_fill(runner, y, 1);
   times.push_back(backend.kernel_times().at(0));
   check_order(times, 151);
 
   // When measuring stops, existing measurements stay and nothing is added.
-  fill(runner, y, 1);
+  run_fill(runner, y, 1);
   backend.time_kernels(false);
-  fill(runner, y, 1);
+  run_fill(runner, y, 1);
   times = backend.kernel_times();
   REQUIRE(times.size() == 1);
   CHECK(times[0].call == 151);
-  fill(runner, y, 1);
+  run_fill(runner, y, 1);
   CHECK(backend.kernel_times().empty());
 
   // When it starts again, numbers and clock begin anew; a call may be several modules.
   backend.time_kernels(true);
   const Binding a = runner.allocate(16 * 4096), b = runner.allocate(16 * 4096);
   const Binding c = runner.allocate(16 * 16);
-  fill(runner, a, 0);
-  fill(runner, b, 0);
-  matmul(runner, a, b, c);
-  fill(runner, c, 0);
+  run_fill(runner, a, 0);
+  run_fill(runner, b, 0);
+  run_matmul(runner, a, b, c);
+  run_fill(runner, c, 0);
   times = backend.kernel_times();
   check_order(times, 4);
   CHECK(times.front().kernel == "fill");
@@ -181,6 +181,6 @@ TEST_CASE("kernel times: nothing without timestamps") {
   KernelRunner runner(open_backend("vulkan"));
   const Binding y = runner.allocate(100);
   runner.backend().time_kernels(true);
-  fill(runner, y, 1);
+  run_fill(runner, y, 1);
   CHECK(runner.backend().kernel_times().empty());
 }

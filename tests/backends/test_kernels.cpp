@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "tests/fixtures/compare_kernels.h"
+#include "tests/fixtures/element_bytes.h"
 
 using namespace rw;
 using namespace rw::kernels;
@@ -11,10 +12,8 @@ using namespace rw::test;
 
 namespace {
 
-constexpr float infinity = std::numeric_limits<float>::infinity();
 constexpr float nan_value = std::numeric_limits<float>::quiet_NaN();
-constexpr uint32_t sizes[] = {0, 1, 7, 8, 513, 20000};
-constexpr DType floats[] = {DType::f32, DType::f16, DType::bf16};
+constexpr uint32_t kernel_sizes[] = {0, 1, 7, 8, 513, 20000};
 constexpr DType all_types[] = {DType::f32, DType::f16, DType::bf16, DType::i32, DType::u8};
 struct TypePair {
   DType input, output;
@@ -60,7 +59,7 @@ TEST_CASE("kernels: copy") {
     for (DType to : all_types) {
       if (is_half(from) && is_half(to) && from != to) continue;  // such casts go by way of f32
       const bool unsigned_only = to == DType::u8 || from == DType::u8;
-      for (uint32_t n : sizes) {
+      for (uint32_t n : kernel_sizes) {
         const auto x = unsigned_only ? integers(n, 0, 200) : values(n, -100, 100);
         devices.run("copy", {in(from, x), out(to, n)},
                     CopyParams{.n = n, .rank = 1, .shape = {n}, .x_stride = {1}, .y_stride = {1}},
@@ -150,7 +149,7 @@ TEST_CASE("kernels: binary, compare, where") {
 TEST_CASE("kernels: accumulate, dropout, random") {
   KernelComparison& devices = KernelComparison::instance();
   for (DType t : floats)
-    for (uint32_t n : sizes) {
+    for (uint32_t n : kernel_sizes) {
       devices.run("accumulate", {in(t, values(n)), inout(DType::f32, values(n, -1, 1, 2))},
                   AccumulateParams{.n = n, .a = 0.37f}, {}, {flat(n)});
       devices.run("dropout", {in(t, values(n)), out(t, n)},

@@ -12,7 +12,7 @@ using rw::kernels::MatmulParams;
 using rw::test::ProductCheck;
 using rw::test::values;
 
-Backend* vulkan() {
+Backend* matrix_backend() {
   static const std::unique_ptr<Backend> backend = [] {
     std::unique_ptr<Backend> b;
     try {
@@ -35,20 +35,20 @@ struct Forced {
 // tested only if REWIND_LIKE_GPU is set.
 std::vector<const char*> variants() {
   std::vector<const char*> all = {"", "naive", "subgroup", "subgroup2-packed-split4"};
-  if (!vulkan()->info().is_cpu)
+  if (!matrix_backend()->info().is_cpu)
     all.insert(all.end(), {"tiled", "tiled32", "tiled64-split3", "tiled128"});
-  if (vulkan()->info().has("cooperative matrices"))
+  if (matrix_backend()->info().has("cooperative matrices"))
     all.insert(all.end(), {"cooperative64", "cooperative128"});
   return all;
 }
 
 // Runs a table in each of them.
 void in_all_variants(void (ProductCheck::*table)() const) {
-  if (!vulkan()) return;
+  if (!matrix_backend()) return;
   for (const char* variant : variants()) {
     CAPTURE(variant);
     const Forced forced(variant);
-    (ProductCheck(*vulkan()).*table)();
+    (ProductCheck(*matrix_backend()).*table)();
   }
 }
 
@@ -65,11 +65,11 @@ TEST_CASE("matmul: batches, strides, offsets, alpha and beta") {
 }
 
 TEST_CASE("matmul: few rows, or few terms") {
-  if (vulkan()) ProductCheck(*vulkan()).few_rows_or_terms();
+  if (matrix_backend()) ProductCheck(*matrix_backend()).few_rows_or_terms();
 }
 
 TEST_CASE("matmul: large right factors") {
-  if (vulkan()) ProductCheck(*vulkan()).large_factors();
+  if (matrix_backend()) ProductCheck(*matrix_backend()).large_factors();
 }
 
 TEST_CASE("matmul: long sums are split") {
@@ -81,7 +81,7 @@ TEST_CASE("conv2d, conv2d_dgrad, conv2d_wgrad") {
 }
 
 TEST_CASE("matmul: the same call gives the same bits") {
-  if (!vulkan()) return;
+  if (!matrix_backend()) return;
   KernelCall call{.kernel = "matmul"};
   MatmulParams p{.m = 16,
                  .n = 16,
@@ -93,7 +93,7 @@ TEST_CASE("matmul: the same call gives the same bits") {
                  .b_col = 1,
                  .c_row = 16,
                  .alpha = 1};
-  Backend& backend = *vulkan();
+  Backend& backend = *matrix_backend();
   const uint64_t bytes = uint64_t{p.k} * 16 * 4;
   const std::vector<float> data = values(p.k * 16);
   std::vector<Binding> bindings;

@@ -16,12 +16,12 @@ using vulkan::TimedStep;
 
 namespace {
 
-TimedStep step(const char* label, double guess) {
+TimedStep timed_step(const char* label, double guess) {
   return {label, 0, guess};
 }
 
 // Runs kernels with every kind of grid: flat, folded, cubes, and one workgroup for each row.
-std::vector<std::vector<float>> results() {
+std::vector<std::vector<float>> paced_results() {
   std::vector<float> values(3 * 40 * 50);
   for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i * 37 % 101) / 50 - 1;
   const Tensor x = tensor(values, {3, 40, 50}).set_requires_grad();
@@ -44,15 +44,15 @@ std::vector<std::vector<float>> results() {
           conv2d(image, filter, {.padding = 1}).to_vector()};
 }
 
-struct Run {
+struct PacedRun {
   std::vector<std::vector<float>> results;
   uint64_t dispatches;
 };
 
-Run run(const char* most_us) {
+PacedRun run_paced(const char* most_us) {
   const Env bound("REWIND_LIMITS", std::string("dispatch-us:") + most_us);
   const DeviceScope scope(Device::create(open_backend("vulkan")));
-  auto all = results();
+  auto all = paced_results();
   return {std::move(all), default_device()->backend().stats().dispatches};
 }
 
@@ -67,7 +67,7 @@ TEST_CASE("pacing: a kernel's rate is learned from submits" * doctest::test_suit
   CHECK(pacing.expect(gemm, flops) == flops);
   CHECK(!pacing.is_measured(gemm));
 
-  const TimedStep alone[] = {step(gemm, 0.1)};
+  const TimedStep alone[] = {timed_step(gemm, 0.1)};
   pacing.learn(alone, 0.001);  // a hundred times as fast
   CHECK(pacing.is_measured(gemm));
   CHECK(pacing.expect(gemm, 0.1) == doctest::Approx(0.001));
@@ -77,7 +77,8 @@ TEST_CASE("pacing: a kernel's rate is learned from submits" * doctest::test_suit
   // In mixed submits whose copies are slower than guessed, each finds its own rate.
   for (int i = 0; i < 60; ++i) {
     const double n = i % 2 ? 1 : 3;
-    const TimedStep mixed[] = {step(gemm, 0.1 * n), step(copy, 0.1), step(copy, 0.1)};
+    const TimedStep mixed[] = {timed_step(gemm, 0.1 * n), timed_step(copy, 0.1),
+                               timed_step(copy, 0.1)};
     pacing.learn(mixed, 0.001 * n + 2 * 0.2);
   }
   CHECK(pacing.expect(copy, 0.1) == doctest::Approx(0.2).epsilon(0.05));
@@ -95,7 +96,7 @@ TEST_CASE("pacing: a kernel's rate is learned from submits" * doctest::test_suit
 TEST_CASE("pacing: another process goes on with what was learned" * doctest::test_suite("host")) {
   const char *gemm = "gemm_tiled.TILE128", *copy = "copy";
   Pacing before;
-  const TimedStep alone[] = {step(gemm, 0.1)};
+  const TimedStep alone[] = {timed_step(gemm, 0.1)};
   before.learn(alone, 0.001);
   Pacing now(20);
   CHECK(now.expect(copy, 0.1) == doctest::Approx(0.005));  // on a faster kind of device
@@ -103,7 +104,7 @@ TEST_CASE("pacing: another process goes on with what was learned" * doctest::tes
   CHECK(now.is_measured(gemm));
   CHECK(now.expect(gemm, 0.1) == doctest::Approx(0.001));
   CHECK(!now.is_measured(copy));
-  const TimedStep slower[] = {step(gemm, 0.1)};
+  const TimedStep slower[] = {timed_step(gemm, 0.1)};
   now.learn(slower, 0.01);
   CHECK(now.expect(gemm, 0.1) == doctest::Approx(0.01));
   now.remember("copy\ncopy much\ncopy 1e30\ncopy -1\ncopy nan\n");
@@ -128,7 +129,7 @@ TEST_CASE("pacing: a part has whole rows of workgroups" * doctest::test_suite("h
 }
 
 TEST_CASE("pacing: kernels in parts give the same bits") {
-  const Run whole = run("1000000000"), parts = run("1");
+  const PacedRun whole = run_paced("1000000000"), parts = run_paced("1");
   for (size_t i = 0; i < whole.results.size(); ++i) {
     CAPTURE(i);
     size_t wrong = 0;

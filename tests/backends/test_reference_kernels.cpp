@@ -252,7 +252,7 @@ TEST_CASE("conv2d: a worked example") {
 namespace {
 
 // Small integers: every sum below is exact.
-Values pattern(size_t n, int seed) {
+Values integer_pattern(size_t n, int seed) {
   Values values(n);
   for (size_t i = 0; i < n; ++i) values[i] = static_cast<float>((i * 7 + i / 3 * seed) % 5) - 2;
   return values;
@@ -292,8 +292,8 @@ TEST_CASE("conv2d: groups, stride, padding, dilation; gradients are its adjoints
   p.out_c = 6, p.kernel_h = 3, p.kernel_w = 2, p.stride_h = 2, p.stride_w = 1;
   p.pad_h = 2, p.pad_w = 1, p.dilation_h = 2, p.dilation_w = 3, p.groups = 2;
   p.out_h = 4, p.out_w = 5;
-  const Values x = pattern(2 * 7 * 6 * 4, 1), w = pattern(6 * 3 * 2 * 2, 2);
-  const Values dy = pattern(2 * 4 * 5 * 6, 3);
+  const Values x = integer_pattern(2 * 7 * 6 * 4, 1), w = integer_pattern(6 * 3 * 2 * 2, 2);
+  const Values dy = integer_pattern(2 * 4 * 5 * 6, 3);
   const Binding bx = cpu.upload(x), bw = cpu.upload(w), bdy = cpu.upload(dy);
   const Binding by = cpu.allocate(dy.size()), bdx = cpu.allocate(x.size());
   const Binding bdw = cpu.allocate(w.size());

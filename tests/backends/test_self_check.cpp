@@ -144,7 +144,7 @@ const Fault stops_early = in_kernel("reduce", [](std::vector<float>& values) {
 });
 
 // A tanh that is made of exponentials gives NaN far out.
-const Fault overflows = in_kernel("unary", [](std::vector<float>& values) {
+const Fault overflowing_tanh = in_kernel("unary", [](std::vector<float>& values) {
   for (float& v : values)
     if (v == 1) v = NAN;
 });
@@ -204,7 +204,7 @@ TEST_CASE("self-check: planted faults are found and named") {
   CHECK(first_fault(has_no_attention).empty());
   CHECK(first_fault(forgets_the_last_row).starts_with("matmul in f32"));
   CHECK(first_fault(stops_early).starts_with("long loops"));
-  CHECK(first_fault(overflows).starts_with("functions far out in f32"));
+  CHECK(first_fault(overflowing_tanh).starts_with("functions far out in f32"));
 }
 
 TEST_CASE("self-check: faults of the large tiles of GPUs are found") {

@@ -28,6 +28,7 @@
 #include "tests/fixtures/env.h"
 #include "tests/fixtures/guard_backend.h"
 #include "tests/fixtures/message_of.h"
+#include "tests/fixtures/optim_fixture.h"
 #include "tests/fixtures/temporary_folder.h"
 
 namespace rw::test {
@@ -65,7 +66,7 @@ Caps gpu() {
 }
 
 template <class Params>
-Product product(const char* kernel, const Params& p, DType in, DType out) {
+Product make_product(const char* kernel, const Params& p, DType in, DType out) {
   Product made{.kernel = kernel, .bindings = {}, .params = {}};
   for (Binding& b : made.bindings) b.dtype = in;
   made.bindings[2].dtype = out;
@@ -80,7 +81,7 @@ Product gemm(uint32_t m, uint32_t n, uint32_t k, DType t = DType::f32, bool tran
   p.a_row = k, p.a_col = 1, p.c_row = n;
   (transposed ? p.b_col : p.b_row) = transposed ? k : n;
   (transposed ? p.b_row : p.b_col) = 1;
-  return product("matmul", p, t, t);
+  return make_product("matmul", p, t, t);
 }
 
 Product conv(const char* kernel, uint32_t size, uint32_t in, uint32_t out, uint32_t taps,
@@ -89,7 +90,7 @@ Product conv(const char* kernel, uint32_t size, uint32_t in, uint32_t out, uint3
   p.batch = 2, p.in_h = p.in_w = p.out_h = p.out_w = size, p.in_c = in, p.out_c = out;
   p.kernel_h = p.kernel_w = taps, p.pad_h = p.pad_w = taps / 2, p.groups = groups;
   p.stride_h = p.stride_w = p.dilation_h = p.dilation_w = 1;
-  return product(kernel, p, DType::f32, DType::f32);
+  return make_product(kernel, p, DType::f32, DType::f32);
 }
 
 std::vector<Product> some_products() {
@@ -198,7 +199,7 @@ TEST_CASE("tuning: products are lines" * doctest::test_suite("host")) {
   MatmulParams p;
   std::memcpy(&p, gemm(10, 20, 30).params.data(), sizeof p);
   p.a_row = UINT32_MAX;
-  CHECK_THROWS_AS(product("matmul", p, DType::f32, DType::f32), ValueError);
+  CHECK_THROWS_AS(make_product("matmul", p, DType::f32, DType::f32), ValueError);
   CHECK_THROWS_AS(conv("conv2d", 8, 6, 6, 3, 4), ValueError);
 }
 
@@ -269,7 +270,7 @@ TEST_CASE("tuning: profiles hold it" * doctest::test_suite("host")) {
 // ---- on a device --------------------------------------------------------------------------------
 
 // Runs products and convolutions with gradients, of sizes for which all ways have work to do.
-std::vector<float> outputs() {
+std::vector<float> product_outputs() {
   const auto leaf = [](const Shape& shape, uint32_t seed) {
     return tensor(values(static_cast<size_t>(shape.numel()), -1, 1, seed), shape)
         .set_requires_grad();
@@ -284,16 +285,16 @@ std::vector<float> outputs() {
   return all;
 }
 
-struct Run {
+struct TunedRun {
   std::vector<float> values;
   MemoryReport memory;
 };
 
-Run run_on(const std::string& device) {
+TunedRun run_on(const std::string& device) {
   const auto opened = Device::create(open_backend(device));
   const DeviceScope scope(opened);
-  Run run;
-  run.values = outputs();
+  TunedRun run;
+  run.values = product_outputs();
   run.memory = opened->memory_report();
   return run;
 }
@@ -310,22 +311,14 @@ vulkan::Tuning odd_tuning(const Caps& caps, std::span<const std::string> lines) 
   return tuning;
 }
 
-bool has_vulkan() try {
-  open_backend("vulkan");
-  return true;
-} catch (const DeviceError& e) {
-  MESSAGE("skipped: " << e.what());
-  return false;
-}
-
 TEST_CASE("tuning: odd choices are right, repeat their bits, and are predicted to the byte") {
   const Without proved("self-check");
   if (!has_vulkan()) return;
   const Caps caps = vulkan::parse_caps(device_profile("vulkan"), "here");
   const auto lines = std::make_shared<std::vector<std::string>>();
-  dry_run(open_listening("vulkan", lines), [] { outputs(); });
+  dry_run(open_listening("vulkan", lines), [] { product_outputs(); });
   REQUIRE(lines->size() >= 6);
-  const Run plain = run_on("vulkan"), oracle = run_on("reference");
+  const TunedRun plain = run_on("vulkan"), oracle = run_on("reference");
 
   const TemporaryFolder folder;
   const Env cache("REWIND_CACHE", folder.path.c_str());
@@ -334,7 +327,7 @@ TEST_CASE("tuning: odd choices are right, repeat their bits, and are predicted t
   if (tuning.choices.empty()) return;  // the driver has only one way (SwiftShader)
   vulkan::save_tuning(caps, tuning);
   CHECK(open_backend("vulkan")->info().tuning.find("a test") != std::string::npos);
-  const Run tuned = run_on("vulkan");
+  const TunedRun tuned = run_on("vulkan");
   CHECK(tuned.values == run_on("vulkan").values);
   CHECK(tuned.values != plain.values);  // other orders of sums
   REQUIRE(tuned.values.size() == oracle.values.size());
@@ -347,7 +340,7 @@ TEST_CASE("tuning: odd choices are right, repeat their bits, and are predicted t
   std::ofstream(file) << device_profile("vulkan");
   for (const std::string& device : {std::string("dry:vulkan"), "dry:" + file}) {
     const Without off("tuning", device != "dry:vulkan");  // a profile has its own
-    const Forecast forecast = dry_run(open_backend(device), [] { outputs(); });
+    const Forecast forecast = dry_run(open_backend(device), [] { product_outputs(); });
     CHECK(forecast.memory.peak == tuned.memory.peak);
     CHECK(forecast.memory.peak_by_purpose == tuned.memory.peak_by_purpose);
     CHECK(forecast.memory.reserved == tuned.memory.reserved);
@@ -367,7 +360,7 @@ TEST_CASE("tuning: what a program asks for is measured and kept") {
   const std::string log = folder / "products";
   {
     const Env logs("REWIND_TUNE_LOG", log.c_str());
-    dry_run(open_backend("dry:vulkan"), [] { outputs(); });
+    dry_run(open_backend("dry:vulkan"), [] { product_outputs(); });
   }
   const std::vector<std::string> lines = read_tune_log(log);
   REQUIRE(lines.size() >= 6);

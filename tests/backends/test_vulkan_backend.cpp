@@ -25,20 +25,20 @@ using namespace rw;
 using test::Env;
 using test::Without;
 
-std::vector<std::byte> pattern(size_t bytes, unsigned seed) {
+std::vector<std::byte> byte_pattern(size_t bytes, unsigned seed) {
   std::vector<std::byte> out(bytes);
   for (size_t i = 0; i < bytes; ++i) out[i] = std::byte((i * 31 + (i >> 8) * 17 + seed * 97) & 255);
   return out;
 }
 
-uint32_t bits_of(DType dtype, float value) {
+uint32_t bits_of_element(DType dtype, float value) {
   return is_float(dtype) ? std::bit_cast<uint32_t>(value) : static_cast<uint32_t>(value);
 }
 
 // Sets y[first, first + n) = value; elements are counted from `offset` bytes of the block.
-void fill(Backend& backend, BufferRange range, DType dtype, uint32_t first, uint32_t n,
-          float value) {
-  const kernels::FillParams p{{first}, n, bits_of(dtype, value)};
+void fill_range(Backend& backend, BufferRange range, DType dtype, uint32_t first, uint32_t n,
+                float value) {
+  const kernels::FillParams p{{first}, n, bits_of_element(dtype, value)};
   const Binding y{range, dtype, Access::write};
   KernelCall call{"fill", {&y, 1}, std::as_bytes(std::span(&p, 1))};
   call.threads[0] = (n + REWIND_FLAT - 1) / REWIND_FLAT;
@@ -63,9 +63,9 @@ void check_fill(Backend& backend, DType dtype, uint32_t first, uint32_t n) {
   CAPTURE(n);
   const size_t bytes = (first + n + 40) * size_of(dtype);
   const BufferRange range{backend.allocate_block(bytes), 0, bytes};
-  std::vector<std::byte> want = pattern(bytes, 3), got(bytes);
+  std::vector<std::byte> want = byte_pattern(bytes, 3), got(bytes);
   backend.write(range, want.data());
-  fill(backend, range, dtype, first, n, 77);
+  fill_range(backend, range, dtype, first, n, 77);
   backend.read(range, got.data());
   const std::vector<std::byte> one = element(dtype, 77);
   for (size_t i = first; i < first + n; ++i)
@@ -85,12 +85,12 @@ void check_fills(Backend& backend, bool with_halves = true) {
 void check_transfers(Backend& backend) {
   const size_t bytes = (20 << 20) + 13;
   const uint32_t block = backend.allocate_block(bytes);
-  std::vector<std::byte> want = pattern(bytes, 1), got(bytes);
+  std::vector<std::byte> want = byte_pattern(bytes, 1), got(bytes);
   backend.write({block, 0, bytes}, want.data());
   // Uses odd offsets and sizes while work is still queued.
   for (size_t offset : {1, 255, 4099, (9 << 20) + 7})
     for (size_t size : {1, 3, 64, 5001}) {
-      const std::vector<std::byte> part = pattern(size, static_cast<unsigned>(offset + size));
+      const std::vector<std::byte> part = byte_pattern(size, static_cast<unsigned>(offset + size));
       backend.write({block, offset, size}, part.data());
       std::copy(part.begin(), part.end(), want.begin() + static_cast<long>(offset));
     }
@@ -213,7 +213,7 @@ TEST_CASE("vulkan: bindings larger than the device's range go by address") {
   const auto fill_in = [](DType dtype) {
     auto backend = open();
     const BufferRange range{backend->allocate_block(1024), 0, 1024};
-    fill(*backend, range, dtype, 0, 256, 1);
+    fill_range(*backend, range, dtype, 0, 256, 1);
   };
   {
     Without packed("f16-storage");
@@ -230,7 +230,7 @@ TEST_CASE("vulkan: one-dimensional grids fold when they are too long") {
   const BufferRange range{backend->allocate_block(n), 0, n};
   std::vector<uint8_t> got(n);
   backend->write(range, got.data());
-  fill(*backend, range, DType::u8, 0, n, 5);
+  fill_range(*backend, range, DType::u8, 0, n, 5);
   backend->read(range, got.data());
   CHECK(std::all_of(got.begin(), got.end(), [](uint8_t v) { return v == 5; }));
 }
@@ -255,7 +255,7 @@ TEST_CASE("vulkan: queued work behaves as if done in order") {
       if (i % 7 == 0)
         backend->write({range.block, 4 * first, 4 * size}, &want[first]);
       else
-        fill(*backend, range, DType::f32, first, size, value);
+        fill_range(*backend, range, DType::f32, first, size, value);
     }
     backend->read(range, got.data());
     CHECK(got == want);
@@ -269,12 +269,12 @@ TEST_CASE("vulkan: queued work behaves as if done in order") {
 TEST_CASE("vulkan: independent steps share a barrier") {
   auto backend = open();
   const BufferRange a{backend->allocate_block(8192), 0, 4096}, b{a.block, 4096, 4096};
-  fill(*backend, a, DType::f32, 0, 1024, 1);
-  fill(*backend, b, DType::f32, 0, 1024, 2);
+  fill_range(*backend, a, DType::f32, 0, 1024, 1);
+  fill_range(*backend, b, DType::f32, 0, 1024, 2);
   CHECK(backend->stats().barriers == 0);
-  fill(*backend, a, DType::f32, 0, 1024, 3);
+  fill_range(*backend, a, DType::f32, 0, 1024, 3);
   CHECK(backend->stats().barriers == 1);
-  fill(*backend, b, DType::f32, 0, 1024, 4);
+  fill_range(*backend, b, DType::f32, 0, 1024, 4);
   CHECK(backend->stats().barriers == 1);
 }
 
@@ -288,9 +288,9 @@ TEST_CASE("vulkan: two backends at once") {
 TEST_CASE("vulkan: wrong calls are refused") {
   auto backend = open();
   const BufferRange range{backend->allocate_block(1024), 0, 1024};
-  CHECK_THROWS_AS(fill(*backend, {range.block, 4, 512}, DType::f32, 0, 8, 1), ValueError);
-  CHECK_THROWS_AS(fill(*backend, {range.block, 0, 2048}, DType::f32, 0, 8, 1), ValueError);
-  CHECK_THROWS_AS(fill(*backend, {range.block + 1, 0, 64}, DType::f32, 0, 8, 1), ValueError);
+  CHECK_THROWS_AS(fill_range(*backend, {range.block, 4, 512}, DType::f32, 0, 8, 1), ValueError);
+  CHECK_THROWS_AS(fill_range(*backend, {range.block, 0, 2048}, DType::f32, 0, 8, 1), ValueError);
+  CHECK_THROWS_AS(fill_range(*backend, {range.block + 1, 0, 64}, DType::f32, 0, 8, 1), ValueError);
   const Binding y{range, DType::f32, Access::write};
   const kernels::FillParams p{{0}, 8, 0};
   const auto bytes = std::as_bytes(std::span(&p, 1));

@@ -12,9 +12,9 @@ namespace rw::test {
 
 namespace {
 
-constexpr uint64_t unit = 16;
+constexpr uint64_t arena_unit = 16;
 
-class Model {
+class ArenaModel {
  public:
   void add_block(uint32_t block, uint64_t units) { used_[block].assign(units, false); }
 
@@ -23,9 +23,9 @@ class Model {
   std::optional<Arena::Range> allocate(uint64_t units) {
     std::optional<Arena::Range> best;
     for (const Arena::Range& hole : holes())
-      if (hole.size >= units * unit && (!best || hole.size < best->size)) best = hole;
+      if (hole.size >= units * arena_unit && (!best || hole.size < best->size)) best = hole;
     if (!best) return std::nullopt;
-    best->size = units * unit;
+    best->size = units * arena_unit;
     mark(*best, true);
     return best;
   }
@@ -51,14 +51,15 @@ class Model {
     for (const auto& [block, used] : used_)
       for (uint64_t i = 0; i < used.size(); ++i) {
         if (used[i]) continue;
-        if (i == 0 || used[i - 1]) all.push_back({block, i * unit, 0});
-        all.back().size += unit;
+        if (i == 0 || used[i - 1]) all.push_back({block, i * arena_unit, 0});
+        all.back().size += arena_unit;
       }
     return all;
   }
   void mark(const Arena::Range& range, bool value) {
     auto& used = used_.at(range.block);
-    for (uint64_t i = range.offset / unit; i < (range.offset + range.size) / unit; ++i) {
+    for (uint64_t i = range.offset / arena_unit; i < (range.offset + range.size) / arena_unit;
+         ++i) {
       REQUIRE(used.at(i) != value);  // no overlap, no double free
       used[i] = value;
     }
@@ -74,12 +75,13 @@ TEST_SUITE_BEGIN("host");  // needs no Vulkan
 TEST_CASE("arena: random requests get what the model gives") {
   for (uint32_t seed = 0; seed < 20; ++seed) {
     std::mt19937 random(seed);
-    Arena arena(unit);
-    Model model;
+    Arena arena(arena_unit);
+    ArenaModel model;
     uint32_t blocks = 0;
     const auto add_block = [&](uint64_t units) {
       model.add_block(blocks, units);
-      arena.add_block(blocks++, units * unit + random() % unit);  // the odd rest stays unused
+      arena.add_block(blocks++,
+                      units * arena_unit + random() % arena_unit);  // the odd rest stays unused
     };
     add_block(64);
     std::vector<Arena::Range> live;
@@ -87,8 +89,9 @@ TEST_CASE("arena: random requests get what the model gives") {
     for (int step = 0; step < 1500; ++step) {
       const uint32_t what = random() % 100;
       if (what < 55) {
-        const uint64_t bytes = random() % (what < 5 ? 40 * unit : 6 * unit);
-        const auto expected = model.allocate(std::max<uint64_t>(1, (bytes + unit - 1) / unit));
+        const uint64_t bytes = random() % (what < 5 ? 40 * arena_unit : 6 * arena_unit);
+        const auto expected =
+            model.allocate(std::max<uint64_t>(1, (bytes + arena_unit - 1) / arena_unit));
         const auto range = arena.allocate(bytes);
         REQUIRE(range == expected);
         if (range)

@@ -11,23 +11,25 @@ using namespace rw::test;
 
 namespace {
 
-constexpr int64_t width = 64, rows = 512;
-constexpr uint64_t boundary = width * rows * sizeof(float);
+constexpr int64_t boundary_width = 64, boundary_rows = 512;
+constexpr uint64_t boundary = boundary_width * boundary_rows * sizeof(float);
 
 // Blocks that each add to their input; all others read the first block's result.
-struct Chain {
+struct BoundaryChain {
   std::vector<Tensor> weights;
   int nested = 0;
   bool shares = false;
 
-  explicit Chain(int blocks) {
+  explicit BoundaryChain(int blocks) {
     for (int i = 0; i < blocks; ++i) {
-      Tensor w = tensor(some_values(static_cast<int>(width * width), i), {width, width}) * 0.1f;
+      Tensor w = tensor(some_values(static_cast<int>(boundary_width * boundary_width), i),
+                        {boundary_width, boundary_width}) *
+                 0.1f;
       weights.push_back(w.detach().set_requires_grad());
     }
   }
   Tensor loss() const {
-    Tensor x = tanh(full({rows, width}, 0.5f)), shared;
+    Tensor x = tanh(full({boundary_rows, boundary_width}, 0.5f)), shared;
     for (size_t i = 0; i < weights.size(); ++i) {
       const CheckpointScope outer;
       Tensor h = x;
@@ -59,7 +61,7 @@ TEST_CASE(
       for (const bool shares : {false, true}) {
         // Returns the chain's gradients, and the peaks of both memories.
         const auto run = [&](int blocks, bool on_host) {
-          Chain chain(blocks);
+          BoundaryChain chain(blocks);
           chain.nested = nested, chain.shares = shares;
           manual_seed(5);
           default_device()->reset_peak();
@@ -77,7 +79,7 @@ TEST_CASE(
         // Six blocks more are six boundaries more, wherever these lie; weights and gradients grow,
         // too.
         const MemoryReport many = run(12, false).second, many_on_host = run(12, true).second;
-        constexpr uint64_t weights = 6 * width * width * sizeof(float);
+        constexpr uint64_t weights = 6 * boundary_width * boundary_width * sizeof(float);
         CHECK(many.peak - few.peak >= 6 * boundary);
         CHECK(many_on_host.peak - few_on_host.peak <= 2 * weights);
         CHECK(many_on_host.host_peak - few_on_host.host_peak == 6 * boundary);
@@ -88,7 +90,7 @@ TEST_CASE(
 TEST_CASE("boundaries on the host: a dry run predicts both memories") {
   on_each_device([] {
     const auto program = [] {
-      Chain chain(5);
+      BoundaryChain chain(5);
       default_device()->reset_peak();
       for (int t = 0; t < 3; ++t) {
         const HostBoundaries scope;
@@ -109,7 +111,7 @@ TEST_CASE("boundaries on the host: a dry run predicts both memories") {
 TEST_CASE(
     "boundaries on the host: backward twice, policies, views, and a scope that turns it off") {
   on_each_device([] {
-    Chain chain(4);
+    BoundaryChain chain(4);
     const auto run = [&](bool on_host, bool twice) {
       manual_seed(5);
       const HostBoundaries scope(on_host);
@@ -123,8 +125,8 @@ TEST_CASE(
     const Tensor w = chain.weights[0];
     const auto odd = [&](bool on_host, bool kept) {
       const HostBoundaries scope(on_host);
-      Tensor x = tanh(full({rows, width}, 0.5f) * 1.0f) * sum(w);
-      const Tensor half = slice(x, 0, 0, rows / 2), turned = transpose(x, 0, 1);
+      Tensor x = tanh(full({boundary_rows, boundary_width}, 0.5f) * 1.0f) * sum(w);
+      const Tensor half = slice(x, 0, 0, boundary_rows / 2), turned = transpose(x, 0, 1);
       {
         const CheckpointScope segment(true, kept ? save_matmuls() : SavePolicy());
         x = concat({tanh(matmul(half, w)), matmul(transpose(turned, 0, 1), w)}, 0);

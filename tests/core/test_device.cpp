@@ -43,7 +43,7 @@ std::shared_ptr<Storage> take(const std::shared_ptr<Device>& device, uint64_t by
 
 // Takes a small training step with a segment, an f16 part and in-place ops, and returns the
 // gradients.
-std::vector<std::vector<float>> step() {
+std::vector<std::vector<float>> small_step() {
   Tensor w = leaf(256), v = leaf(256);
   Tensor x = reshape(w, {16, 16});
   {
@@ -151,7 +151,7 @@ TEST_CASE("device: out of memory explains itself and leaves the device usable" *
 TEST_CASE("device: a step under any memory limit succeeds or stops cleanly" *
           doctest::test_suite("host")) {
   set_default_device(open_backend("reference"));
-  const auto expected = step();
+  const auto expected = small_step();
   const uint64_t peak = default_device()->memory_report().peak;
   uint64_t least = 0;
   for (uint64_t limit = 256; limit <= 2 * peak; limit += 256) {
@@ -159,7 +159,7 @@ TEST_CASE("device: a step under any memory limit succeeds or stops cleanly" *
     const auto device = Device::create(open_backend("reference"), limit);
     set_default_device(device);
     try {
-      const auto gradients = step();
+      const auto gradients = small_step();
       REQUIRE(gradients == expected);
       if (!least) least = limit;
     } catch (const OutOfMemory& e) {

@@ -109,7 +109,7 @@ Lifetime training_lifetime(Random& random, uint32_t i, uint32_t n) {
   }
 }
 
-Lifetimes make(Family family, uint32_t n, uint64_t seed) {
+Lifetimes make_lifetimes(Family family, uint32_t n, uint64_t seed) {
   Random random(seed);
   Lifetimes lifetimes;
   for (uint32_t i = 0; i < n; ++i) {
@@ -135,7 +135,7 @@ TEST_CASE("offset plan: within 3 % of the lower bound") {
   for (int f = 0; f < families; ++f)
     for (const uint32_t n : {1, 3, 10, 30, 100, 300, 1000, 2000}) {
       for (uint64_t seed = 0; seed < (n < 300 ? 10 : 1); ++seed) {
-        const Lifetimes lifetimes = make(Family(f), n, seed);
+        const Lifetimes lifetimes = make_lifetimes(Family(f), n, seed);
         const Layout plan = lay_out(lifetimes);
         const double ratio = double(plan.height()) / double(lower_bound(lifetimes));
         INFO(family_names[f], " n = ", n, " seed ", seed, " ratio ", ratio);
@@ -161,7 +161,7 @@ TEST_CASE("offset plan: optimal for few items") {
     CHECK(plan.height() == brute_force(lifetimes));
   }
   for (uint64_t seed = 0; seed < 20; ++seed) {
-    const Lifetimes lifetimes = make(Family(seed % families), 8, seed);
+    const Lifetimes lifetimes = make_lifetimes(Family(seed % families), 8, seed);
     CHECK(lay_out(lifetimes).height() == brute_force(lifetimes));
   }
 }
@@ -169,7 +169,8 @@ TEST_CASE("offset plan: optimal for few items") {
 TEST_CASE("offset plan: holes first, then regions of bounded size") {
   for (uint64_t seed = 0; seed < 60; ++seed) {
     Random random(seed);
-    const Lifetimes lifetimes = make(Family(seed % families), uint32_t(draw(random, 1, 120)), seed);
+    const Lifetimes lifetimes =
+        make_lifetimes(Family(seed % families), uint32_t(draw(random, 1, 120)), seed);
     uint64_t largest = 0;
     for (const Lifetime& item : lifetimes) largest = std::max(largest, item.size);
     const uint64_t lower = lower_bound(lifetimes);
@@ -182,7 +183,7 @@ TEST_CASE("offset plan: holes first, then regions of bounded size") {
     if (seed % 2) CHECK(plan.regions.size() <= 1);
   }
   // A hole of the whole height takes everything; one of half of it takes its share.
-  const Lifetimes lifetimes = make(nested, 300, 1);
+  const Lifetimes lifetimes = make_lifetimes(nested, 300, 1);
   const uint64_t height = lay_out(lifetimes).height();
   CHECK(lay_out(lifetimes, std::array{height}).height() == 0);
   const uint64_t rest = lay_out(lifetimes, std::array{height / 2}).height();
@@ -190,10 +191,10 @@ TEST_CASE("offset plan: holes first, then regions of bounded size") {
 }
 
 TEST_CASE("offset plan: the same lifetimes get the same plan, large sets one in bounded work") {
-  const Lifetimes lifetimes = make(uniform, 500, 3);
+  const Lifetimes lifetimes = make_lifetimes(uniform, 500, 3);
   CHECK(lay_out(lifetimes).places == lay_out(lifetimes).places);
 
-  const Lifetimes large = make(nested, 100'000, 1);
+  const Lifetimes large = make_lifetimes(nested, 100'000, 1);
   CHECK(double(lay_out(large).height()) <= 1.01 * double(lower_bound(large)));
 }
 
@@ -220,7 +221,7 @@ TEST_CASE("offset plan: a chain of equal sizes, replayed in segments, takes its 
 }
 
 TEST_CASE("offset plan: parts of a step that do not meet in time share their bytes") {
-  Lifetimes lifetimes = make(uniform, 60, 1);
+  Lifetimes lifetimes = make_lifetimes(uniform, 60, 1);
   const uint64_t height = lay_out(lifetimes).height();
   for (size_t i = 0; i < 60; ++i) {
     const auto [size, begin, end] = lifetimes[i];

@@ -18,12 +18,12 @@ using Mode = AutoRecomputeOptions::Mode;
 
 namespace {
 
-constexpr int64_t width = 32;
+constexpr int64_t loop_width = 32;
 
-struct Net : Sequential {
-  Net() {
+struct DropoutNet : Sequential {
+  DropoutNet() {
     for (int i = 0; i < 6; ++i) {
-      emplace<Linear>(width, width);
+      emplace<Linear>(loop_width, loop_width);
       append([](Tensor x) { return dropout(gelu(std::move(x)), 0.1f); });
     }
   }
@@ -83,14 +83,15 @@ class Loop {
  private:
   void step(int64_t rows) {
     const auto seed = static_cast<int>(rows);
-    const Tensor x = tensor(some_values(static_cast<int>(rows * width), seed), {rows, width});
+    const Tensor x =
+        tensor(some_values(static_cast<int>(rows * loop_width), seed), {rows, loop_width});
     optimizer_.backward(mean(square(net_(x))));
     optimizer_.step();
     optimizer_.zero_grad();
   }
 
   bool seeded_;
-  Net net_;
+  DropoutNet net_;
   Adam optimizer_;
 };
 

@@ -17,7 +17,7 @@ namespace rw::test {
 
 namespace {
 
-Tensor chain(Tensor x) {
+Tensor tanh_chain(Tensor x) {
   for (int i = 0; i < 12; ++i) x = tanh(std::move(x) * 1.5f);
   return x;
 }
@@ -27,7 +27,7 @@ Tensor chain(Tensor x) {
 TEST_CASE_FIXTURE(CpuDevice,
                   "misuse: a recomputation scope owns its plan" * doctest::test_suite("host")) {
   Search search([] { return open_backend("dry:reference"); },
-                [] { sum(chain(leaf(4096))).backward(); });
+                [] { sum(tanh_chain(leaf(4096))).backward(); });
   const uint64_t plain = search.plain().peak(), least = search.memory().peak();
   REQUIRE(least < plain);
   const auto run = [&](bool planned) {
@@ -36,7 +36,7 @@ TEST_CASE_FIXTURE(CpuDevice,
     {
       auto scope =
           planned ? checkpoint(search.budget((plain + least) / 2).plan) : checkpoint(Plan{});
-      loss = sum(chain(w));
+      loss = sum(tanh_chain(w));
       CHECK_FALSE(scope.diverged());
     }
     loss.backward();
@@ -119,7 +119,7 @@ TEST_CASE("misuse: what predicts must not compute" * doctest::test_suite("host")
 
 TEST_CASE_FIXTURE(CpuDevice, "misuse: scopes may end in any order" * doctest::test_suite("host")) {
   Tensor w = leaf(64);
-  const Tensor expected = sum(chain(w));
+  const Tensor expected = sum(tanh_chain(w));
   expected.backward();
   const std::vector<float> gradient = w.grad().to_vector();
   w.set_grad({});

@@ -8,7 +8,7 @@ namespace rw::test {
 
 namespace {
 
-constexpr int64_t width = 16;
+constexpr int64_t policy_width = 16;
 
 // Counts how often the forward of each op runs in `body`.
 template <class F>
@@ -22,11 +22,12 @@ std::map<std::string, int> runs_of(Device& device, F&& body) {
 }
 
 struct Layers {
-  Tensor w = leaf(width * width), x = leaf(4 * width);
+  Tensor w = leaf(policy_width * policy_width), x = leaf(4 * policy_width);
 
   Tensor forward() const {
-    Tensor y = reshape(x, {4, width});
-    for (int i = 0; i < 3; ++i) y = gelu(layer_norm(matmul(y, reshape(w, {width, width}))));
+    Tensor y = reshape(x, {4, policy_width});
+    for (int i = 0; i < 3; ++i)
+      y = gelu(layer_norm(matmul(y, reshape(w, {policy_width, policy_width}))));
     return y;
   }
   std::vector<std::vector<float>> gradients(const std::function<Tensor(const Layers&)>& loss) {
@@ -78,7 +79,7 @@ TEST_CASE_FIXTURE(CpuDevice, "policies: kept outputs are made once, the rest twi
   CHECK(named["layer_norm"] == 3);
   CHECK(named["matmul"] == 6);
   auto costly =
-      count([](const SaveQuery& q) { return q.cost.flops > 0 && q.bytes >= 4 * width * 4; });
+      count([](const SaveQuery& q) { return q.cost.flops > 0 && q.bytes >= 4 * policy_width * 4; });
   CHECK(costly["matmul"] == 3);
   CHECK(count([](const SaveQuery& q) { return q.bytes > 1 << 30; })["matmul"] == 6);
 }
@@ -119,7 +120,7 @@ TEST_CASE_FIXTURE(CpuDevice, "policies: what a segment keeps the ones around it 
       Tensor y;
       {
         const auto inner = checkpoint(save_matmuls());
-        y = matmul(reshape(l.x, {4, width}), reshape(l.w, {width, width}));
+        y = matmul(reshape(l.x, {4, policy_width}), reshape(l.w, {policy_width, policy_width}));
       }
       return sum(square(y));  // reads the product outside the inner segment
     });
@@ -158,14 +159,14 @@ TEST_CASE_FIXTURE(CpuDevice, "policies: keep what they promise until backward, a
     return bytes;
   };
   const uint64_t nothing = held(save_nothing());
-  CHECK(held(save_matmuls()) == nothing + 3 * 4 * width * 4);
+  CHECK(held(save_matmuls()) == nothing + 3 * 4 * policy_width * 4);
   const Tensor loss = in_segment(layers, [](const SaveQuery&) { return true; });
 }
 
 TEST_CASE_FIXTURE(CpuDevice, "verify_replay: names the first op that gives other bits" *
                                  doctest::test_suite("host")) {
   tape().verify_replay(true);
-  const Tensor x = leaf(width);
+  const Tensor x = leaf(policy_width);
   const auto run = [&](bool is_impure) {
     Tensor y;
     {

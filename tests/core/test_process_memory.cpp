@@ -44,7 +44,7 @@ class HeapBackend final : public Backend {
 };
 
 // Computes sum += x, both dense f32.
-void accumulate(KernelRunner& runner, const Binding& x, const Binding& sum) {
+void run_accumulate(KernelRunner& runner, const Binding& x, const Binding& sum) {
   kernels::AccumulateParams p{};
   p.n = static_cast<uint32_t>(x.range.size / 4);
   p.a = 1;
@@ -53,16 +53,17 @@ void accumulate(KernelRunner& runner, const Binding& x, const Binding& sum) {
 
 // Places of marks in the device's memory: at the beginning, in the middle and at the end.
 constexpr std::array<uint8_t, 3> mark = {5, 6, 7};
-std::array<uint64_t, 3> places(const Storage& storage) {
+std::array<uint64_t, 3> mark_places(const Storage& storage) {
   return {0, storage.bytes() / 2, storage.bytes() - mark.size()};
 }
 std::shared_ptr<Storage> marked(Device& device, uint64_t bytes) {
   auto storage = device.allocate({static_cast<int64_t>(bytes)}, DType::u8);
-  for (const uint64_t at : places(*storage)) device.write(*storage, at, mark.size(), mark.data());
+  for (const uint64_t at : mark_places(*storage))
+    device.write(*storage, at, mark.size(), mark.data());
   return storage;
 }
 void check_marks(const Storage& storage) {
-  for (const uint64_t at : places(storage)) {
+  for (const uint64_t at : mark_places(storage)) {
     std::array<uint8_t, 3> there{};
     storage.device().read(storage, at, there.size(), there.data());
     CHECK(there == mark);
@@ -71,12 +72,12 @@ void check_marks(const Storage& storage) {
 
 // The growth must be less than the size of the values that move. They are large, since huge pages
 // of the program itself come and go, up to 24 MiB of them.
-constexpr uint64_t unit = 4 * kMiB;
+constexpr uint64_t growth_unit = 4 * kMiB;
 void check_peak(uint64_t before) {
   const uint64_t peak = host_memory().peak;
   INFO(peak << " where it was " << before);
 #ifndef __SANITIZE_ADDRESS__  // it has memory of its own beside written bytes
-  CHECK(peak < before + 24 * unit);
+  CHECK(peak < before + 24 * growth_unit);
 #endif
 }
 
@@ -129,19 +130,22 @@ TEST_CASE("process memory: the Vulkan device tells its heaps") {
 
 TEST_CASE("process memory: values of the cpu come into one block without a second copy" *
           doctest::test_suite("host")) {
-  const auto device = Device::create(open_backend("cpu"), 120 * unit);
-  { const auto first = marked(*device, 60 * unit), second = marked(*device, 60 * unit); }
+  const auto device = Device::create(open_backend("cpu"), 120 * growth_unit);
+  {
+    const auto first = marked(*device, 60 * growth_unit),
+               second = marked(*device, 60 * growth_unit);
+  }
   // Values lie in two blocks, with two holes that are too small.
-  const auto a = marked(*device, 36 * unit);
-  auto b = marked(*device, 24 * unit);
-  const auto c = marked(*device, 36 * unit);
-  auto d = marked(*device, 24 * unit);
+  const auto a = marked(*device, 36 * growth_unit);
+  auto b = marked(*device, 24 * growth_unit);
+  const auto c = marked(*device, 36 * growth_unit);
+  auto d = marked(*device, 24 * growth_unit);
   b = d = nullptr;
   REQUIRE(reset_host_peak());
   const uint64_t before = host_memory().peak;
-  const auto large = marked(*device, 48 * unit);
-  CHECK(device->memory_report().moved == 72 * unit);
-  CHECK(device->memory_report().peak_reserved == 120 * unit);
+  const auto large = marked(*device, 48 * growth_unit);
+  CHECK(device->memory_report().moved == 72 * growth_unit);
+  CHECK(device->memory_report().peak_reserved == 120 * growth_unit);
   check_peak(before);
   check_marks(*a);
   check_marks(*c);
@@ -149,15 +153,15 @@ TEST_CASE("process memory: values of the cpu come into one block without a secon
 
 TEST_CASE("process memory: a value that goes down by less than its size does so in pieces" *
           doctest::test_suite("host")) {
-  const auto device = Device::create(open_backend("cpu"), 65 * unit);
-  { const auto all = marked(*device, 65 * unit); }
-  auto below = marked(*device, unit / 2);
-  const auto value = marked(*device, 64 * unit);
+  const auto device = Device::create(open_backend("cpu"), 65 * growth_unit);
+  { const auto all = marked(*device, 65 * growth_unit); }
+  auto below = marked(*device, growth_unit / 2);
+  const auto value = marked(*device, 64 * growth_unit);
   below = nullptr;
   REQUIRE(reset_host_peak());
   const uint64_t before = host_memory().peak;
-  const auto above = marked(*device, unit);
-  CHECK(device->memory_report().moved == 64 * unit);
+  const auto above = marked(*device, growth_unit);
+  CHECK(device->memory_report().moved == 64 * growth_unit);
   check_peak(before);
   check_marks(*value);
 }
@@ -176,7 +180,7 @@ TEST_CASE("process memory: uploads of 1 GiB behind queued kernels need the stagi
   };
   runner.backend().write(sum.range, piece.data());
   upload(0);
-  accumulate(runner, x, sum);
+  run_accumulate(runner, x, sum);
   runner.backend().synchronize();
 
   const uint64_t before = host_memory().current;
@@ -184,7 +188,7 @@ TEST_CASE("process memory: uploads of 1 GiB behind queued kernels need the stagi
   float expected = 0;
   for (uint64_t i = 1; i <= kPieces; ++i) {
     upload(i);
-    accumulate(runner, x, sum);
+    run_accumulate(runner, x, sum);
     expected += static_cast<float>(i);
     most = std::max(most, host_memory().current);
   }

@@ -13,35 +13,35 @@ using namespace rw::test;
 
 namespace {
 
-constexpr size_t block = 128;
+constexpr size_t quantized_block = 128;
 
 // Values of very different sizes from block to block, with zeros among them.
-std::vector<float> values_of(size_t n) {
+std::vector<float> block_values(size_t n) {
   std::vector<float> values = some_values(static_cast<int>(n), 3);
   for (size_t i = 0; i < n; ++i) {
-    values[i] *= std::pow(10.0f, static_cast<float>(i / block % 5) - 2);
+    values[i] *= std::pow(10.0f, static_cast<float>(i / quantized_block % 5) - 2);
     if (i % 7 == 3) values[i] = 0;
   }
   return values;
 }
 
-void check_errors(size_t n, DType dtype) {
-  const Tensor x = tensor(values_of(n), {static_cast<int64_t>(n)}, dtype);
+void check_quantization(size_t n, DType dtype) {
+  const Tensor x = tensor(block_values(n), {static_cast<int64_t>(n)}, dtype);
   const QuantizedBlocks kept = quantize_blocks(x);
   const std::vector<float> exact = x.to_vector(), steps = kept.steps.to_vector();
   const std::vector<float> back = dequantize_blocks(kept, dtype).to_vector();
-  REQUIRE(steps.size() == (n + block - 1) / block);
+  REQUIRE(steps.size() == (n + quantized_block - 1) / quantized_block);
   const float rounding = dtype == DType::f32 ? 0x1p-22f : dtype == DType::f16 ? 0x1p-11f : 0x1p-8f;
   for (size_t i = 0; i < n; ++i) {
     const float error = std::fabs(back[i] - exact[i]);
-    REQUIRE(error <=
-            steps[i / block] / 2 + rounding * std::fabs(exact[i]) + 1e-7f * steps[i / block]);
+    REQUIRE(error <= steps[i / quantized_block] / 2 + rounding * std::fabs(exact[i]) +
+                         1e-7f * steps[i / quantized_block]);
     REQUIRE((exact[i] > 0) == (back[i] > 0));
     REQUIRE((exact[i] < 0) == (back[i] < 0));
   }
   for (size_t b = 0; b < steps.size(); ++b) {
     float most = 0;
-    for (size_t i = b * block; i < std::min(n, (b + 1) * block); ++i)
+    for (size_t i = b * quantized_block; i < std::min(n, (b + 1) * quantized_block); ++i)
       most = std::max(most, std::fabs(exact[i]));
     CHECK(steps[b] == doctest::Approx(std::max(most / 127, 2.3509887e-38f)));
   }
@@ -80,18 +80,19 @@ void check_storage() {
 TEST_CASE("quantize: each element is at most half a step from what it was, and keeps its sign") {
   on_each_device([] {
     for (const DType dtype : {DType::f32, DType::f16, DType::bf16})
-      for (const size_t n : {1, 127, 128, 129, 1000, 70'000}) check_errors(n, dtype);
+      for (const size_t n : {1, 127, 128, 129, 1000, 70'000}) check_quantization(n, dtype);
   });
 }
 
 TEST_CASE("quantize: what is not finite makes its block NaN") {
   on_each_device([] {
     for (const float bad : {INFINITY, -INFINITY, std::nanf("")}) {
-      std::vector<float> values(3 * block, 1.0f);
-      values[block + 5] = bad;
-      const QuantizedBlocks kept = quantize_blocks(tensor(values, {3 * block}));
+      std::vector<float> values(3 * quantized_block, 1.0f);
+      values[quantized_block + 5] = bad;
+      const QuantizedBlocks kept = quantize_blocks(tensor(values, {3 * quantized_block}));
       const std::vector<float> back = dequantize_blocks(kept, DType::f32).to_vector();
-      for (size_t i = 0; i < back.size(); ++i) CHECK(std::isnan(back[i]) == (i / block == 1));
+      for (size_t i = 0; i < back.size(); ++i)
+        CHECK(std::isnan(back[i]) == (i / quantized_block == 1));
     }
   });
 }

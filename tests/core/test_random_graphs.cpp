@@ -14,7 +14,8 @@ namespace rw::test {
 namespace {
 
 // Runs a program, and returns the losses, then the gradients.
-std::vector<std::vector<float>> run(uint32_t seed, bool segments, std::vector<Tensor>& leaves) {
+std::vector<std::vector<float>> run_graph(uint32_t seed, bool segments,
+                                          std::vector<Tensor>& leaves) {
   manual_seed(seed);
   std::vector<std::vector<float>> results;
   {
@@ -40,14 +41,14 @@ void check_graphs(uint32_t count) {
   const uint64_t replayed = Tape::current()->replayed_records();
   for (uint32_t seed = 0; seed < count; ++seed) {
     INFO("seed " << seed);
-    const auto plain = run(seed, false, leaves);
+    const auto plain = run_graph(seed, false, leaves);
     REQUIRE(std::isfinite(plain[0][0]));
-    const auto with_segments = run(seed, true, leaves);
+    const auto with_segments = run_graph(seed, true, leaves);
     REQUIRE(with_segments == plain);
     REQUIRE(default_device()->memory_report().live == at_rest);
     REQUIRE(Tape::current()->stats().records == 0);
     const HostBoundaries on_host;
-    REQUIRE(run(seed, true, leaves) == plain);
+    REQUIRE(run_graph(seed, true, leaves) == plain);
     REQUIRE(default_device()->memory_report().live == at_rest);
     REQUIRE(default_device()->memory_report().host_live == 0);
   }
@@ -55,17 +56,17 @@ void check_graphs(uint32_t count) {
   CHECK(Tape::current()->replayed_records() - replayed > 5 * count);
 }
 
-struct Trained {
+struct TrainedGraph {
   std::vector<std::vector<float>> results;  // losses and, in the end, the leaves
   uint64_t peak = 0, replayed = 0;
 };
 
 // Takes steps of two programs in turn, on a device of their own, under recomputation as `options`
 // or the environment say.
-Trained train(uint32_t seed, const std::optional<AutoRecomputeOptions>& options = {}) {
+TrainedGraph train_graph(uint32_t seed, const std::optional<AutoRecomputeOptions>& options = {}) {
   const DeviceScope scope(Device::create(open_backend("reference")));
   const uint64_t replayed = Tape::current()->replayed_records();
-  Trained trained;
+  TrainedGraph trained;
   {
     std::optional<AutoRecompute> recompute;
     if (options) recompute.emplace(*options);
@@ -88,12 +89,12 @@ Trained train(uint32_t seed, const std::optional<AutoRecomputeOptions>& options 
 }
 
 // Trains in a thread of its own, which reads the environment anew.
-Trained train_in_thread(uint32_t seed) {
-  Trained trained;
+TrainedGraph train_in_thread(uint32_t seed) {
+  TrainedGraph trained;
   std::exception_ptr error;
   std::thread([&] {
     try {
-      trained = train(seed);
+      trained = train_graph(seed);
     } catch (...) {
       error = std::current_exception();
     }
@@ -116,23 +117,23 @@ TEST_CASE("random graphs: recomputation of programs that say nothing of it" *
   uint64_t replayed = 0, fitted = 0;
   for (uint32_t seed = 0; seed < 2 * seeds; seed += 2) {
     INFO("seed " << seed);
-    const Trained plain = train(seed);
+    const TrainedGraph plain = train_graph(seed);
     REQUIRE(std::isfinite(plain.results[0][0]));
     const auto check = [&](const auto& run) {
-      const Trained again = run();
+      const TrainedGraph again = run();
       REQUIRE(again.results == plain.results);
       replayed += again.replayed;
     };
     for (const Mode mode : {Mode::memory, Mode::speed})
-      check([&] { return train(seed, {{.mode = mode}}); });
+      check([&] { return train_graph(seed, {{.mode = mode}}); });
     const Env how("REWIND_RECOMPUTE", seed % 4 ? "memory" : "speed");
     check([&] { return train_in_thread(seed); });
     const uint64_t budget = plain.peak * 9 / 10;
     const Env bytes("REWIND_MEMORY_BUDGET", std::to_string(budget).c_str());
     const Env by_budget("REWIND_RECOMPUTE", seed % 4 ? "" : "evict");
-    const std::function<Trained()> bounded[] = {
-        [&] { return train(seed, {{.mode = Mode::budget, .budget = budget}}); },
-        [&] { return train(seed, {{.mode = Mode::evict, .budget = budget}}); },
+    const std::function<TrainedGraph()> bounded[] = {
+        [&] { return train_graph(seed, {{.mode = Mode::budget, .budget = budget}}); },
+        [&] { return train_graph(seed, {{.mode = Mode::evict, .budget = budget}}); },
         [&] { return train_in_thread(seed); }};
     for (const auto& run : bounded) try {
         check(run);

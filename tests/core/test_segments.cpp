@@ -14,8 +14,8 @@ using Values = std::vector<float>;
 using Block = std::function<Tensor(const Tensor&)>;
 
 // Returns the loss and the gradients of `parameters` after one backward of sum(program(segments)).
-std::vector<Values> train(const std::vector<Tensor>& parameters, bool segments,
-                          const std::function<Tensor(bool)>& program) {
+std::vector<Values> train_segments(const std::vector<Tensor>& parameters, bool segments,
+                                   const std::function<Tensor(bool)>& program) {
   manual_seed(11);
   std::vector<Values> result;
   {
@@ -33,9 +33,9 @@ std::vector<Values> train(const std::vector<Tensor>& parameters, bool segments,
 // Checks that segments change nothing, and that something was replayed.
 void check_same(const std::vector<Tensor>& parameters, const std::function<Tensor(bool)>& program) {
   Tape& tape = *Tape::current();
-  const auto plain = train(parameters, false, program);
+  const auto plain = train_segments(parameters, false, program);
   const uint64_t replayed = tape.replayed_records(), live = default_device()->memory_report().live;
-  CHECK(train(parameters, true, program) == plain);
+  CHECK(train_segments(parameters, true, program) == plain);
   CHECK(tape.replayed_records() > replayed);
   CHECK(default_device()->memory_report().live == live);
 }
@@ -196,7 +196,7 @@ TEST_CASE_FIXTURE(CpuDevice, "segments: disjoint graphs, in either order, in one
                                  doctest::test_suite("host")) {
   const Block block = [](const Tensor& t) { return exp(sin(square(t))); };
   const Tensor a = leaf(8), b = leaf(8);
-  const auto expected = train({a, b}, false, [&](bool) { return block(a) + block(b); });
+  const auto expected = train_segments({a, b}, false, [&](bool) { return block(a) + block(b); });
   for (const bool first_first : {true, false})
     for (const bool shared : {true, false}) {
       Tensor la, lb;
@@ -306,7 +306,7 @@ TEST_CASE_FIXTURE(CpuDevice,
 // ---- memory
 namespace {
 
-constexpr int64_t width = 4096;
+constexpr int64_t segment_width = 4096;
 
 Tensor layers(Tensor x, const Tensor& w, int count) {
   for (int i = 0; i < count; ++i) x = tanh(std::move(x) * w);
@@ -328,14 +328,14 @@ Tensor halves(Tensor x, const Tensor& w, int count) {
 TEST_CASE_FIXTURE(CpuDevice,
                   "segments: the peak of 32 layers falls, and nesting makes it fall further" *
                       doctest::test_suite("host")) {
-  const Tensor x = leaf(width), w = leaf(width);
+  const Tensor x = leaf(segment_width), w = leaf(segment_width);
   const auto peak_of = [&](const std::function<Tensor()>& forward) {
     device->reset_peak();
     sum(forward()).backward();
     const uint64_t peak = device->memory_report().peak;
     Tensor(x).set_grad({});
     Tensor(w).set_grad({});
-    return static_cast<double>(peak) / (width * 4);  // in activations
+    return static_cast<double>(peak) / (segment_width * 4);  // in activations
   };
   const double plain = peak_of([&] { return layers(x, w, 32); });
   const double segments = peak_of([&] {

@@ -11,9 +11,9 @@ namespace rw::test {
 
 namespace {
 
-constexpr int64_t huge = int64_t{1} << 40, largest = std::numeric_limits<int64_t>::max();
+constexpr int64_t huge = int64_t{1} << 40, largest_int64 = std::numeric_limits<int64_t>::max();
 
-struct Maker {
+struct SizeMaker {
   const char* op;
   std::function<void()> make;
 };
@@ -30,7 +30,7 @@ TEST_CASE_FIXTURE(CpuDevice, "sizes: what 63 bits do not hold is refused by name
   const std::vector<int32_t> two_ints(2);
   const std::vector<uint8_t> two_bytes(2);
   const Tensor wide = expand(zeros({1}), {huge}), tall = expand(zeros({1, 1}), {huge, 1});
-  const Maker makers[] = {
+  const SizeMaker makers[] = {
       {"zeros", [&] { zeros(wraps); }},
       {"zeros", [&] { zeros(square); }},
       {"zeros", [&] { zeros(empty_but_huge); }},
@@ -38,7 +38,7 @@ TEST_CASE_FIXTURE(CpuDevice, "sizes: what 63 bits do not hold is refused by name
        [&] {
          zeros({huge, huge, 0});
        }},
-      {"zeros", [&] { zeros({largest}); }},  // of 4 bytes
+      {"zeros", [&] { zeros({largest_int64}); }},  // of 4 bytes
       {"ones", [&] { ones(wraps); }},
       {"full", [&] { full(square, 2); }},
       {"empty", [&] { empty(wraps, DType::u8); }},
@@ -48,26 +48,26 @@ TEST_CASE_FIXTURE(CpuDevice, "sizes: what 63 bits do not hold is refused by name
       {"arange", [&] { arange((int64_t{1} << 31) + 1); }},
       {"arange", [&] { arange(-1); }},
       {"linspace", [&] { linspace(0, 1, int64_t{1} << 62); }},
-      {"linspace", [&] { linspace(0, 1, largest, DType::f16); }},
+      {"linspace", [&] { linspace(0, 1, largest_int64, DType::f16); }},
       {"linspace", [&] { linspace(0, 1, -1); }},
       {"eye", [&] { eye(int64_t{1} << 31); }},
-      {"eye", [&] { eye(largest, 1); }},
+      {"eye", [&] { eye(largest_int64, 1); }},
       {"eye", [&] { eye(-1); }},
-      {"one_hot", [&] { one_hot(zeros({4}, DType::i32), largest / 2); }},
+      {"one_hot", [&] { one_hot(zeros({4}, DType::i32), largest_int64 / 2); }},
       {"repeat",
        [&] {
-         repeat(x, {3, largest / 4});
+         repeat(x, {3, largest_int64 / 4});
        }},
       {"repeat",
        [&] {
-         repeat(x, {largest, 1});
+         repeat(x, {largest_int64, 1});
        }},
       {"repeat",
        [&] {
          tile(x, {huge, huge});
        }},
-      {"repeat_interleave", [&] { repeat_interleave(x, largest, 0); }},
-      {"repeat_interleave", [&] { repeat_interleave(x, largest / 4, 1); }},
+      {"repeat_interleave", [&] { repeat_interleave(x, largest_int64, 0); }},
+      {"repeat_interleave", [&] { repeat_interleave(x, largest_int64 / 4, 1); }},
       {"tensor", [&] { tensor(two, wraps); }},
       {"tensor", [&] { tensor(two_ints, wraps); }},
       {"tensor", [&] { tensor(two_bytes, square); }},
@@ -89,7 +89,7 @@ TEST_CASE_FIXTURE(CpuDevice, "sizes: what 63 bits do not hold is refused by name
        }},
       {"expand",
        [&] {
-         expand(x, {4, largest});
+         expand(x, {4, largest_int64});
        }},
       {"expand",
        [&] {
@@ -101,16 +101,20 @@ TEST_CASE_FIXTURE(CpuDevice, "sizes: what 63 bits do not hold is refused by name
          unsqueeze(zeros({1, 1, 1, 1, 1, 1}), 0);
        }},
       {"concat",
-       [&] { concat(std::vector<Tensor>(8, expand(zeros({1}, DType::u8), {largest / 4})), 0); }},
-      {"concat",
-       [&] { stack(std::vector<Tensor>(2, expand(zeros({1}, DType::u8), {largest / 2 + 1})), 0); }},
-      {"pad",
        [&] {
-         pad(x, {0, largest}, {0, 0});
+         concat(std::vector<Tensor>(8, expand(zeros({1}, DType::u8), {largest_int64 / 4})), 0);
+       }},
+      {"concat",
+       [&] {
+         stack(std::vector<Tensor>(2, expand(zeros({1}, DType::u8), {largest_int64 / 2 + 1})), 0);
        }},
       {"pad",
        [&] {
-         pad(x, {0, largest - 1}, {0, 0});
+         pad(x, {0, largest_int64}, {0, 0});
+       }},
+      {"pad",
+       [&] {
+         pad(x, {0, largest_int64 - 1}, {0, 0});
        }},
       {"add",
        [&] {
@@ -131,7 +135,7 @@ TEST_CASE_FIXTURE(CpuDevice, "sizes: what 63 bits do not hold is refused by name
        }},
       {"conv2d",
        [&] {
-         conv2d(zeros({1, 4, 4, 1}), expand(zeros({1, 1, 1, 1}), {1, largest / 8, 1, 1}),
+         conv2d(zeros({1, 4, 4, 1}), expand(zeros({1, 1, 1, 1}), {1, largest_int64 / 8, 1, 1}),
                 Conv2dOptions{.dilation = std::numeric_limits<int>::max()});
        }},
       {"max_pool2d",
@@ -145,14 +149,14 @@ TEST_CASE_FIXTURE(CpuDevice, "sizes: what 63 bits do not hold is refused by name
        }},
       {"view",
        [&] {
-         make_view(x, {2, 2}, {largest, largest}, 0);
+         make_view(x, {2, 2}, {largest_int64, largest_int64}, 0);
        }},
       {"view", [&] { make_view(x, {5}, {1}, 0); }},
       {"view", [&] { make_view(x, {4}, {1}, 1); }},
       {"view", [&] { make_view(x, {4}, {1}, -1); }},
   };
   const uint64_t before = live();
-  for (const Maker& m : makers) {
+  for (const SizeMaker& m : makers) {
     const std::string message = message_of<ShapeError>(m.make);
     CAPTURE(m.op);
     CAPTURE(message);
@@ -172,9 +176,9 @@ TEST_CASE_FIXTURE(CpuDevice, "sizes: large but possible" * doctest::test_suite("
   const Tensor wide = expand(full({1}, 3), {huge});
   CHECK(wide.numel() == huge);
   CHECK(slice(wide, 0, huge - 2, huge).to_vector() == std::vector<float>{3, 3});
-  CHECK(slice(wide, 0, 0, huge, largest).to_vector() == std::vector<float>{3});
-  CHECK(slice(arange(5), 0, 1, 5, largest).to_ints() == std::vector<int32_t>{1});
-  CHECK(split(arange(5), largest, 0).size() == 1);
+  CHECK(slice(wide, 0, 0, huge, largest_int64).to_vector() == std::vector<float>{3});
+  CHECK(slice(arange(5), 0, 1, 5, largest_int64).to_ints() == std::vector<int32_t>{1});
+  CHECK(split(arange(5), largest_int64, 0).size() == 1);
   // In empty tensors, the sizes that are not 0 stay within the limit.
   CHECK(zeros({0, huge}).numel() == 0);
   CHECK(reshape(zeros({0, huge}), {huge, 0}).numel() == 0);
@@ -188,10 +192,10 @@ TEST_CASE_FIXTURE(CpuDevice, "sizes: large but possible" * doctest::test_suite("
   CHECK_THROWS_AS(zeros({huge, 1 << 20}), Error);
   CHECK_THROWS_AS(linspace(0, 1, huge), Error);
   CHECK_THROWS_AS(eye(1 << 20, 1 << 20), Error);
-  CHECK_THROWS_AS(arange(-largest, largest, 1), ValueError);
-  CHECK_THROWS_AS(arange(0, largest, 1), ValueError);
-  CHECK(arange(0, 5, largest).to_ints() == std::vector<int32_t>{0});
-  CHECK(arange(2147483647, -2147483648LL, -largest - 1).to_ints() ==
+  CHECK_THROWS_AS(arange(-largest_int64, largest_int64, 1), ValueError);
+  CHECK_THROWS_AS(arange(0, largest_int64, 1), ValueError);
+  CHECK(arange(0, 5, largest_int64).to_ints() == std::vector<int32_t>{0});
+  CHECK(arange(2147483647, -2147483648LL, -largest_int64 - 1).to_ints() ==
         std::vector<int32_t>{2147483647});
   CHECK(arange(5, -2, -3).to_ints() == std::vector<int32_t>{5, 2, -1});
   const std::vector<float> line = linspace(-1, 1, (1 << 20) + 1).to_vector();
@@ -205,8 +209,8 @@ TEST_CASE("sizes: the last element of a view" * doctest::test_suite("host")) {
   CHECK(last_element({}, {}, 4) == 5);
   CHECK(last_element({0, 3}, {3, 1}, 4) == 4);
   CHECK(!last_element({2, 3}, {3, 1}, -1));
-  CHECK(!last_element({2}, {largest}, 1));
-  CHECK(!last_element({3}, {largest / 2 + 1}, 0));
+  CHECK(!last_element({2}, {largest_int64}, 1));
+  CHECK(!last_element({3}, {largest_int64 / 2 + 1}, 0));
 }
 
 }  // namespace rw::test

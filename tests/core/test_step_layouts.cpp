@@ -13,11 +13,9 @@ namespace rw::test {
 
 namespace {
 
-constexpr uint64_t MiB = uint64_t{1} << 20;
-
 // Makes one step of allocations with sizes in units of 256 bytes: a stack of them as in forward and
 // backward, with short-lived ones between.
-void step(const std::shared_ptr<Device>& device, const std::vector<int64_t>& sizes) {
+void allocate_step(const std::shared_ptr<Device>& device, const std::vector<int64_t>& sizes) {
   std::vector<std::shared_ptr<Storage>> saved;
   for (const int64_t size : sizes) {
     const auto scratch = device->allocate({3 * size, 256}, DType::u8);
@@ -52,7 +50,7 @@ TEST_CASE("steady state: a repeated step is packed close to what is live" *
   const std::vector<int64_t> sizes = {9000, 3000, 40000, 12000, 70000, 1000, 25000, 25000};
   device->end_step();
   for (int i = 0; i < 6; ++i) {
-    step(device, sizes);
+    allocate_step(device, sizes);
     device->end_step();
   }
   const MemoryReport report = device->memory_report();
@@ -69,7 +67,7 @@ TEST_CASE("steady state: steps of several lengths are each followed, nothing gro
       {900, 300, 4000}, {900, 300, 4000, 1200, 7000}, {50, 60, 70}, {4000, 900}};
   uint64_t reserved = 0;
   for (int i = 0; i < 400; ++i) {
-    step(device, kinds[static_cast<size_t>(i * 7 % 11) % kinds.size()]);
+    allocate_step(device, kinds[static_cast<size_t>(i * 7 % 11) % kinds.size()]);
     device->end_step();
     if (i == 50) reserved = device->memory_report().reserved;
   }
@@ -85,9 +83,9 @@ TEST_CASE("steady state: a small value that outlives its step is in no other ste
   const auto program = [&] {
     std::shared_ptr<Storage> metric;
     for (int i = 0; i < 12; ++i) {
-      step(default_device(), i % 3 ? longer : shorter);
+      allocate_step(default_device(), i % 3 ? longer : shorter);
       metric = default_device()->allocate({4}, DType::u8);  // while the last one still exists
-      step(default_device(), {700, 100});
+      allocate_step(default_device(), {700, 100});
       default_device()->end_step();
     }
   };
@@ -99,8 +97,8 @@ TEST_CASE("steady state: steps that begin with other bytes in places of one size
   const auto program = [&] {
     for (int i = 0; i < 12; ++i) {
       const auto ids = default_device()->allocate({i % 2 ? 24 : 32}, DType::u8);
-      step(default_device(),
-           i % 2 ? std::vector<int64_t>{800, 200} : std::vector<int64_t>{900, 4000});
+      allocate_step(default_device(),
+                    i % 2 ? std::vector<int64_t>{800, 200} : std::vector<int64_t>{900, 4000});
       default_device()->end_step();
     }
   };
@@ -139,7 +137,7 @@ TEST_CASE("steady state: a loop that nobody divides into steps is not remembered
   device->end_step();
   CHECK(device->step_traces().empty());
   for (int i = 0; i < 4; ++i) {
-    step(device, {900, 300, 4000});
+    allocate_step(device, {900, 300, 4000});
     device->end_step();
   }
   CHECK(device->memory_report().followed_steps >= 2);
@@ -158,7 +156,7 @@ TEST_CASE("steady state: 10 000 different steps do not grow the memory" *
   for (int i = 0; i < 10000; ++i) {
     std::vector<int64_t> sizes(4 + random() % 12);
     for (int64_t& size : sizes) size = static_cast<int64_t>(1 + random() % 3000);
-    step(device, sizes);
+    allocate_step(device, sizes);
     // Some tensors outlive steps, as a metric or the next batch does.
     persistent[random() % persistent.size()] = small();
     device->end_step();
@@ -177,14 +175,14 @@ TEST_CASE("steady state: under a limit, with what persists in the way" *
   std::mt19937 random(9);
   const std::vector<int64_t> sizes = {900, 300, 4000, 1200, 7000, 100, 2500, 2500};
   const auto free = dry_device();
-  step(free, sizes);
+  allocate_step(free, sizes);
   const uint64_t need = free->memory_report().peak;
   for (const double slack : {1.0, 1.05, 1.3, 2.0}) {
     const auto device =
         dry_device(static_cast<uint64_t>(static_cast<double>(need) * slack) + 4 * MiB);
     const auto weights = device->allocate({static_cast<int64_t>(MiB)}, DType::u8);
     for (int i = 0; i < 5; ++i) {
-      step(device, sizes);  // in the first steps, values move
+      allocate_step(device, sizes);  // in the first steps, values move
       device->end_step();
       REQUIRE(device->memory_report().live == MiB);
     }
@@ -197,7 +195,7 @@ TEST_CASE("steady state: steps learnt in a dry run are packed from the first one
   const auto program = [&] {
     const auto stays = default_device()->allocate({static_cast<int64_t>(MiB)}, DType::u8);
     for (int i = 0; i < 4; ++i) {
-      step(default_device(), sizes);
+      allocate_step(default_device(), sizes);
       default_device()->end_step();
     }
   };
@@ -233,7 +231,7 @@ TEST_CASE("steady state: steps learnt in a dry run are packed from the first one
       Device::create(make_dry_backend({.memory_bytes = 1 << 30, .max_block_bytes = 20 * MiB}));
   small->learn(dynamic.steps);
   const auto stays = small->allocate({static_cast<int64_t>(MiB)}, DType::u8);
-  CHECK_THROWS_AS(step(small, sizes), OutOfMemory);
+  CHECK_THROWS_AS(allocate_step(small, sizes), OutOfMemory);
 }
 
 TEST_CASE("steady state: training on Vulkan keeps its memory and its results" *

@@ -8,8 +8,8 @@ namespace rw::test {
 
 namespace {
 
-constexpr int64_t n = 256;
-constexpr uint64_t bytes = n * 4;
+constexpr int64_t leaf_size = 256;
+constexpr uint64_t leaf_bytes = leaf_size * 4;
 
 // Computes dy -> -dy and hands out its input: the shortest op that a user may write.
 const Op reversal = {
@@ -35,52 +35,52 @@ const Op forgetful_cube = {.name = "forgetful", .forward = cube_forward, .vjp = 
 
 TEST_CASE_FIXTURE(CpuDevice, "tape: records hold what their vjp reads, once, and nothing else" *
                                  doctest::test_suite("host")) {
-  const Tensor x = leaf(n), constant = ones({n});
+  const Tensor x = leaf(leaf_size), constant = ones({leaf_size});
   const auto saved = [&](const Tensor&) { return tape().stats().saved_bytes; };
   CHECK(saved(x + constant) == 0);
   CHECK(saved(reshape(x * 2.0f, {16, 16})) == 0);
   CHECK(saved(sum(x + 1.0f)) == 0);
-  CHECK(saved(exp(x)) == bytes);        // its output
-  CHECK(saved(square(x)) == bytes);     // its input, the leaf itself
-  CHECK(saved(x * constant) == bytes);  // the other factor
-  CHECK(saved(x * x) == bytes);         // both inputs have one storage
-  CHECK(saved(relu(exp(x))) == 2 * bytes);
-  CHECK(saved(square(exp(x))) == bytes);  // exp's output is square's input
-  CHECK(saved(matmul(reshape(x, {16, 16}), reshape(constant, {16, 16}))) == bytes);
+  CHECK(saved(exp(x)) == leaf_bytes);        // its output
+  CHECK(saved(square(x)) == leaf_bytes);     // its input, the leaf itself
+  CHECK(saved(x * constant) == leaf_bytes);  // the other factor
+  CHECK(saved(x * x) == leaf_bytes);         // both inputs have one storage
+  CHECK(saved(relu(exp(x))) == 2 * leaf_bytes);
+  CHECK(saved(square(exp(x))) == leaf_bytes);  // exp's output is square's input
+  CHECK(saved(matmul(reshape(x, {16, 16}), reshape(constant, {16, 16}))) == leaf_bytes);
   CHECK(tape().stats().saved_tensors == 0);
 }
 
 TEST_CASE_FIXTURE(CpuDevice,
                   "tape: backward frees storage as it goes" * doctest::test_suite("host")) {
-  const Tensor x = leaf(n);
+  const Tensor x = leaf(leaf_size);
   Tensor y = x + 0.0f;
   for (int i = 0; i < 20; ++i) y = tanh(y);
   y = sum(y);
   const uint64_t before = live();
-  CHECK(before >= 20 * bytes);
+  CHECK(before >= 20 * leaf_bytes);
   device->reset_peak();
   y.backward();
-  CHECK(device->memory_report().peak <= before + 4 * bytes);
+  CHECK(device->memory_report().peak <= before + 4 * leaf_bytes);
   y = {};
-  CHECK(live() == 2 * bytes);  // x and its gradient
+  CHECK(live() == 2 * leaf_bytes);  // x and its gradient
 }
 
 TEST_CASE_FIXTURE(CpuDevice, "tape: a record's saved values go before the next vjp runs" *
                                  doctest::test_suite("host")) {
   std::vector<Tensor> leaves;
-  for (int i = 0; i < 20; ++i) leaves.push_back(leaf(n));
-  Tensor y = zeros({n});
+  for (int i = 0; i < 20; ++i) leaves.push_back(leaf(leaf_size));
+  Tensor y = zeros({leaf_size});
   for (const Tensor& x : leaves) y = tanh(std::move(y) + x);
   const Tensor loss = sum(std::move(y));
   const uint64_t before = live();
   device->reset_peak();
   loss.backward();  // leaves' gradients take the place of saved values
-  CHECK(device->memory_report().peak <= before + 4 * bytes);
+  CHECK(device->memory_report().peak <= before + 4 * leaf_bytes);
 }
 
 TEST_CASE_FIXTURE(CpuDevice,
                   "tape: a record costs what its own kernels do" * doctest::test_suite("host")) {
-  const Tensor x = reshape(leaf(n), {16, 16});
+  const Tensor x = reshape(leaf(leaf_size), {16, 16});
   const Tensor first = matmul(x, x), second = matmul(x, x);
   const auto cost = [](const Tensor& y) { return tape().find(y.impl().producer.index)->cost; };
   CHECK(cost(first).flops == 2 * 16 * 16 * 16);
@@ -104,16 +104,16 @@ TEST_CASE_FIXTURE(CpuDevice,
 
 TEST_CASE_FIXTURE(CpuDevice, "tape: what no handle can reach is freed, during the forward too" *
                                  doctest::test_suite("host")) {
-  const Tensor x = leaf(n);
+  const Tensor x = leaf(leaf_size);
   for (int i = 0; i < 1000; ++i) {
     const Tensor y = sum(square(exp(x)) * x);
     REQUIRE(tape().stats().records < 8);
   }
-  CHECK(live() == bytes);
+  CHECK(live() == leaf_bytes);
   Tensor kept = exp(x);
   { const Tensor side = square(tanh(kept)); }
   CHECK(tape().stats().records == 1);
-  CHECK(live() == 2 * bytes);
+  CHECK(live() == 2 * leaf_bytes);
   const Tensor loss = sum(kept);
   kept = {};
   loss.backward();
@@ -226,26 +226,26 @@ TEST_CASE_FIXTURE(CpuDevice, "tape: ops write over inputs that nobody else needs
                                  doctest::test_suite("host")) {
   {
     const NoGrad guard;
-    Tensor t = full({n}, -1);
+    Tensor t = full({leaf_size}, -1);
     t = relu(std::move(t) * 2.0f);
-    CHECK(device->memory_report().peak == bytes);
+    CHECK(device->memory_report().peak == leaf_bytes);
     const Tensor kept = t;
     t = std::move(t) + 1.0f;  // `kept` needs the old value
     CHECK(kept.to_vector()[0] == 0);
     CHECK(t.to_vector()[0] == 1);
   }
-  const Tensor x = leaf(n);
+  const Tensor x = leaf(leaf_size);
   Tensor y = x + 1.0f;  // a leaf is never overwritten
   y = std::move(y) + 1.0f;
-  CHECK(live() == 2 * bytes);
+  CHECK(live() == 2 * leaf_bytes);
   y = exp(std::move(y));  // over y: its vjp reads its output
-  CHECK(live() == 2 * bytes);
+  CHECK(live() == 2 * leaf_bytes);
   y = std::move(y) * 2.0f;  // exp's output is saved
-  CHECK(live() == 3 * bytes);
+  CHECK(live() == 3 * leaf_bytes);
   const Tensor view = reshape(y, {16, 16});
   y = std::move(y) + 1.0f;  // the view reads the same storage
-  CHECK(live() == 4 * bytes);
-  sum(y + reshape(view, {n})).backward();
+  CHECK(live() == 4 * leaf_bytes);
+  sum(y + reshape(view, {leaf_size})).backward();
   for (size_t i = 0; i < 8; ++i)
     CHECK(x.grad().to_vector()[i] == doctest::Approx(4 * std::exp(x.to_vector()[i] + 2)));
 }
@@ -339,7 +339,7 @@ TEST_CASE_FIXTURE(CpuDevice,
       .name = "bad_vjp",
       .forward = cube_forward,
       .vjp = [](Record&, std::span<Tensor>) -> std::vector<Tensor> { throw Stop(); }};
-  const Tensor x = leaf(n);
+  const Tensor x = leaf(leaf_size);
   for (const bool segment : {false, true}) {
     {
       const Tensor y = exp(x);
@@ -351,7 +351,7 @@ TEST_CASE_FIXTURE(CpuDevice,
           Stop);
       CHECK(tape().stats().records == 1);
     }
-    CHECK(live() == bytes);
+    CHECK(live() == leaf_bytes);
     {
       const Tensor loss = [&] {
         const CheckpointScope scope(segment);
@@ -359,7 +359,7 @@ TEST_CASE_FIXTURE(CpuDevice,
       }();
       CHECK_THROWS_AS(loss.backward(), Stop);
     }
-    CHECK(live() == bytes);
+    CHECK(live() == leaf_bytes);
     sum(x * 1.0f).backward();  // and everything works again
     CHECK(x.grad().to_vector()[0] == 1);
     Tensor(x).set_grad({});

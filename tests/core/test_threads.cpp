@@ -15,10 +15,10 @@ namespace rw::test {
 
 namespace {
 
-constexpr int steps = 12;
+constexpr int thread_steps = 12;
 
 // Trains a small model of its own and returns its weights, which are the same for the same seed.
-std::vector<float> train(uint64_t seed) {
+std::vector<float> train_own_model(uint64_t seed) {
   const GeneratorScope generator(seed);
   Sequential model;
   model.emplace<Linear>(16, 32);
@@ -26,7 +26,7 @@ std::vector<float> train(uint64_t seed) {
   model.emplace<Dropout>(0.2f);
   model.emplace<Linear>(32, 4);
   Adam optimizer(model.parameters());
-  for (int step = 0; step < steps; ++step) {
+  for (int step = 0; step < thread_steps; ++step) {
     const Tensor x = rand({8, 16});
     Tensor y;
     {
@@ -55,10 +55,11 @@ void in_threads(int count, const std::function<void(int)>& body) {
 TEST_CASE("threads: models of several threads on one device give the bits that each gives alone") {
   on_each_device([] {
     std::vector<std::vector<float>> alone, together(3);
-    for (uint64_t seed = 0; seed < 3; ++seed) alone.push_back(train(seed));
+    for (uint64_t seed = 0; seed < 3; ++seed) alone.push_back(train_own_model(seed));
     for (int round = 0; round < 3; ++round) {
-      in_threads(
-          3, [&](int t) { together[static_cast<size_t>(t)] = train(static_cast<uint64_t>(t)); });
+      in_threads(3, [&](int t) {
+        together[static_cast<size_t>(t)] = train_own_model(static_cast<uint64_t>(t));
+      });
       for (size_t t = 0; t < 3; ++t) CHECK(together[t] == alone[t]);
     }
     CHECK(default_device()->memory_report().live == 0);
@@ -157,16 +158,16 @@ TEST_CASE(
 
 TEST_CASE("threads: a dry run in one thread is nobody else's") {
   on_each_device([] {
-    const std::vector<float> expected = train(7);
+    const std::vector<float> expected = train_own_model(7);
     const auto device = default_device();
     std::atomic<bool> done = false;
     std::jthread planner([&] {
       while (!done) {
-        plan([] { train(1); });
+        plan([] { train_own_model(1); });
         CHECK(default_device() == device);
       }
     });
-    for (int i = 0; i < 3; ++i) CHECK(train(7) == expected);
+    for (int i = 0; i < 3; ++i) CHECK(train_own_model(7) == expected);
     done = true;
   });
 }

@@ -21,9 +21,9 @@ namespace {
 
 constexpr int64_t classes = 3;
 
-struct Net {
+struct CopiedNet {
   Sequential model;
-  Net() {
+  CopiedNet() {
     manual_seed(5);
     model.emplace<Conv2d>(3, 8, 3, Conv2dOptions{.padding = 1});
     model.emplace<BatchNorm2d>(8);
@@ -45,7 +45,7 @@ struct Net {
   }
 };
 
-std::vector<uint32_t> bits_of(const Module& model) {
+std::vector<uint32_t> weight_bits(const Module& model) {
   std::vector<uint32_t> all;
   for (const Tensor& p : model.parameters())
     for (const float v : p.to_vector()) {
@@ -56,15 +56,15 @@ std::vector<uint32_t> bits_of(const Module& model) {
   return all;
 }
 
-struct How {
+struct CopyOptions {
   WeightCopyUse use = WeightCopyUse::outside_segments;
   uint32_t accumulate = 1;
   bool segments = false, overflows = false, ema = false, loads = false;
 };
 
 // Returns the bits after some updates, with everything that may happen between them.
-std::vector<uint32_t> train(const How& how) {
-  Net net;
+std::vector<uint32_t> train_with_copies(const CopyOptions& how) {
+  CopiedNet net;
   Accumulate adam(Adam(net.model.parameters(), {.lr = 0.01f}), how.accumulate);
   adam.set_weight_copies(how.use);
   if (how.overflows) adam.set_scaler(LossScaler::dynamic(0x1p30f, 2, 0.5f, 3));
@@ -91,12 +91,12 @@ std::vector<uint32_t> train(const How& how) {
     seen.push_back(word);
     if (how.ema) ema->restore();
   }
-  const std::vector<uint32_t> bits = bits_of(net.model);
+  const std::vector<uint32_t> bits = weight_bits(net.model);
   seen.insert(seen.end(), bits.begin(), bits.end());
   return seen;
 }
 
-uint64_t bytes_of(Purpose purpose) {
+uint64_t live_bytes_of(Purpose purpose) {
   return default_device()->memory_report().live_by_purpose[static_cast<int>(purpose)];
 }
 
@@ -107,20 +107,20 @@ TEST_CASE("weight copies: trainings have the bits of those that cast") {
     for (const uint32_t accumulate : {1u, 3u})
       for (const bool segments : {false, true})
         for (const int extra : {0, 1, 2, 3}) {
-          How how{.use = WeightCopyUse::never,
-                  .accumulate = accumulate,
-                  .segments = segments,
-                  .overflows = extra == 1,
-                  .ema = extra == 2,
-                  .loads = extra == 3};
+          CopyOptions how{.use = WeightCopyUse::never,
+                          .accumulate = accumulate,
+                          .segments = segments,
+                          .overflows = extra == 1,
+                          .ema = extra == 2,
+                          .loads = extra == 3};
           CAPTURE(accumulate);
           CAPTURE(segments);
           CAPTURE(extra);
-          const std::vector<uint32_t> cast = train(how);
+          const std::vector<uint32_t> cast = train_with_copies(how);
           how.use = WeightCopyUse::outside_segments;
-          CHECK(train(how) == cast);
+          CHECK(train_with_copies(how) == cast);
           how.use = WeightCopyUse::always;
-          CHECK(train(how) == cast);
+          CHECK(train_with_copies(how) == cast);
         }
   });
 }
@@ -129,7 +129,7 @@ TEST_CASE_FIXTURE(CpuDevice, "weight copies: a dispatch per slab and update, non
                                  doctest::test_suite("host")) {
   // Returns the kernels of micro-batches in the forward, and of an update.
   const auto calls = [](WeightCopyUse use, bool segments) {
-    Net net;
+    CopiedNet net;
     SGD sgd(net.model.parameters(), {.lr = 0.01f});
     sgd.set_weight_copies(use);
     for (int step = 0; step < 2; ++step) {  // the second step is like all that follow
@@ -159,19 +159,19 @@ TEST_CASE_FIXTURE(CpuDevice, "weight copies: a dispatch per slab and update, non
 TEST_CASE_FIXTURE(CpuDevice,
                   "weight copies: their memory is the parameters', and only what is used" *
                       doctest::test_suite("host")) {
-  Net net;
+  CopiedNet net;
   Embedding unused(1000, 8);
   std::vector<Tensor> parameters = unused.parameters();
   for (const Tensor& p : net.model.parameters()) parameters.push_back(p);
   SGD sgd(parameters, {.lr = 0.01f});
   sgd.set_weight_copies(WeightCopyUse::outside_segments);
-  const uint64_t before = bytes_of(Purpose::parameter), whole = live();
+  const uint64_t before = live_bytes_of(Purpose::parameter), whole = live();
   const auto step = [&](DType dtype) {
     sgd.backward(net.loss(1, false, dtype));
     sgd.step();
     sgd.zero_grad();
   };
-  const auto extra = [&] { return bytes_of(Purpose::parameter) - before; };
+  const auto extra = [&] { return live_bytes_of(Purpose::parameter) - before; };
   step(DType::f16);
   const auto elements = static_cast<uint64_t>(net.model.parameter_count());
   CHECK(extra() >= 2 * (elements - 16));  // the norm's weights have none
@@ -193,7 +193,7 @@ TEST_CASE_FIXTURE(CpuDevice, "weight copies: a dry run predicts their memory to 
        {WeightCopyUse::never, WeightCopyUse::outside_segments, WeightCopyUse::always})
     for (const bool segments : {false, true}) {
       const auto program = [&] {
-        Net net;
+        CopiedNet net;
         SGD sgd(net.model.parameters(), {.lr = 0.01f});
         sgd.set_weight_copies(use);
         for (int step = 0; step < 3; ++step) {

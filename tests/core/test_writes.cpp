@@ -32,7 +32,7 @@ struct OneWeight : Module {
 };
 
 // The objects that a writer may use; it writes `model.w`.
-struct Bench {
+struct WriteBench {
   OneWeight model;
   TemporaryFolder folder;
   std::vector<std::shared_ptr<Optimizer>> optimizers;
@@ -50,7 +50,7 @@ using Action = std::function<void()>;
 struct Writer {
   const char* name;
   // Runs before the forward; the action that it returns writes.
-  std::function<Action(Bench&)> prepare;
+  std::function<Action(WriteBench&)> prepare;
 };
 
 // A file of 128 bytes, all of them 0.
@@ -66,12 +66,12 @@ const InputFile& zero_file() {
 // Makes a writer that needs no preparation.
 template <class F>
 Writer direct(const char* name, F&& write) {
-  return {name, [write](Bench& b) -> Action { return [&b, write] { write(b.w()); }; }};
+  return {name, [write](WriteBench& b) -> Action { return [&b, write] { write(b.w()); }; }};
 }
 
 template <class O>
 Writer update(const char* name) {
-  return {name, [](Bench& b) -> Action {
+  return {name, [](WriteBench& b) -> Action {
             Optimizer& optimizer = b.make<O>();
             optimizer.backward(sum(square(b.w())));
             return [&] { optimizer.step(); };
@@ -120,7 +120,7 @@ std::vector<Writer> writers() {
       update<AdamW>("AdamW"),
       update<Lamb>("Lamb"),
   };
-  all.push_back({"Accumulate", [](Bench& b) -> Action {
+  all.push_back({"Accumulate", [](WriteBench& b) -> Action {
                    auto both = std::make_shared<Accumulate>(SGD(b.model.parameters()), 1);
                    b.optimizers.push_back(both);
                    return [both, &b] {
@@ -129,26 +129,26 @@ std::vector<Writer> writers() {
                    };
                  }});
   for (const bool restores : {false, true})
-    all.push_back({restores ? "Ema::restore" : "Ema::apply", [restores](Bench& b) -> Action {
+    all.push_back({restores ? "Ema::restore" : "Ema::apply", [restores](WriteBench& b) -> Action {
                      b.ema = std::make_shared<Ema>(b.make<SGD>());
                      if (restores) b.ema->apply();
                      return [&b, restores] { restores ? b.ema->restore() : b.ema->apply(); };
                    }});
-  all.push_back({"load_model", [](Bench& b) -> Action {
+  all.push_back({"load_model", [](WriteBench& b) -> Action {
                    save_model(b.folder.path / "m", b.model);
                    return [&b] { load_model(b.folder.path / "m", b.model); };
                  }});
-  all.push_back({"load_tensors", [](Bench& b) -> Action {
+  all.push_back({"load_tensors", [](WriteBench& b) -> Action {
                    write_safetensors(b.folder.path / "m", state_dict(b.model));
                    return [&b] {
                      load_tensors(SafetensorsFile(b.folder.path / "m"), state_dict(b.model));
                    };
                  }});
-  all.push_back({"SafetensorsFile::read", [](Bench& b) -> Action {
+  all.push_back({"SafetensorsFile::read", [](WriteBench& b) -> Action {
                    write_safetensors(b.folder.path / "m", state_dict(b.model));
                    return [&b] { SafetensorsFile(b.folder.path / "m").read("w", b.w()); };
                  }});
-  all.push_back({"load_snapshot", [](Bench& b) -> Action {
+  all.push_back({"load_snapshot", [](WriteBench& b) -> Action {
                    Optimizer& optimizer = b.make<SGD>();
                    save_snapshot(b.folder.path / "c", {b.model, optimizer}, {});
                    return [&] { load_snapshot(b.folder.path / "c", {b.model, optimizer}); };
@@ -179,7 +179,7 @@ TEST_CASE_FIXTURE(CpuDevice,
     for (const bool in_segment : {false, true}) {
       CAPTURE(writer.name);
       CAPTURE(in_segment);
-      Bench bench;
+      WriteBench bench;
       const Action write = writer.prepare(bench);
       const std::string message = after_write(bench.w(), in_segment, write);
       CHECK(contains(message, "'w'"));
@@ -189,7 +189,7 @@ TEST_CASE_FIXTURE(CpuDevice,
 }
 
 TEST_CASE_FIXTURE(CpuDevice, "writes: what only reads is no write" * doctest::test_suite("host")) {
-  Bench bench;
+  WriteBench bench;
   Optimizer& optimizer = bench.make<SGD>();
   Tensor x = full(shape, 2).set_requires_grad();
   const Tensor loss = sum(tanh(linear(x, bench.w())));
@@ -223,7 +223,7 @@ TEST_CASE_FIXTURE(CpuDevice, "writes: running statistics" * doctest::test_suite(
 
 TEST_CASE_FIXTURE(CpuDevice,
                   "writes: states of optimizers and averages" * doctest::test_suite("host")) {
-  Bench bench;
+  WriteBench bench;
   Optimizer& adam = bench.make<Adam>();
   Ema ema(adam);
   const auto check_state = [](const Optimizer::NamedState& state, const Action& load) {

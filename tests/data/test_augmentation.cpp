@@ -46,7 +46,7 @@ Values crop(const ImageDataset& data, int padding, int top, int left, bool mirro
   return out;
 }
 
-bool is_near(const Values& a, const Values& b) {
+bool are_near(const Values& a, const Values& b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(),
                     [](float x, float y) { return std::abs(x - y) < 1e-5f; });
 }
@@ -81,7 +81,7 @@ TEST_CASE("augmentation: crops of the padded image, all of them, each as often")
       for (int epoch = 0; epoch < draws; ++epoch) {
         const Values pixels = loader.batch(epoch, 0).pixels;
         const auto found = std::find_if(all.begin(), all.end(),
-                                        [&](const Values& one) { return is_near(one, pixels); });
+                                        [&](const Values& one) { return are_near(one, pixels); });
         REQUIRE(found != all.end());
         ++counts[static_cast<size_t>(found - all.begin())];
       }
@@ -105,7 +105,7 @@ TEST_CASE("augmentation: the images of a batch have crops of their own") {
     const Values own(pixels.begin() + static_cast<int>(16 * image),
                      pixels.begin() + static_cast<int>(16 * image + 16));
     for (int at = 0; at < 9; ++at)
-      if (is_near(own, crop(one, 1, at / 3, at % 3, false, {0}, {1}))) return at;
+      if (are_near(own, crop(one, 1, at / 3, at % 3, false, {0}, {1}))) return at;
     return -1;
   };
   for (int epoch = 0; epoch < 81 * 20; ++epoch) {

@@ -19,21 +19,23 @@ using test::contains;
 
 namespace {
 
+namespace bpe_goldens {
 #include "tests/goldens/bpe.inc"
+}
 
 json golden_json(const BpeGolden& golden) {
-  json whole = json::parse(bases[golden.base]);
+  json whole = json::parse(bpe_goldens::bases[golden.base]);
   whole.merge_patch(json::parse(golden.patch));
   return whole;
 }
 
 const BpeGolden& golden(std::string_view name) {
-  return *std::ranges::find(goldens, name, &BpeGolden::name);
+  return *std::ranges::find(bpe_goldens::goldens, name, &BpeGolden::name);
 }
 
 // Loads it from a folder, with files beside it.
-BpeTokenizer load(const json& tokenizer, const json& config = json::object(),
-                  const json& generation = nullptr) {
+BpeTokenizer load_parts(const json& tokenizer, const json& config = json::object(),
+                        const json& generation = nullptr) {
   const TemporaryFolder folder;
   write_file(folder / "tokenizer.json", tokenizer.dump());
   if (!config.is_null()) write_file(folder / "tokenizer_config.json", config.dump());
@@ -42,27 +44,27 @@ BpeTokenizer load(const json& tokenizer, const json& config = json::object(),
 }
 
 BpeTokenizer named(std::string_view name) {
-  return load(golden_json(golden(name)));
+  return load_parts(golden_json(golden(name)));
 }
 
-void check_golden(const BpeTokenizer& tokenizer, const BpeGolden& golden) {
+void check_bpe_golden(const BpeTokenizer& tokenizer, const BpeGolden& golden) {
   CAPTURE(golden.name);
-  for (size_t i = 0; i < std::size(texts); ++i) {
-    CAPTURE(texts[i]);
+  for (size_t i = 0; i < std::size(bpe_goldens::texts); ++i) {
+    CAPTURE(bpe_goldens::texts[i]);
     const BpeResult& wanted = golden.results[i];
-    CHECK(tokenizer.encode(texts[i]) == wanted.ids);
-    CHECK(tokenizer.encode(texts[i], false) == wanted.plain);
+    CHECK(tokenizer.encode(bpe_goldens::texts[i]) == wanted.ids);
+    CHECK(tokenizer.encode(bpe_goldens::texts[i], false) == wanted.plain);
     CHECK(to_valid_utf8(tokenizer.decode(wanted.ids)) == wanted.text);
     CHECK(to_valid_utf8(tokenizer.decode(wanted.ids, true)) == wanted.words);
   }
 }
 
 // The FileError of the base with a patch.
-std::string fault_of(int base, const json& patch) {
-  json whole = json::parse(bases[base]);
+std::string patch_fault(int base, const json& patch) {
+  json whole = json::parse(bpe_goldens::bases[base]);
   whole.merge_patch(patch);
   try {
-    load(whole);
+    load_parts(whole);
   } catch (const FileError& error) {
     return error.what();
   }
@@ -74,18 +76,20 @@ std::string fault_of(int base, const json& patch) {
 TEST_SUITE_BEGIN("host");  // needs no Vulkan
 
 TEST_CASE("bpe tokenizer: ids and texts of the reference") {
-  for (const BpeGolden& golden : goldens) check_golden(load(golden_json(golden)), golden);
+  for (const BpeGolden& golden : bpe_goldens::goldens)
+    check_bpe_golden(load_parts(golden_json(golden)), golden);
 }
 
 TEST_CASE("bpe tokenizer: what is saved is the same tokenizer") {
   const TemporaryFolder folder;
-  for (const BpeGolden& golden : goldens) {
-    const auto tokenizer = load(golden_json(golden), {{"eos_token", "</s>"},
-                                                      {"pad_token", {{"content", "<|im_end|>"}}},
-                                                      {"chat_template", "{{ 'é' }}"}});
+  for (const BpeGolden& golden : bpe_goldens::goldens) {
+    const auto tokenizer =
+        load_parts(golden_json(golden), {{"eos_token", "</s>"},
+                                         {"pad_token", {{"content", "<|im_end|>"}}},
+                                         {"chat_template", "{{ 'é' }}"}});
     tokenizer.save(folder.path);
     const auto again = BpeTokenizer::load(folder.path);
-    check_golden(again, golden);
+    check_bpe_golden(again, golden);
     CHECK(again.bos() == tokenizer.bos());
     CHECK(again.eos() == tokenizer.eos());
     CHECK(again.parts().pad == tokenizer.parts().pad);
@@ -96,7 +100,7 @@ TEST_CASE("bpe tokenizer: what is saved is the same tokenizer") {
 
 TEST_CASE("bpe tokenizer: special tokens come from the files beside it") {
   const json llama = golden_json(golden("llama2"));
-  const auto plain = load(llama, nullptr);
+  const auto plain = load_parts(llama, nullptr);
   CHECK(plain.bos() == 1);
   CHECK(plain.parts().add_bos);
   CHECK_FALSE(plain.eos().has_value());
@@ -109,21 +113,21 @@ TEST_CASE("bpe tokenizer: special tokens come from the files beside it") {
   CHECK(plain.token(2) == "</s>");
   CHECK_FALSE(plain.id("no such token").has_value());
 
-  const auto ended = load(llama, {{"eos_token", "</s>"}}, {{"eos_token_id", {2, 1, 7}}});
+  const auto ended = load_parts(llama, {{"eos_token", "</s>"}}, {{"eos_token_id", {2, 1, 7}}});
   CHECK(ended.eos() == 2);
   CHECK(ended.parts().eos == std::vector<int32_t>{2, 1, 7});
   CHECK(ended.is_eos(7));
-  CHECK(load(llama, nullptr, {{"eos_token_id", 7}}).eos() == 7);
-  CHECK_THROWS_AS(load(llama, nullptr, {{"eos_token_id", 1'000'000'000}}), FileError);
-  CHECK_THROWS_AS(load(llama, json::array()), FileError);
+  CHECK(load_parts(llama, nullptr, {{"eos_token_id", 7}}).eos() == 7);
+  CHECK_THROWS_AS(load_parts(llama, nullptr, {{"eos_token_id", 1'000'000'000}}), FileError);
+  CHECK_THROWS_AS(load_parts(llama, json::array()), FileError);
 
-  const auto qwen = load(golden_json(golden("qwen2")), {{"bos_token", "<|im_start|>"}});
+  const auto qwen = load_parts(golden_json(golden("qwen2")), {{"bos_token", "<|im_start|>"}});
   CHECK(qwen.bos() == 1);
   CHECK(qwen.encode("a", true, true) == qwen.encode("a"));  // nothing says that it adds one
-  CHECK(load(golden_json(golden("qwen2")), {{"bos_token", nullptr}}).bos() == std::nullopt);
+  CHECK(load_parts(golden_json(golden("qwen2")), {{"bos_token", nullptr}}).bos() == std::nullopt);
   const json templates = {{{"name", "tool_use"}, {"template", "a"}},
                           {{"name", "default"}, {"template", "b"}}};
-  CHECK(load(llama, {{"chat_template", templates}}).parts().chat_template == "b");
+  CHECK(load_parts(llama, {{"chat_template", templates}}).parts().chat_template == "b");
 
   const TemporaryFolder folder;
   write_file(folder / "tokenizer.json", llama.dump());
@@ -147,10 +151,10 @@ TEST_CASE("bpe tokenizer: bytes that are not UTF-8 are read as Python's errors='
 }
 
 TEST_CASE("bpe tokenizer: tokens that come one by one give whole characters") {
-  for (const BpeGolden& golden : goldens) {
-    const auto tokenizer = load(golden_json(golden));
-    for (size_t i = 0; i < std::size(texts); ++i) {
-      CAPTURE(texts[i]);
+  for (const BpeGolden& golden : bpe_goldens::goldens) {
+    const auto tokenizer = load_parts(golden_json(golden));
+    for (size_t i = 0; i < std::size(bpe_goldens::texts); ++i) {
+      CAPTURE(bpe_goldens::texts[i]);
       StreamingDecoder all(tokenizer, false), words(tokenizer);
       std::string text, without;
       for (const int32_t id : golden.results[i].ids) {
@@ -193,8 +197,8 @@ TEST_CASE("bpe tokenizer: threads share one") {
   for (bool& result : equal)
     threads.emplace_back([&] {
       result = true;
-      for (size_t i = 0; i < std::size(texts); ++i)
-        result &= tokenizer.encode(texts[i]) == golden("qwen2").results[i].ids;
+      for (size_t i = 0; i < std::size(bpe_goldens::texts); ++i)
+        result &= tokenizer.encode(bpe_goldens::texts[i]) == golden("qwen2").results[i].ids;
     });
   for (std::thread& thread : threads) thread.join();
   for (const bool result : equal) CHECK(result);
@@ -210,9 +214,10 @@ TEST_CASE("bpe tokenizer: long words and long blanks") {
 }
 
 TEST_CASE("train_bpe: the merges of the reference") {
-  const std::vector<std::string> lines(std::begin(train_lines), std::end(train_lines));
+  const std::vector<std::string> lines(std::begin(bpe_goldens::train_lines),
+                                       std::end(bpe_goldens::train_lines));
   const BpeParts trained = train_bpe(lines, {.size = 330});
-  const BpeParts wanted = load(json::parse(bases[0])).parts();
+  const BpeParts wanted = load_parts(json::parse(bpe_goldens::bases[0])).parts();
   CHECK(trained.merges == wanted.merges);
   REQUIRE(trained.tokens.size() == 330);  // the reference has two added ones behind
   for (size_t id = 0; id < 330; ++id) CHECK(trained.tokens[id].text == wanted.tokens[id].text);
@@ -233,13 +238,13 @@ TEST_CASE("train_bpe: the merges of the reference") {
 }
 
 TEST_CASE("bpe tokenizer: of added tokens, the longest of the first place is found") {
-  json whole = json::parse(bases[0]);
+  json whole = json::parse(bpe_goldens::bases[0]);
   const auto add = [&](const char* text, int id) {
     whole["added_tokens"].push_back(
         {{"id", id}, {"content", text}, {"special", false}, {"normalized", false}});
   };
   add("<a>", 332), add("<a><b>", 333), add("<b><c>", 334), add("<a", 335);
-  const auto tokenizer = load(whole);
+  const auto tokenizer = load_parts(whole);
   CHECK(tokenizer.encode("<a><b><c>") ==
         std::vector<int32_t>{333, *tokenizer.id("<"), *tokenizer.id("c"), *tokenizer.id(">")});
   CHECK(tokenizer.encode("<a><b") ==
@@ -249,8 +254,8 @@ TEST_CASE("bpe tokenizer: of added tokens, the longest of the first place is fou
 
 TEST_CASE("bpe tokenizer: files may leave out what has a default") {
   const auto tokenizer =
-      load({{"model", {{"vocab", {{"a", 0}, {"b", 1}, {"ab", 2}}}, {"merges", {"a b"}}}},
-            {"pre_tokenizer", {{"type", "ByteLevel"}}}});
+      load_parts({{"model", {{"vocab", {{"a", 0}, {"b", 1}, {"ab", 2}}}, {"merges", {"a b"}}}},
+                  {"pre_tokenizer", {{"type", "ByteLevel"}}}});
   CHECK(tokenizer.encode("ab") == std::vector<int32_t>{2});
   CHECK(tokenizer.encode("a!b") == std::vector<int32_t>{0, 1});  // no token has the byte
 }
@@ -268,7 +273,7 @@ TEST_CASE("bpe tokenizer: malformed files") {
                        FileError);
 
   const auto vocabulary = [](const json& patch) {
-    return fault_of(0, {{"model", {{"vocab", patch}}}});
+    return patch_fault(0, {{"model", {{"vocab", patch}}}});
   };
   CHECK(contains(vocabulary({{"zzz", 1'000'000'000}}), "\"zzz\" must be a whole number"));
   CHECK(contains(vocabulary({{"zzz", -1}}), "\"zzz\" must be a whole number"));
@@ -279,7 +284,9 @@ TEST_CASE("bpe tokenizer: malformed files") {
   CHECK(contains(vocabulary({{"!", nullptr}}), "ids must be those from 0"));
   CHECK(contains(vocabulary({{"<|im_end|>", 5}}), "with the id"));  // elsewhere in added_tokens
 
-  const auto merges = [](const json& all) { return fault_of(0, {{"model", {{"merges", all}}}}); };
+  const auto merges = [](const json& all) {
+    return patch_fault(0, {{"model", {{"merges", all}}}});
+  };
   const auto list = [](const auto&... items) { return json::array({items...}); };
   CHECK(contains(merges(list(list("e", "r"), list("e", "r"))), "merges must differ"));
   CHECK(contains(merges(list(list("z", "z"))), "must make a token"));
@@ -289,44 +296,46 @@ TEST_CASE("bpe tokenizer: malformed files") {
   CHECK(contains(merges(list(list("e", "r", "r"))), "of two tokens"));
   CHECK(contains(merges(list(7)), "of two tokens"));
   // An empty half would merge for ever.
-  CHECK(
-      contains(fault_of(0, {{"model", {{"vocab", {{"", 332}}}, {"merges", list(list("", "e"))}}}}),
-               "must make a token"));
-
-  CHECK(contains(fault_of(0, {{"normalizer", {{"type", "NFKC"}}}}), "normalizer"));
-  CHECK(
-      contains(fault_of(0, {{"pre_tokenizer", {{"type", "BertPreTokenizer"}}}}), "pre-tokenizer"));
   CHECK(contains(
-      fault_of(0, {{"pre_tokenizer",
+      patch_fault(0, {{"model", {{"vocab", {{"", 332}}}, {"merges", list(list("", "e"))}}}}),
+      "must make a token"));
+
+  CHECK(contains(patch_fault(0, {{"normalizer", {{"type", "NFKC"}}}}), "normalizer"));
+  CHECK(contains(patch_fault(0, {{"pre_tokenizer", {{"type", "BertPreTokenizer"}}}}),
+                 "pre-tokenizer"));
+  CHECK(contains(
+      patch_fault(0,
+                  {{"pre_tokenizer",
                     {{"type", "Split"}, {"pattern", {{"Regex", "("}}}, {"behavior", "Isolated"}}}}),
       "neither"));
   CHECK(contains(
-      fault_of(1, {{"pre_tokenizer",
+      patch_fault(1,
+                  {{"pre_tokenizer",
                     {{"type", "Split"}, {"pattern", {{"Regex", "("}}}, {"behavior", "Isolated"}}}}),
       "regular expression"));
   CHECK(contains(
-      fault_of(1,
-               {{"pre_tokenizer",
-                 {{"type", "Split"}, {"pattern", {{"Regex", "a"}}}, {"behavior", "Contiguous"}}}}),
+      patch_fault(
+          1, {{"pre_tokenizer",
+               {{"type", "Split"}, {"pattern", {{"Regex", "a"}}}, {"behavior", "Contiguous"}}}}),
       "Contiguous"));
-  CHECK(
-      contains(fault_of(0, {{"post_processor", {{"type", "BertProcessing"}}}}), "post-processor"));
-  CHECK(contains(fault_of(0, {{"decoder", {{"type", "WordPiece"}}}}), "decoder"));
-  CHECK(contains(fault_of(0, {{"model", {{"type", "Unigram"}}}}), "BPE"));
-  CHECK(contains(fault_of(0, {{"model", {{"dropout", 0.1}}}}), "dropout"));
-  CHECK(contains(fault_of(0, {{"model", {{"continuing_subword_prefix", "##"}}}}), "continuing"));
-  CHECK(contains(fault_of(1, {{"model", {{"byte_fallback", false}}}}), "neither"));
-  CHECK(contains(fault_of(0, {{"model", {{"byte_fallback", true}}}}), "both"));
-  CHECK(contains(fault_of(0, {{"normalizer", {{"type", "Prepend"}, {"prepend", "\u2581"}}}}),
+  CHECK(contains(patch_fault(0, {{"post_processor", {{"type", "BertProcessing"}}}}),
+                 "post-processor"));
+  CHECK(contains(patch_fault(0, {{"decoder", {{"type", "WordPiece"}}}}), "decoder"));
+  CHECK(contains(patch_fault(0, {{"model", {{"type", "Unigram"}}}}), "BPE"));
+  CHECK(contains(patch_fault(0, {{"model", {{"dropout", 0.1}}}}), "dropout"));
+  CHECK(contains(patch_fault(0, {{"model", {{"continuing_subword_prefix", "##"}}}}), "continuing"));
+  CHECK(contains(patch_fault(1, {{"model", {{"byte_fallback", false}}}}), "neither"));
+  CHECK(contains(patch_fault(0, {{"model", {{"byte_fallback", true}}}}), "both"));
+  CHECK(contains(patch_fault(0, {{"normalizer", {{"type", "Prepend"}, {"prepend", "\u2581"}}}}),
                  "both"));
-  CHECK(
-      contains(fault_of(1, {{"pre_tokenizer", {{"type", "Metaspace"}, {"replacement", "\u2581"}}}}),
-               "must be the first"));
+  CHECK(contains(
+      patch_fault(1, {{"pre_tokenizer", {{"type", "Metaspace"}, {"replacement", "\u2581"}}}}),
+      "must be the first"));
   write_file(folder / "tokenizer.json", std::string(100'000, '[') + std::string(100'000, ']'));
   CHECK_THROWS_AS(BpeTokenizer::load(folder.path), FileError);
-  json added = json::parse(bases[0])["added_tokens"];
+  json added = json::parse(bpe_goldens::bases[0])["added_tokens"];
   added[0]["single_word"] = true;
-  CHECK(contains(fault_of(0, {{"added_tokens", added}}), "single_word"));
+  CHECK(contains(patch_fault(0, {{"added_tokens", added}}), "single_word"));
 }
 
 TEST_SUITE_END();

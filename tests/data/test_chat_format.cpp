@@ -26,7 +26,7 @@ BpeTokenizer with_template(std::string_view jinja) {
   return BpeTokenizer(parts);
 }
 
-std::string error_of(std::string_view jinja) {
+std::string template_error(std::string_view jinja) {
   try {
     ChatFormat format(with_template(jinja));
     return format.name();
@@ -70,10 +70,10 @@ TEST_CASE("chat format: a name instead of a template") {
 }
 
 TEST_CASE("chat format: what is not known is an error that says what to do") {
-  CHECK(error_of("").find("--chat-format chatml") != std::string::npos);
-  CHECK(error_of("").find("there is none") != std::string::npos);
-  CHECK(error_of("{{ bos_token + '[INST]' }}").find("is another one") != std::string::npos);
-  CHECK(error_of("'<|im_start|>assistant\\n<think>\\n'").find("is another one") !=
+  CHECK(template_error("").find("--chat-format chatml") != std::string::npos);
+  CHECK(template_error("").find("there is none") != std::string::npos);
+  CHECK(template_error("{{ bos_token + '[INST]' }}").find("is another one") != std::string::npos);
+  CHECK(template_error("'<|im_start|>assistant\\n<think>\\n'").find("is another one") !=
         std::string::npos);
   const ChatFormat format(with_template(""), "chatml");
   CHECK_THROWS_AS(format.render({}), ValueError);

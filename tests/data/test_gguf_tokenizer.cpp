@@ -11,7 +11,7 @@ using namespace rw;
 
 namespace {
 
-constexpr const char* space_mark = "\u2581";
+constexpr const char* piece_mark = "\u2581";
 
 // A SentencePiece model: special tokens, the bytes, and pieces with their scores.
 GgufTokenizer pieces(const std::vector<std::pair<std::string, float>>& scored) {
@@ -33,7 +33,7 @@ GgufTokenizer pieces(const std::vector<std::pair<std::string, float>>& scored) {
 }
 
 // A byte-level model of the characters of printable bytes, and some merges.
-GgufTokenizer bytes(const std::vector<std::string>& merges) {
+GgufTokenizer byte_model(const std::vector<std::string>& merges) {
   GgufTokenizer metadata{.model = "gpt2", .pre = "gpt-2"};
   for (char c = '!'; c <= '~'; ++c) metadata.tokens.emplace_back(1, c);
   metadata.tokens.emplace_back("\u0120");  // a space
@@ -63,7 +63,7 @@ using Words = std::vector<std::string>;
 TEST_SUITE_BEGIN("host");  // needs no Vulkan
 
 TEST_CASE("gguf tokenizer: SentencePiece merges by score") {
-  const std::string mark = space_mark;
+  const std::string mark = piece_mark;
   const auto metadata = pieces({{"ab", -1},
                                 {"bc", -2},
                                 {"abc", -3},
@@ -85,7 +85,7 @@ TEST_CASE("gguf tokenizer: SentencePiece merges by score") {
   CHECK(tokenizer.encode("a", true, true).front() == 1);
 
   const BpeTokenizer ranked(from_gguf(
-      pieces({{"ab", -2}, {"bc", -1}, {"a", -20}, {"b", -20}, {"c", -20}, {space_mark, -20}})));
+      pieces({{"ab", -2}, {"bc", -1}, {"a", -20}, {"b", -20}, {"c", -20}, {piece_mark, -20}})));
   CHECK(words(ranked, "abc") == Words{mark, "a", "bc"});
 
   auto bare = metadata;
@@ -98,7 +98,7 @@ TEST_CASE("gguf tokenizer: SentencePiece merges by score") {
 }
 
 TEST_CASE("gguf tokenizer: bytes by merges, cut by the named patterns") {
-  auto metadata = bytes({"a b", "ab c", "\u0120 a"});
+  auto metadata = byte_model({"a b", "ab c", "\u0120 a"});
   const BpeTokenizer tokenizer(from_gguf(metadata));
   CHECK(words(tokenizer, "abc a") == Words{"abc", "\u0120a"});
   CHECK(words(tokenizer, "11 ab<|end|>") == Words{"1", "1", "\u0120", "ab", "<|end|>"});
@@ -117,7 +117,7 @@ TEST_CASE("gguf tokenizer: bytes by merges, cut by the named patterns") {
 }
 
 TEST_CASE("gguf tokenizer: metadata survives a round trip") {
-  auto byte_level = bytes({"a b", "ab c", "\u0120 a"});
+  auto byte_level = byte_model({"a b", "ab c", "\u0120 a"});
   for (const char* pre : {"gpt-2", "llama-bpe", "qwen2", "smollm", "default"}) {
     byte_level.pre = pre;
     byte_level.chat_template = "{{ messages }}";
@@ -131,7 +131,7 @@ TEST_CASE("gguf tokenizer: metadata survives a round trip") {
     CHECK(again.chat_template == byte_level.chat_template);
   }
   auto spaced = pieces(
-      {{"ab", -1}, {"bc", -2}, {"abc", -3}, {"a", -20}, {"b", -20}, {"c", -20}, {space_mark, -20}});
+      {{"ab", -1}, {"bc", -2}, {"abc", -3}, {"a", -20}, {"b", -20}, {"c", -20}, {piece_mark, -20}});
   spaced.tokens.emplace_back("  ");  // with spaces, as llama.cpp looks for it
   spaced.token_type.push_back(4);
   spaced.scores.push_back(-5);
@@ -139,11 +139,11 @@ TEST_CASE("gguf tokenizer: metadata survives a round trip") {
   const GgufTokenizer again = to_gguf(parts);
   CHECK(again.tokens == spaced.tokens);
   CHECK(from_gguf(again).merges == parts.merges);
-  CHECK(parts.tokens.back().text == std::string(space_mark) + space_mark);
+  CHECK(parts.tokens.back().text == std::string(piece_mark) + piece_mark);
 }
 
 TEST_CASE("gguf tokenizer: malformed metadata") {
-  const auto good = bytes({"a b"});
+  const auto good = byte_model({"a b"});
   const auto refused = [](GgufTokenizer metadata) {
     CHECK_THROWS_AS(BpeTokenizer(from_gguf(metadata)), FileError);
   };

@@ -30,7 +30,7 @@ bool near(const Pixel& a, const Pixel& b, int most = 3) {
   return true;
 }
 
-std::string fault_of(const PhotoBytes& bytes) {
+std::string image_fault(const PhotoBytes& bytes) {
   try {
     decode_image(bytes, "photo.jpg");
   } catch (const FileError& error) {
@@ -185,33 +185,35 @@ TEST_CASE("photos: EXIF says how a photograph is held") {
 }
 
 TEST_CASE("photos: what is no photograph is refused by name") {
-  CHECK(fault_of({}).c_str() ==
+  CHECK(image_fault({}).c_str() ==
         doctest::Contains("'photo.jpg' must be a PNG or JPEG image, got 0"));
-  CHECK(fault_of(PhotoBytes{'G', 'I', 'F', '8', '9', 'a'}).c_str() ==
+  CHECK(image_fault(PhotoBytes{'G', 'I', 'F', '8', '9', 'a'}).c_str() ==
         doctest::Contains("must be a PNG or JPEG image, got 6 bytes"));
   for (const PhotoBytes& whole : {png_bytes(gradient(40, 50)), jpeg_bytes(gradient(40, 50)),
                                   jpeg_bytes(gradient(40, 50), {.progressive = true})}) {
-    CHECK(fault_of(whole) == "no FileError");
+    CHECK(image_fault(whole) == "no FileError");
     for (const size_t part : {size_t{8}, size_t{30}, whole.size() / 2, whole.size() - 40}) {
       CAPTURE(part);
       const PhotoBytes cut(whole.begin(), whole.begin() + static_cast<ptrdiff_t>(part));
-      CHECK(fault_of(cut).c_str() == doctest::Contains("'photo.jpg' must be a whole "));
+      CHECK(image_fault(cut).c_str() == doctest::Contains("'photo.jpg' must be a whole "));
     }
   }
   PhotoBytes damaged = png_bytes(gradient(40, 50));
   damaged[damaged.size() / 2] ^= 1;
-  CHECK(fault_of(damaged).c_str() == doctest::Contains("must be a whole PNG image"));
+  CHECK(image_fault(damaged).c_str() == doctest::Contains("must be a whole PNG image"));
 }
 
 TEST_CASE("photos: sizes that no photograph has take no memory") {
-  CHECK(fault_of(png_bomb(60000, 60000)).c_str() == doctest::Contains("at most 1 GiB of pixels"));
-  CHECK(fault_of(png_bomb(10000, 10000)).c_str() ==
+  CHECK(image_fault(png_bomb(60000, 60000)).c_str() ==
+        doctest::Contains("at most 1 GiB of pixels"));
+  CHECK(image_fault(png_bomb(10000, 10000)).c_str() ==
         doctest::Contains("10000 x 10000 pixels, which no photograph is"));
-  CHECK(fault_of(png_bomb(70000, 1)).c_str() == doctest::Contains("1 to 65535 pixels"));
-  CHECK(fault_of(png_bomb(0, 4)).c_str() == doctest::Contains("must be a whole PNG"));
-  CHECK(fault_of(jpeg_bomb(60000, 60000)).c_str() == doctest::Contains("at most 1 GiB of pixels"));
-  CHECK(fault_of(jpeg_bomb(9000, 9000)).c_str() == doctest::Contains("which no photograph is"));
-  CHECK(fault_of(jpeg_bomb(8, 0)).c_str() == doctest::Contains("must be a whole JPEG"));
+  CHECK(image_fault(png_bomb(70000, 1)).c_str() == doctest::Contains("1 to 65535 pixels"));
+  CHECK(image_fault(png_bomb(0, 4)).c_str() == doctest::Contains("must be a whole PNG"));
+  CHECK(image_fault(jpeg_bomb(60000, 60000)).c_str() ==
+        doctest::Contains("at most 1 GiB of pixels"));
+  CHECK(image_fault(jpeg_bomb(9000, 9000)).c_str() == doctest::Contains("which no photograph is"));
+  CHECK(image_fault(jpeg_bomb(8, 0)).c_str() == doctest::Contains("must be a whole JPEG"));
 }
 
 TEST_CASE("photos: files are read by what they hold, and named") {

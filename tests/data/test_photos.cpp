@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <functional>
 #include <numeric>
 #include <set>
 
@@ -37,7 +38,7 @@ void add_class(const fs::path& folder, int count, int height = 12, int width = 1
   }
 }
 
-std::vector<std::string> names_of(const PhotoDataset& data, const fs::path& folder) {
+std::vector<std::string> file_names_of(const PhotoDataset& data, const fs::path& folder) {
   std::vector<std::string> names;
   for (const fs::path& file : data.files) names.push_back(file.lexically_relative(folder));
   return names;
@@ -61,7 +62,7 @@ TEST_CASE("photo folders: train and val have their own folders of classes") {
   fs::create_directory(folder / "train/.hidden");
   const PhotoDataset train = list_photos(folder.path, Split::train);
   CHECK(train.class_names == Names{"cat", "dog"});
-  CHECK(names_of(train, folder.path) ==
+  CHECK(file_names_of(train, folder.path) ==
         Names{"train/cat/deeper/photo0.png", "train/dog/photo0.png", "train/dog/photo1.JPG"});
   CHECK(train.labels == std::vector<int32_t>{0, 1, 1});
   const PhotoDataset val = list_photos(folder.path, Split::test);
@@ -82,7 +83,7 @@ TEST_CASE(
   add_class(folder / "train", 5);  // "train" is a class, since there is no "val"
   add_class(folder / "single", 1);
   const auto split = [&](Split which, const PhotoOptions& options = {}) {
-    return names_of(list_photos(folder.path, which, options), folder.path);
+    return file_names_of(list_photos(folder.path, which, options), folder.path);
   };
   const Names train = split(Split::train), test = split(Split::test);
   CHECK(test.size() == 2 + 1);
@@ -145,8 +146,9 @@ TEST_CASE("photo folders: bad photographs are refused, or left out and named") {
   CHECK(skipped[2].c_str() ==
         doctest::Contains("dog/photo2.png' must be a PNG or JPEG image, got 0"));
   CHECK(skipped[3].c_str() == doctest::Contains("dog/photo3.png is not there"));
-  CHECK(names_of(data, folder.path) == Names{"cat/photo0.png", "cat/photo2.png", "cat/photo3.JPG",
-                                             "dog/photo1.JPG", "dog/photo3.JPG"});
+  CHECK(file_names_of(data, folder.path) == Names{"cat/photo0.png", "cat/photo2.png",
+                                                  "cat/photo3.JPG", "dog/photo1.JPG",
+                                                  "dog/photo3.JPG"});
   CHECK(data.labels == std::vector<int32_t>{0, 0, 0, 1, 1});
 
   for (const char* name : {"dog/photo1.JPG", "dog/photo3.JPG"}) write_file(folder / name, "bad");
@@ -223,18 +225,18 @@ TEST_CASE("photo loader: augmentation mirrors half of the photographs") {
 }
 
 TEST_CASE("parallel_for: everything once; the first of several errors") {
+  using Work = std::function<void(size_t)>;
   for (const int threads : {0, 1, 3}) {
     std::vector<std::atomic<int>> calls(50);
-    parallel_for(50, threads, [&](size_t i) { ++calls[i]; });
+    parallel_for(50, threads, Work([&](size_t i) { ++calls[i]; }));
     CHECK(std::ranges::all_of(calls, [](const auto& n) { return n == 1; }));
     for (int round = 0; round < 20; ++round)
-      CHECK_THROWS_WITH(parallel_for(50, threads,
-                                     [](size_t i) {
+      CHECK_THROWS_WITH(parallel_for(50, threads, Work([](size_t i) {
                                        if (i >= 7) throw FileError(std::to_string(i));
-                                     }),
+                                     })),
                         "7");
   }
-  parallel_for(0, 2, [](size_t) { FAIL("there is nothing to do"); });
+  parallel_for(0, 2, Work([](size_t) { FAIL("there is nothing to do"); }));
 }
 
 TEST_SUITE_END();

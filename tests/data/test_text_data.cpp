@@ -23,7 +23,7 @@ using namespace std::literals;
 namespace {
 
 // Words w0 to w99, of which w10 and on are two pieces; ids are known by name.
-const Tokenizer& numbers() {
+const Tokenizer& number_tokenizer() {
   static const Tokenizer tokenizer = [] {
     std::vector<std::string> tokens{"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"};
     for (int i = 0; i < 10; ++i) {
@@ -36,7 +36,7 @@ const Tokenizer& numbers() {
 }
 
 std::string show(const TextExample& example) {
-  return numbers().decode(example.ids, false);
+  return number_tokenizer().decode(example.ids, false);
 }
 
 // `count` one-piece words per sentence, which name their document.
@@ -53,7 +53,7 @@ std::vector<Document> documents_of(int documents, int sentences, int words) {
 // Examples of lengths 3, 4, ... with their number as label.
 std::vector<TextExample> ladder(int count, int longest = 40) {
   std::vector<TextExample> examples;
-  const Vocabulary& v = numbers().vocabulary();
+  const Vocabulary& v = number_tokenizer().vocabulary();
   for (int i = 0; i < count; ++i) {
     TextExample& example = examples.emplace_back();
     example.ids.assign(static_cast<size_t>(3 + i % (longest - 2)), v.id("w1"));
@@ -65,7 +65,7 @@ std::vector<TextExample> ladder(int count, int longest = 40) {
   return examples;
 }
 
-bool same(const TextBatch& a, const TextBatch& b) {
+bool is_same_batch(const TextBatch& a, const TextBatch& b) {
   return a.ids == b.ids && a.targets == b.targets && a.labels == b.labels && a.mask == b.mask &&
          a.token_types == b.token_types && a.rows == b.rows && a.length == b.length;
 }
@@ -96,12 +96,12 @@ TEST_CASE("sentences: pairs are cut longest first, with the second text's own ty
                              .seconds = {"w6 w7", ""},
                              .labels = {1, 0},
                              .class_names = {"0", "1"}};
-  const auto examples = sentence_examples(data, numbers(), 8);
+  const auto examples = sentence_examples(data, number_tokenizer(), 8);
   CHECK(show(examples[0]) == "[CLS] w1 w2 w3 [SEP] w6 w7 [SEP]");
   CHECK(examples[0].second == 5);
   CHECK(examples[0].label == 1);
   CHECK(show(examples[1]) == "[CLS] w1 [SEP] [SEP]");
-  TextLoader loader(examples, numbers().vocabulary(), {.batch_size = 2, .shuffle = false});
+  TextLoader loader(examples, number_tokenizer().vocabulary(), {.batch_size = 2, .shuffle = false});
   const TextBatch batch = loader.batch(0, 0);
   CHECK(std::vector(batch.token_types.begin(), batch.token_types.begin() + 8) ==
         std::vector<int32_t>{0, 0, 0, 0, 0, 1, 1, 1});
@@ -109,15 +109,15 @@ TEST_CASE("sentences: pairs are cut longest first, with the second text's own ty
         std::vector<int32_t>{0, 0, 0, 1, 0, 0, 0, 0});
 
   const SentenceDataset single{.sentences = {"w1"}};
-  CHECK(sentence_examples(single, numbers(), 8)[0].second == 3);
+  CHECK(sentence_examples(single, number_tokenizer(), 8)[0].second == 3);
 }
 
 TEST_CASE("pack_sequences: full sequences, cut between words") {
   const std::vector<Document> documents{{"w1 w2", "w3 w44"}, {"w5"}, {"", "w6 w7 w8"}};
   const auto pack = [&](int64_t length, bool cross) {
     std::vector<std::string> shown;
-    for (const auto& e :
-         pack_sequences(documents, numbers(), {.max_length = length, .cross_documents = cross})) {
+    for (const auto& e : pack_sequences(documents, number_tokenizer(),
+                                        {.max_length = length, .cross_documents = cross})) {
       CHECK(static_cast<int64_t>(e.ids.size()) <= length);
       CHECK(e.second == static_cast<int64_t>(e.ids.size()));
       shown.push_back(show(e));
@@ -138,8 +138,8 @@ TEST_CASE("pack_sequences: full sequences, cut between words") {
 
 TEST_CASE("pack_pairs: what follows or what does not, within the length") {
   const auto documents = documents_of(10, 30, 4);
-  const auto pairs = pack_pairs(documents, numbers(), {.max_length = 32, .seed = 3});
-  const Vocabulary& v = numbers().vocabulary();
+  const auto pairs = pack_pairs(documents, number_tokenizer(), {.max_length = 32, .seed = 3});
+  const Vocabulary& v = number_tokenizer().vocabulary();
   int64_t random = 0, shorter = 0;
   for (const TextExample& pair : pairs) {
     const auto size = static_cast<int64_t>(pair.ids.size());
@@ -163,15 +163,15 @@ TEST_CASE("pack_pairs: what follows or what does not, within the length") {
 
   const auto ids_of = [&](uint64_t seed) {
     std::vector<std::vector<int32_t>> ids;
-    for (auto& e : pack_pairs(documents, numbers(), {.max_length = 32, .seed = seed}))
+    for (auto& e : pack_pairs(documents, number_tokenizer(), {.max_length = 32, .seed = seed}))
       ids.push_back(std::move(e.ids));
     return ids;
   };
   CHECK(ids_of(3) == ids_of(3));
   CHECK(ids_of(3) != ids_of(4));
-  CHECK_FALSE(pack_pairs(documents, numbers(), {.max_length = 5}).empty());
-  CHECK_THROWS_AS(pack_pairs(documents_of(1, 3, 3), numbers(), {}), ValueError);
-  CHECK_THROWS_AS(pack_pairs(documents, numbers(), {.max_length = 4}), ValueError);
+  CHECK_FALSE(pack_pairs(documents, number_tokenizer(), {.max_length = 5}).empty());
+  CHECK_THROWS_AS(pack_pairs(documents_of(1, 3, 3), number_tokenizer(), {}), ValueError);
+  CHECK_THROWS_AS(pack_pairs(documents, number_tokenizer(), {.max_length = 4}), ValueError);
 }
 
 TEST_CASE("pack_pairs: the pairs of a document hold all of it, once and in order") {
@@ -179,7 +179,7 @@ TEST_CASE("pack_pairs: the pairs of a document hold all of it, once and in order
   const std::array words{"w0", "w1", "w2", "w3", "w4", "w5", "w6", "w7", "w8", "w9"};
   std::vector<Document> documents(2);
   std::vector<std::vector<int32_t>> whole(2);
-  const Vocabulary& v = numbers().vocabulary();
+  const Vocabulary& v = number_tokenizer().vocabulary();
   for (size_t d = 0; d < 2; ++d)
     for (size_t i = 0; i < 60; ++i) {
       documents[d].push_back(words[5 * d + i * i % 7 % 5]);
@@ -189,7 +189,8 @@ TEST_CASE("pack_pairs: the pairs of a document hold all of it, once and in order
     return static_cast<size_t>(std::ranges::count(whole[0], id) == 0);
   };
   std::vector<std::vector<int32_t>> held(2);
-  for (const TextExample& pair : pack_pairs(documents, numbers(), {.max_length = 16, .seed = 4})) {
+  for (const TextExample& pair :
+       pack_pairs(documents, number_tokenizer(), {.max_length = 16, .seed = 4})) {
     const auto end = pair.ids.begin() + (pair.label == 1 ? pair.second : std::ssize(pair.ids));
     std::vector<int32_t>& ids = held[document_of(pair.ids[1])];
     std::copy_if(pair.ids.begin(), end, std::back_inserter(ids),
@@ -199,7 +200,7 @@ TEST_CASE("pack_pairs: the pairs of a document hold all of it, once and in order
 }
 
 TEST_CASE("mask_tokens: 15 % of the tokens, of them 80 % masked, 10 % random, 10 % kept") {
-  const Vocabulary& v = numbers().vocabulary();
+  const Vocabulary& v = number_tokenizer().vocabulary();
   std::vector<int32_t> original(10000, v.id("w1"));
   for (size_t i = 0; i < original.size(); i += 10) original[i] = v.sep;
   auto ids = original;
@@ -228,7 +229,7 @@ TEST_CASE("mask_tokens: 15 % of the tokens, of them 80 % masked, 10 % random, 10
 }
 
 TEST_CASE("mask_tokens: whole words, limits, specials") {
-  const Vocabulary& v = numbers().vocabulary();
+  const Vocabulary& v = number_tokenizer().vocabulary();
   std::vector<int32_t> words{v.cls};
   for (int i = 0; i < 100; ++i)
     for (const char* piece : {"w1", "##2", "##3"}) words.push_back(v.id(piece));
@@ -263,7 +264,7 @@ TEST_CASE("mask_tokens: whole words, limits, specials") {
 }
 
 TEST_CASE("TextLoader: padding, types, lengths, targets") {
-  const Tokenizer& t = numbers();
+  const Tokenizer& t = number_tokenizer();
   const Vocabulary& v = t.vocabulary();
   std::vector<TextExample> examples(2);
   examples[0] = {t.encode_pair("w1 w2", "w3").ids, 4, 1};
@@ -288,7 +289,7 @@ TEST_CASE("TextLoader: padding, types, lengths, targets") {
   CHECK(masked.predictions == 2);
   CHECK(masked.predictions ==
         std::ranges::count_if(masked.targets, [](int32_t id) { return id != -100; }));
-  CHECK(same(masked, masking.batch(0, 0)));
+  CHECK(is_same_batch(masked, masking.batch(0, 0)));
   CHECK_THROWS_AS(TextLoader(examples, v, {.fixed_length = 5}), ValueError);
   CHECK_THROWS_AS(TextLoader(examples, v, {.shard = 2, .shards = 2}), ValueError);
   CHECK_THROWS_AS(TextLoader({}, v, {}), ValueError);
@@ -301,7 +302,7 @@ TEST_CASE("TextLoader: an epoch has each example once, in another order than the
     for (const int64_t shards : {1, 3}) {
       std::vector<std::vector<int32_t>> epochs(2);
       for (int64_t shard = 0; shard < shards; ++shard) {
-        TextLoader loader(examples, numbers().vocabulary(),
+        TextLoader loader(examples, number_tokenizer().vocabulary(),
                           {.batch_size = 8,
                            .bucket_batches = bucket,
                            .shard = shard,
@@ -323,7 +324,7 @@ TEST_CASE("TextLoader: an epoch has each example once, in another order than the
   }
   int64_t batches = 0;
   for (int64_t shard = 0; shard < 5; ++shard) {
-    TextLoader loader(examples, numbers().vocabulary(),
+    TextLoader loader(examples, number_tokenizer().vocabulary(),
                       {.batch_size = 8, .drop_last = true, .shard = shard, .shards = 5});
     CHECK(loader.batches() == 2);  // 12 full batches, two for each
     batches += loader.batches();
@@ -334,7 +335,7 @@ TEST_CASE("TextLoader: an epoch has each example once, in another order than the
 TEST_CASE("TextLoader: buckets pad less") {
   const auto examples = ladder(256, 128);
   const auto cells = [&](int64_t bucket) {
-    TextLoader loader(examples, numbers().vocabulary(),
+    TextLoader loader(examples, number_tokenizer().vocabulary(),
                       {.batch_size = 8, .bucket_batches = bucket, .seed = 1});
     int64_t sum = 0;
     for (int64_t i = 0; i < loader.batches(); ++i) {
@@ -354,7 +355,7 @@ TEST_CASE("BatchStream: resumes with the very next batch, across epochs") {
   const auto examples = ladder(50);
   const TextLoaderOptions options{
       .batch_size = 8, .bucket_batches = 2, .masking = MaskingOptions{}, .seed = 9};
-  TextLoader loader(examples, numbers().vocabulary(), options);
+  TextLoader loader(examples, number_tokenizer().vocabulary(), options);
   std::vector<TextBatch> expected;
   std::vector<StreamState> states;
   {
@@ -366,11 +367,12 @@ TEST_CASE("BatchStream: resumes with the very next batch, across epochs") {
   }
   CHECK(states[8] == StreamState{9, 1, 1});  // 7 batches an epoch
   for (const size_t start : {0u, 1u, 6u, 7u, 13u, 19u}) {
-    TextLoader fresh(examples, numbers().vocabulary(), options);
+    TextLoader fresh(examples, number_tokenizer().vocabulary(), options);
     BatchStream stream(fresh, states[start], 3);
-    for (size_t i = start; i < expected.size(); ++i) REQUIRE(same(stream.next(), expected[i]));
+    for (size_t i = start; i < expected.size(); ++i)
+      REQUIRE(is_same_batch(stream.next(), expected[i]));
   }
-  CHECK_FALSE(same(expected[0], expected[7]));
+  CHECK_FALSE(is_same_batch(expected[0], expected[7]));
   CHECK_THROWS_AS(BatchStream(loader, StreamState{8, 0, 0}), ValueError);
   CHECK_THROWS_AS(BatchStream(loader, StreamState{9, 0, 7}), ValueError);
 }

@@ -11,14 +11,14 @@ using namespace rw;
 
 namespace {
 
-std::vector<int32_t> numbers(int count) {
+std::vector<int32_t> counted_tokens(int count) {
   std::vector<int32_t> text(static_cast<size_t>(count));
   std::iota(text.begin(), text.end(), 100);
   return text;
 }
 
 // The first tokens of all windows of an epoch, in their order.
-std::vector<int32_t> starts(TokenWindows& windows, int64_t epoch) {
+std::vector<int32_t> window_starts(TokenWindows& windows, int64_t epoch) {
   std::vector<int32_t> found;
   for (int64_t i = 0; i < windows.batches(); ++i) {
     const TokenBatch batch = windows.batch(epoch, i);
@@ -38,20 +38,20 @@ std::vector<int32_t> starts(TokenWindows& windows, int64_t epoch) {
 TEST_SUITE_BEGIN("host");
 
 TEST_CASE("token windows: in order, they are the text") {
-  const std::vector<int32_t> text = numbers(29);
+  const std::vector<int32_t> text = counted_tokens(29);
   TokenWindows windows(text, {.length = 4, .batch_size = 3, .shuffle = false});
   CHECK(windows.windows() == 7);
   CHECK(windows.batches() == 3);
   CHECK(windows.batch(0, 2).rows == 1);
-  CHECK(starts(windows, 5) == std::vector<int32_t>{100, 104, 108, 112, 116, 120, 124});
+  CHECK(window_starts(windows, 5) == std::vector<int32_t>{100, 104, 108, 112, 116, 120, 124});
 }
 
 TEST_CASE("token windows: shuffled, each epoch has windows and an order of its own") {
-  const std::vector<int32_t> text = numbers(400);  // 39 windows and 9 tokens
+  const std::vector<int32_t> text = counted_tokens(400);  // 39 windows and 9 tokens
   TokenWindows windows(text, {.length = 10, .batch_size = 4, .seed = 3});
   std::set<int32_t> cuts;
   for (int64_t epoch = 0; epoch < 40; ++epoch) {
-    std::vector<int32_t> found = starts(windows, epoch);
+    std::vector<int32_t> found = window_starts(windows, epoch);
     CHECK(found.size() == 39);
     CHECK(!std::is_sorted(found.begin(), found.end()));
     std::sort(found.begin(), found.end());
@@ -62,14 +62,14 @@ TEST_CASE("token windows: shuffled, each epoch has windows and an order of its o
   CHECK(*cuts.rbegin() <= 109);
   TokenWindows same(text, {.length = 10, .batch_size = 4, .seed = 3});
   TokenWindows other(text, {.length = 10, .batch_size = 4, .seed = 4});
-  CHECK(starts(same, 2) == starts(windows, 2));
-  CHECK(starts(other, 2) != starts(windows, 2));
+  CHECK(window_starts(same, 2) == window_starts(windows, 2));
+  CHECK(window_starts(other, 2) != window_starts(windows, 2));
 }
 
 TEST_CASE("token windows: a text of one window, and what is none") {
-  const std::vector<int32_t> text = numbers(5);
+  const std::vector<int32_t> text = counted_tokens(5);
   TokenWindows windows(text, {.length = 4, .batch_size = 8});
-  CHECK(starts(windows, 0) == std::vector<int32_t>{100});
+  CHECK(window_starts(windows, 0) == std::vector<int32_t>{100});
   CHECK_THROWS_AS(TokenWindows(text, {.length = 5}), ValueError);
   CHECK_THROWS_AS(TokenWindows(text, {.length = 0}), ValueError);
   CHECK_THROWS_AS(TokenWindows(text, {.length = 2, .batch_size = 0}), ValueError);

@@ -17,6 +17,7 @@ using namespace std::literals;
 
 namespace {
 
+namespace tokenizer_goldens {
 struct Golden {
   std::string_view text, lower, cased, published;
 };
@@ -26,16 +27,17 @@ struct FileGolden {
   uint64_t hash;
 };
 #include "tests/goldens/tokenizer.inc"
+}  // namespace tokenizer_goldens
 
-std::vector<std::string> split(const std::string& text) {
+std::vector<std::string> split_words(const std::string& text) {
   std::istringstream stream(text);
   std::vector<std::string> words;
   for (std::string word; stream >> word;) words.push_back(word);
   return words;
 }
 
-const Vocabulary& small() {
-  static const Vocabulary vocabulary(split(small_vocabulary));
+const Vocabulary& small_vocab() {
+  static const Vocabulary vocabulary(split_words(tokenizer_goldens::small_vocabulary));
   return vocabulary;
 }
 
@@ -72,7 +74,7 @@ uint64_t every_character(bool lower) {
   return hash.value;
 }
 
-std::string fault_of(const std::string& vocabulary) {
+std::string vocabulary_fault(const std::string& vocabulary) {
   const TemporaryFolder folder;
   write_file(folder / "vocab.txt", vocabulary);
   try {
@@ -83,15 +85,15 @@ std::string fault_of(const std::string& vocabulary) {
   return "no FileError";
 }
 
-const std::string specials = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n";
+const std::string special_lines = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n";
 
 }  // namespace
 
 TEST_SUITE_BEGIN("host");  // needs no Vulkan
 
 TEST_CASE("tokenizer: the tokens of the reference") {
-  const Tokenizer lower(small()), cased(small(), {.lower_case = false});
-  for (const Golden& golden : goldens) {
+  const Tokenizer lower(small_vocab()), cased(small_vocab(), {.lower_case = false});
+  for (const tokenizer_goldens::Golden& golden : tokenizer_goldens::goldens) {
     CAPTURE(golden.text);
     CHECK(tokens_of(lower, golden.text) == golden.lower);
     CHECK(tokens_of(cased, golden.text) == golden.cased);
@@ -99,8 +101,8 @@ TEST_CASE("tokenizer: the tokens of the reference") {
 }
 
 TEST_CASE("tokenizer: words of every character of Unicode 14") {
-  CHECK(every_character(true) == every_character_lower);
-  CHECK(every_character(false) == every_character_cased);
+  CHECK(every_character(true) == tokenizer_goldens::every_character_lower);
+  CHECK(every_character(false) == tokenizer_goldens::every_character_cased);
 }
 
 TEST_CASE("tokenizer: the published vocabulary and real texts, where REWIND_DATA has them") {
@@ -111,11 +113,11 @@ TEST_CASE("tokenizer: the published vocabulary and real texts, where REWIND_DATA
   }
   const std::filesystem::path folder = data;
   const Tokenizer tokenizer(Vocabulary::load(folder / "text/bert-base-uncased-vocab.txt"));
-  for (const Golden& golden : goldens) {
+  for (const tokenizer_goldens::Golden& golden : tokenizer_goldens::goldens) {
     CAPTURE(golden.text);
     CHECK(tokens_of(tokenizer, golden.text) == golden.published);
   }
-  for (const FileGolden& golden : file_goldens) {
+  for (const tokenizer_goldens::FileGolden& golden : tokenizer_goldens::file_goldens) {
     CAPTURE(golden.file);
     const auto bytes = read_file(folder / golden.file);
     std::istringstream lines(std::string(bytes.begin(), bytes.end()));
@@ -133,16 +135,16 @@ TEST_CASE("tokenizer: the published vocabulary and real texts, where REWIND_DATA
 }
 
 TEST_CASE("tokenizer: options") {
-  CHECK(tokens_of(Tokenizer(small(), {.special_tokens = false}), "a[MASK]b") ==
+  CHECK(tokens_of(Tokenizer(small_vocab(), {.special_tokens = false}), "a[MASK]b") ==
         "a [ m ##a ##s ##k ] b");
-  const Tokenizer hundred(small(), {.max_input_chars = 100});
+  const Tokenizer hundred(small_vocab(), {.max_input_chars = 100});
   CHECK(hundred.ids(std::string(100, 'x')).size() == 100);
   CHECK(tokens_of(hundred, std::string(101, 'x')) == "[UNK]");
-  CHECK_THROWS_AS(Tokenizer(small(), {.max_input_chars = 0}), ValueError);
+  CHECK_THROWS_AS(Tokenizer(small_vocab(), {.max_input_chars = 0}), ValueError);
 }
 
 TEST_CASE("tokenizer: bytes that are not UTF-8 are left out") {
-  const Tokenizer tokenizer(small());
+  const Tokenizer tokenizer(small_vocab());
   CHECK(tokens_of(tokenizer, "a\xFF\xFE b\xC3") == "a b");
   CHECK(tokens_of(tokenizer, "\xED\xA0\x80run\xC0\xAFning") == "running");  // surrogate, overlong
   CHECK(tokens_of(tokenizer, "\xF4\x90\x80\x80 the \xE2\x82") == "the");    // above U+10FFFF, cut
@@ -159,8 +161,8 @@ TEST_CASE("tokenizer: bytes that are not UTF-8 are left out") {
 }
 
 TEST_CASE("tokenizer: encode, offsets, decode") {
-  const Tokenizer tokenizer(small());
-  const Vocabulary& v = small();
+  const Tokenizer tokenizer(small_vocab());
+  const Vocabulary& v = small_vocab();
   const std::string text = "Caf\u00e9, unwanted [MASK] 中國";
   const Encoding one = tokenizer.encode(text);
   std::vector<std::string> parts;
@@ -195,27 +197,29 @@ TEST_CASE("tokenizer: encode, offsets, decode") {
 }
 
 TEST_CASE("vocabulary: files that are none") {
-  CHECK(fault_of("").c_str() == doctest::Contains("[PAD] is missing"));
-  CHECK(fault_of("[PAD]\n[UNK]\n[CLS]\n[SEP]\na\n").c_str() ==
+  CHECK(vocabulary_fault("").c_str() == doctest::Contains("[PAD] is missing"));
+  CHECK(vocabulary_fault("[PAD]\n[UNK]\n[CLS]\n[SEP]\na\n").c_str() ==
         doctest::Contains("[MASK] is missing"));
-  CHECK(fault_of(specials + "a\nb\na\n").c_str() ==
+  CHECK(vocabulary_fault(special_lines + "a\nb\na\n").c_str() ==
         doctest::Contains("token 8 is there a second time"));
-  CHECK(fault_of(specials + "\na\n").c_str() == doctest::Contains("token 6 is empty"));
-  CHECK(fault_of(specials + "a\xFF\n").c_str() == doctest::Contains("token 6 is not UTF-8"));
-  CHECK(fault_of(specials + "the\t12\n").c_str() == doctest::Contains("token 6 holds a tab"));
-  CHECK(fault_of(specials + "a"s + '\0' + "\n").c_str() ==
+  CHECK(vocabulary_fault(special_lines + "\na\n").c_str() == doctest::Contains("token 6 is empty"));
+  CHECK(vocabulary_fault(special_lines + "a\xFF\n").c_str() ==
+        doctest::Contains("token 6 is not UTF-8"));
+  CHECK(vocabulary_fault(special_lines + "the\t12\n").c_str() ==
+        doctest::Contains("token 6 holds a tab"));
+  CHECK(vocabulary_fault(special_lines + "a"s + '\0' + "\n").c_str() ==
         doctest::Contains("token 6 holds a NUL"));
   CHECK_THROWS_AS(Vocabulary::load("/no/such/file"), FileError);
   CHECK_THROWS_AS(Vocabulary({"a"}), ValueError);
-  CHECK_THROWS_AS(small().token(small().size()), ValueError);
+  CHECK_THROWS_AS(small_vocab().token(small_vocab().size()), ValueError);
 }
 
 TEST_CASE("vocabulary: written and read back, with either line ending") {
   const TemporaryFolder folder;
-  small().save(folder / "vocab.txt");
+  small_vocab().save(folder / "vocab.txt");
   const Vocabulary read = Vocabulary::load(folder / "vocab.txt");
-  REQUIRE(read.size() == small().size());
-  for (int64_t id = 0; id < read.size(); ++id) CHECK(read.token(id) == small().token(id));
+  REQUIRE(read.size() == small_vocab().size());
+  for (int64_t id = 0; id < read.size(); ++id) CHECK(read.token(id) == small_vocab().token(id));
   write_file(folder / "windows.txt", "[PAD]\r\n[UNK]\r\n[CLS]\r\n[SEP]\r\n[MASK]\r\na"sv);
   CHECK(Vocabulary::load(folder / "windows.txt").id("a") == 5);
 }
@@ -230,8 +234,8 @@ TEST_CASE("train_vocabulary: merges by frequency") {
   const Vocabulary v = train_vocabulary(text, {.size = 18});
   std::vector<std::string> tokens;
   for (int64_t id = 0; id < v.size(); ++id) tokens.push_back(v.token(id));
-  CHECK(tokens == split("[PAD] [UNK] [CLS] [SEP] [MASK] b h p ##g ##n ##s ##u "
-                        "##ug ##un hug pun pug hugs"));
+  CHECK(tokens == split_words("[PAD] [UNK] [CLS] [SEP] [MASK] b h p ##g ##n ##s ##u "
+                              "##ug ##un hug pun pug hugs"));
   CHECK(train_vocabulary(text, {.size = 1000, .min_frequency = 11}).size() == 16);
   CHECK(train_vocabulary(text, {.size = 1000}).size() == 19);  // and bun
   CHECK(train_vocabulary(text, {.size = 1000, .max_alphabet = 3}).id("b") == -1);

@@ -15,7 +15,7 @@ using namespace rw::test;
 
 namespace {
 
-std::vector<Tensor> parameters_of(Accumulate& optimizer) {
+std::vector<Tensor> reduced_parameters(Accumulate& optimizer) {
   return optimizer.groups()[0].parameters;
 }
 
@@ -25,7 +25,7 @@ struct Summed {
   Values sums;
 };
 
-Summed summed(int ranks, const GradientSumsOptions& options) {
+Summed sum_in_ranks(int ranks, const GradientSumsOptions& options) {
   Summed result{std::vector<Values>(static_cast<size_t>(ranks)), {}};
   run_ranks(ranks, [&](Communicator& own) {
     SmallResNet net(1, {});
@@ -34,7 +34,7 @@ Summed summed(int ranks, const GradientSumsOptions& options) {
     net.micro_batch(own.rank()).loss.backward();
     const auto values = [&] {
       Values all;
-      for (const Tensor& t : parameters_of(net.optimizer()))
+      for (const Tensor& t : reduced_parameters(net.optimizer()))
         for (const float v : t.grad().to_vector()) all.push_back(v);
       return all;
     };
@@ -140,7 +140,7 @@ TEST_CASE_FIXTURE(CpuDevice, "gradient buckets: gradients leave while backward r
     SmallResNet net(2, {});
     Accumulate& optimizer = net.optimizer();
     DataParallel parallel(optimizer, ranks, {.bucket_bytes = 4096});
-    const std::vector<Tensor> parameters = parameters_of(optimizer);
+    const std::vector<Tensor> parameters = reduced_parameters(optimizer);
     // In the second window, buckets have the order of backward: all but one have left before the
     // first convolution's gradient comes.
     size_t left = 0;
@@ -237,7 +237,7 @@ TEST_CASE_FIXTURE(CpuDevice, "gradient buckets: messages of 16 bits, sums of f32
   for (const DType transport : {DType::f32, DType::f16, DType::bf16}) {
     CAPTURE(name(transport));
     const Summed result =
-        summed(3, {.bucket_bytes = 5000, .transport = transport, .staging_bytes = 0});
+        sum_in_ranks(3, {.bucket_bytes = 5000, .transport = transport, .staging_bytes = 0});
     const auto sent = [&](float v) {
       return transport == DType::f32 ? v : from_16_bits(transport, to_16_bits(transport, v));
     };
@@ -296,22 +296,23 @@ TEST_CASE("gradient buckets: what f16 messages cannot hold is an overflow") {
 TEST_CASE_FIXTURE(CpuDevice, "gradient buckets: a rank that fails in the midst of backward" *
                                  doctest::test_suite("host")) {
   for (const size_t at : {size_t{0}, size_t{3}, size_t{10}})
-    CHECK(contains(message_of<Error>([&] {
-                     run_ranks(3, [&](Communicator& ranks) {
-                       SmallResNet net(1, {});
-                       DataParallel parallel(net.optimizer(), ranks, {.bucket_bytes = 1000});
-                       const HookHandle hook =
-                           parameters_of(net.optimizer())[at].register_post_accumulate_grad_hook(
-                               [&](const Tensor&) {
-                                 if (ranks.rank() == 1) fail<FileError>("test", "no disk, got 1");
-                               });
-                       for (int64_t i = 0; i < 2; ++i) {
-                         net.optimizer().backward(net.micro_batch(i).loss);
-                         net.optimizer().step();
-                       }
-                     });
-                   }),
-                   "[test] no disk"));
+    CHECK(
+        contains(message_of<Error>([&] {
+                   run_ranks(3, [&](Communicator& ranks) {
+                     SmallResNet net(1, {});
+                     DataParallel parallel(net.optimizer(), ranks, {.bucket_bytes = 1000});
+                     const HookHandle hook =
+                         reduced_parameters(net.optimizer())[at].register_post_accumulate_grad_hook(
+                             [&](const Tensor&) {
+                               if (ranks.rank() == 1) fail<FileError>("test", "no disk, got 1");
+                             });
+                     for (int64_t i = 0; i < 2; ++i) {
+                       net.optimizer().backward(net.micro_batch(i).loss);
+                       net.optimizer().step();
+                     }
+                   });
+                 }),
+                 "[test] no disk"));
   CHECK_THROWS_AS(run_ranks(2,
                             [](Communicator& ranks) {
                               SmallResNet net(1, {});

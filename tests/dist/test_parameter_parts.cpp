@@ -17,7 +17,7 @@ using namespace rw::test;
 
 namespace {
 
-uint64_t bytes_of(const MemoryReport& report, Purpose purpose) {
+uint64_t peak_bytes_of(const MemoryReport& report, Purpose purpose) {
   return report.peak_by_purpose[static_cast<size_t>(purpose)];
 }
 
@@ -181,13 +181,14 @@ TEST_CASE_FIXTURE(CpuDevice, "parameters in parts: memory, as dry runs know it" 
         CHECK(real.host_peak == predicted.host_peak);
         // The own part, and two gathered layers.
         const int64_t size = layer_bytes * static_cast<int64_t>(size_of(dtype)) / 4;
-        CHECK(bytes_of(whole, Purpose::parameter) == layers * size);
-        CHECK(bytes_of(real, Purpose::parameter) <=
+        CHECK(peak_bytes_of(whole, Purpose::parameter) == layers * size);
+        CHECK(peak_bytes_of(real, Purpose::parameter) <=
               static_cast<uint64_t>(layers / count * size + 2 * layer_bytes));
-        CHECK(bytes_of(real, Purpose::parameter) >= static_cast<uint64_t>(layers / count * size));
+        CHECK(peak_bytes_of(real, Purpose::parameter) >=
+              static_cast<uint64_t>(layers / count * size));
         CHECK(real.peak < whole.peak);
         // Masters of 16-bit parameters and moments belong to the owner.
-        CHECK(bytes_of(real, Purpose::optimizer) <=
+        CHECK(peak_bytes_of(real, Purpose::optimizer) <=
               static_cast<uint64_t>(layers / count * layer_bytes * (dtype == DType::f32 ? 1 : 2)) +
                   (8 << 10));
       });

@@ -9,8 +9,6 @@ namespace rw::fuzz {
 
 namespace {
 
-using Input = std::span<const uint8_t>;
-
 bool starts_like_the_seed(Input input) {
   return input.size() >= 4 && std::memcmp(input.data(), "seed", 4) == 0;
 }

@@ -7,7 +7,9 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "backends/open.h"
 #include "core/base/error.h"
+#include "core/memory/default_device.h"
 
 namespace rw::fuzz {
 
@@ -43,6 +45,10 @@ bool accepts(const Target& target, std::span<const uint8_t> input, std::string& 
     error = refused.what();
     return false;
   }
+}
+
+void use_cpu() {
+  static const auto device = set_default_device(open_backend("reference"));
 }
 
 fs::path scratch_file(std::string_view name) {

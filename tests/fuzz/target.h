@@ -12,6 +12,7 @@
 namespace rw::fuzz {
 
 using Bytes = std::vector<uint8_t>;
+using Input = std::span<const uint8_t>;
 
 struct Target {
   const char* name;
@@ -71,6 +72,9 @@ struct BrokenPromise : std::logic_error {
 inline void expect(bool ok, const char* what) {
   if (!ok) throw BrokenPromise(what);
 }
+
+// Makes the reference backend the default device, once.
+void use_cpu();
 
 // A file of this process, in a folder of its own that is removed at the end.
 std::filesystem::path scratch_file(std::string_view name);

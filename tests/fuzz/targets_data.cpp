@@ -27,8 +27,6 @@ namespace rw::fuzz {
 
 namespace {
 
-using Input = std::span<const uint8_t>;
-
 // ---- images -------------------------------------------------------------------------------------
 
 void read_idx(Input input) {

@@ -1,7 +1,7 @@
 // Readers of decoders: GGUF, config.json and the index of several files.
 #include <nlohmann/json.hpp>
 
-#include "backends/open.h"
+#include "core/memory/default_device.h"
 #include "io/models/decoder.h"
 #include "io/models/decoder_json.h"
 #include "planner/dry_run.h"
@@ -10,12 +10,6 @@
 namespace rw::fuzz {
 
 namespace {
-
-using Input = std::span<const uint8_t>;
-
-void use_cpu() {
-  static const auto device = set_default_device(open_backend("reference"));
-}
 
 DecoderConfig small(const std::string& model_type) {
   DecoderConfig c{.model_type = model_type,
@@ -117,7 +111,7 @@ std::vector<Bytes> gguf_decoder_seeds() {
 
 // ---- folders ------------------------------------------------------------------------------------
 
-void read_config(Input input) {
+void read_decoder(Input input) {
   const auto json = nlohmann::json::parse(input.begin(), input.end(), nullptr, false);
   check<FileError>(json.is_object(), "fuzz", "no JSON");
   const DecoderConfig config = parse_decoder_config(json, "input");
@@ -127,7 +121,7 @@ void read_config(Input input) {
   make_dry(config);
 }
 
-std::vector<Bytes> config_seeds() {
+std::vector<Bytes> decoder_config_seeds() {
   std::vector<Bytes> seeds;
   for (const char* preset : {"llama-3.2-1b", "mistral-7b", "qwen2.5-0.5b", "gemma-3-1b"})
     seeds.push_back(to_bytes(decoder_config_json(DecoderConfig::preset(preset)).dump()));
@@ -176,7 +170,7 @@ std::vector<Target> decoder_targets() {
                         "general."};
   return {{"gguf", read_gguf, gguf_seeds, binary},
           {"gguf_decoder", read_gguf_decoder, gguf_decoder_seeds, binary},
-          {"decoder_config", read_config, config_seeds, json},
+          {"decoder_config", read_decoder, decoder_config_seeds, json},
           {"decoder_index", read_index, index_seeds, json}};
 }
 

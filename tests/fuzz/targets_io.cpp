@@ -3,10 +3,10 @@
 
 #include <zlib.h>
 
-#include "backends/open.h"
 #include "backends/vulkan/composer.h"
 #include "backends/vulkan/device/tuning_file.h"
 #include "backends/vulkan/pipelines/profile.h"
+#include "core/memory/default_device.h"
 #include "io/formats/npy.h"
 #include "io/formats/transfer.h"
 #include "io/models/bert.h"
@@ -24,12 +24,6 @@
 namespace rw::fuzz {
 
 namespace {
-
-using Input = std::span<const uint8_t>;
-
-void use_cpu() {
-  static const auto device = set_default_device(open_backend("reference"));
-}
 
 // ---- tensors ------------------------------------------------------------------------------------
 
@@ -219,7 +213,7 @@ std::vector<Bytes> profile_seeds() {
   return {to_bytes(gpu), to_bytes(vulkan::to_json(caps))};
 }
 
-void read_config(Input input) {
+void read_bert(Input input) {
   const BertConfig config = read_bert_config(write_scratch("config.json", input));
   write_bert_config(scratch_file("again.json"), config, "BertModel");
   expect(read_bert_config(scratch_file("again.json")).hidden_size == config.hidden_size,
@@ -231,7 +225,7 @@ void read_config(Input input) {
           [&] { BertForPreTraining model(config); });
 }
 
-std::vector<Bytes> config_seeds() {
+std::vector<Bytes> bert_config_seeds() {
   write_bert_config(scratch_file("seed.json"), BertConfig::preset("tiny"), "BertForMaskedLM");
   return {file_bytes(scratch_file("seed.json")), to_bytes("{}"),
           to_bytes(R"({"hidden_size": 24, "layer_norm_eps": 1e-5, "hidden_act": "gelu"})")};
@@ -287,7 +281,7 @@ std::vector<Target> io_targets() {
            {"'<f8'", "'|b1'", "'>f4'", "True", "(", ")", ",", "4294967296", "  "}},
           {"snapshot", read_snapshot, snapshot_seeds, tensors},
           {"profile", read_profile, profile_seeds, json},
-          {"bert_config", read_config, config_seeds, json},
+          {"bert_config", read_bert, bert_config_seeds, json},
           {"gpt_config", read_gpt, gpt_seeds, json},
           {"classifier", read_classifier, classifier_seeds, json},
           {"recognizer", read_recognizer_entry, recognizer_seeds, json},

@@ -17,8 +17,6 @@ namespace rw::fuzz {
 namespace {
 
 using nlohmann::json;
-using Input = std::span<const uint8_t>;
-
 constexpr std::string_view sample = "ab abc  a\u0301b 12\n<|e|>\xFF</s> \u2581b\U0001F600";
 
 std::string_view text_of(Input input) {

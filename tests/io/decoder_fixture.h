@@ -45,15 +45,6 @@ inline std::vector<DecoderConfig> small_decoders() {
   return all;
 }
 
-inline std::vector<float> all_values(const Module& model) {
-  std::vector<float> values;
-  for (const Tensor& p : model.parameters()) {
-    const std::vector<float> part = p.to_vector();
-    values.insert(values.end(), part.begin(), part.end());
-  }
-  return values;
-}
-
 // The logits of 12 tokens.
 inline std::vector<float> logits_of(Decoder& model) {
   const NoGrad guard;

@@ -11,6 +11,7 @@
 #include "tests/fixtures/temporary_folder.h"
 
 using namespace rw;
+using test::all_values;
 
 namespace {
 
@@ -26,15 +27,6 @@ const BertConfig config = {.vocab_size = 11,
 void save_renamed(const std::filesystem::path& file, const Module& model,
                   const std::vector<Renaming>& rules) {
   write_safetensors(file, renamed(torch_state_dict(model), rules));
-}
-
-std::vector<float> all_values(const Module& model) {
-  std::vector<float> values;
-  for (const Tensor& p : model.parameters()) {
-    const std::vector<float> part = p.to_vector();
-    values.insert(values.end(), part.begin(), part.end());
-  }
-  return values;
 }
 
 void write_text(const std::filesystem::path& file, const std::string& text) {

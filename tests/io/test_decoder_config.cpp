@@ -11,7 +11,7 @@ namespace {
 
 using nlohmann::json;
 
-DecoderConfig parse(const json& value) {
+DecoderConfig parse_config(const json& value) {
   return parse_decoder_config(value, "config.json");
 }
 
@@ -22,17 +22,17 @@ json changed(json base, const json& changes) {
 }
 
 // The message with which a configuration is refused.
-std::string refusal(const json& value) {
+std::string config_refusal(const json& value) {
   try {
-    parse(value);
+    parse_config(value);
   } catch (const FileError& error) {
     return error.what();
   }
   return "accepted";
 }
 
-DecoderConfig again(const DecoderConfig& config) {
-  return parse(json::parse(decoder_config_json(config).dump()));
+DecoderConfig through_json(const DecoderConfig& config) {
+  return parse_config(json::parse(decoder_config_json(config).dump()));
 }
 
 }  // namespace
@@ -40,7 +40,7 @@ DecoderConfig again(const DecoderConfig& config) {
 TEST_SUITE_BEGIN("host");
 
 TEST_CASE("decoder config: absent keys are those of the classes of transformers") {
-  const DecoderConfig llama = parse({{"model_type", "llama"}});
+  const DecoderConfig llama = parse_config({{"model_type", "llama"}});
   CHECK(llama == DecoderConfig{.model_type = "llama",
                                .vocab_size = 32000,
                                .hidden_size = 4096,
@@ -48,28 +48,28 @@ TEST_CASE("decoder config: absent keys are those of the classes of transformers"
                                .num_hidden_layers = 32,
                                .num_attention_heads = 32,
                                .num_key_value_heads = 32});
-  const DecoderConfig mistral = parse({{"model_type", "mistral"}});
+  const DecoderConfig mistral = parse_config({{"model_type", "mistral"}});
   CHECK(mistral.num_key_value_heads == 8);
   CHECK(mistral.intermediate_size == 14336);
   CHECK(mistral.max_position_embeddings == 131072);
   CHECK(mistral.sliding_window == 4096);
   CHECK(mistral.slides.empty());
-  const DecoderConfig qwen2 = parse({{"model_type", "qwen2"}});
+  const DecoderConfig qwen2 = parse_config({{"model_type", "qwen2"}});
   CHECK(qwen2.vocab_size == 151936);
   CHECK(qwen2.intermediate_size == 22016);
   CHECK(qwen2.attention_bias);
   CHECK(qwen2.sliding_window == 0);
   CHECK(qwen2.heads_dim() == 128);
-  const DecoderConfig qwen3 = parse({{"model_type", "qwen3"}, {"num_attention_heads", 64}});
+  const DecoderConfig qwen3 = parse_config({{"model_type", "qwen3"}, {"num_attention_heads", 64}});
   CHECK(qwen3.head_dim == 128);
   CHECK(qwen3.num_key_value_heads == 32);
   CHECK(!qwen3.attention_bias);
-  const DecoderConfig gemma = parse({{"model_type", "gemma"}});
+  const DecoderConfig gemma = parse_config({{"model_type", "gemma"}});
   CHECK(gemma.head_dim == 256);
   CHECK(gemma.hidden_size == 3072);
   CHECK(gemma.tie_word_embeddings);
   CHECK(gemma.hidden_act == "gelu_pytorch_tanh");
-  const DecoderConfig gemma3 = parse({{"model_type", "gemma3_text"}});
+  const DecoderConfig gemma3 = parse_config({{"model_type", "gemma3_text"}});
   CHECK(gemma3.rope_theta == 1e6);
   CHECK(gemma3.rope_local_base_freq == 1e4);
   CHECK(gemma3.query_pre_attn_scalar == 256);
@@ -79,18 +79,18 @@ TEST_CASE("decoder config: absent keys are those of the classes of transformers"
 }
 
 TEST_CASE("decoder config: null stands for a default that depends on others") {
-  const DecoderConfig c = parse({{"model_type", "llama"},
-                                 {"num_attention_heads", 16},
-                                 {"num_key_value_heads", nullptr},
-                                 {"head_dim", nullptr},
-                                 {"rope_scaling", nullptr}});
+  const DecoderConfig c = parse_config({{"model_type", "llama"},
+                                        {"num_attention_heads", 16},
+                                        {"num_key_value_heads", nullptr},
+                                        {"head_dim", nullptr},
+                                        {"rope_scaling", nullptr}});
   CHECK(c.num_key_value_heads == 16);
   CHECK(c.heads_dim() == 256);
-  CHECK(parse({{"model_type", "llama"}, {"num_attention_heads", 16}}).num_key_value_heads == 16);
-  CHECK(parse({{"model_type", "mistral"}, {"sliding_window", nullptr}}).sliding_window == 0);
-  CHECK(
-      parse({{"model_type", "qwen3"}, {"head_dim", nullptr}, {"hidden_size", 2048}}).heads_dim() ==
-      64);
+  CHECK(parse_config({{"model_type", "llama"}, {"num_attention_heads", 16}}).num_key_value_heads ==
+        16);
+  CHECK(parse_config({{"model_type", "mistral"}, {"sliding_window", nullptr}}).sliding_window == 0);
+  CHECK(parse_config({{"model_type", "qwen3"}, {"head_dim", nullptr}, {"hidden_size", 2048}})
+            .heads_dim() == 64);
 }
 
 TEST_CASE("decoder config: rotary embeddings in the spellings of transformers 4 and 5") {
@@ -105,21 +105,22 @@ TEST_CASE("decoder config: rotary embeddings in the spellings of transformers 4 
                   {"low_freq_factor", 1.0},
                   {"high_freq_factor", 4.0},
                   {"original_max_position_embeddings", 8192}};
-  const DecoderConfig old = parse(changed(base, {{"rope_theta", 5e5}, {"rope_scaling", scaling}}));
+  const DecoderConfig old =
+      parse_config(changed(base, {{"rope_theta", 5e5}, {"rope_scaling", scaling}}));
   CHECK(old.rope_theta == 5e5);
   CHECK(old.rope_scaling == llama3);
   scaling["rope_theta"] = 5e5;
-  CHECK(parse(changed(base, {{"rope_parameters", scaling}})) == old);
+  CHECK(parse_config(changed(base, {{"rope_parameters", scaling}})) == old);
   const json linear = {{"type", "linear"}, {"factor", 4}};  // of transformers before 4.43
-  CHECK(parse(changed(base, {{"rope_scaling", linear}})).rope_scaling ==
+  CHECK(parse_config(changed(base, {{"rope_scaling", linear}})).rope_scaling ==
         RopeScaling{.type = "linear", .factor = 4});
   const json plain = {{"rope_type", "default"}, {"rope_theta", 2e4}};
-  CHECK(parse(changed(base, {{"rope_parameters", plain}})).rope_theta == 2e4);
-  CHECK(parse(changed(base, {{"rope_parameters", plain}})).rope_scaling == RopeScaling{});
+  CHECK(parse_config(changed(base, {{"rope_parameters", plain}})).rope_theta == 2e4);
+  CHECK(parse_config(changed(base, {{"rope_parameters", plain}})).rope_scaling == RopeScaling{});
   const json yarn = {{"rope_type", "yarn"},     {"factor", 4.0},
                      {"beta_fast", 16},         {"beta_slow", 2},
                      {"attention_factor", 1.5}, {"original_max_position_embeddings", 32768}};
-  CHECK(parse(changed(base, {{"rope_scaling", yarn}})).rope_scaling ==
+  CHECK(parse_config(changed(base, {{"rope_scaling", yarn}})).rope_scaling ==
         RopeScaling{.type = "yarn",
                     .factor = 4,
                     .beta_fast = 16,
@@ -131,14 +132,14 @@ TEST_CASE("decoder config: rotary embeddings in the spellings of transformers 4 
       {"rope_parameters",
        {{"sliding_attention", {{"rope_type", "default"}, {"rope_theta", 2e4}}},
         {"full_attention", {{"rope_type", "linear"}, {"factor", 8}, {"rope_theta", 2e6}}}}}};
-  const DecoderConfig nested = parse(gemma);
+  const DecoderConfig nested = parse_config(gemma);
   CHECK(nested.rope_theta == 2e6);
   CHECK(nested.rope_local_base_freq == 2e4);
   CHECK(nested.rope_scaling == RopeScaling{.type = "linear", .factor = 8});
-  CHECK(parse({{"model_type", "gemma3_text"},
-               {"rope_theta", 2e6},
-               {"rope_local_base_freq", 2e4},
-               {"rope_scaling", {{"rope_type", "linear"}, {"factor", 8}}}}) == nested);
+  CHECK(parse_config({{"model_type", "gemma3_text"},
+                      {"rope_theta", 2e6},
+                      {"rope_local_base_freq", 2e4},
+                      {"rope_scaling", {{"rope_type", "linear"}, {"factor", 8}}}}) == nested);
 }
 
 TEST_CASE("decoder config: which layers have a window") {
@@ -147,17 +148,17 @@ TEST_CASE("decoder config: which layers have a window") {
                      {"use_sliding_window", true},
                      {"sliding_window", 64},
                      {"max_window_layers", 3}};
-  CHECK(parse(qwen).slides == std::vector<bool>{false, false, false, true});
-  CHECK(parse(qwen).sliding_window == 64);
-  CHECK(parse(changed(qwen, {{"use_sliding_window", false}})).sliding_window == 0);
+  CHECK(parse_config(qwen).slides == std::vector<bool>{false, false, false, true});
+  CHECK(parse_config(qwen).sliding_window == 64);
+  CHECK(parse_config(changed(qwen, {{"use_sliding_window", false}})).sliding_window == 0);
   const char *full = "full_attention", *slides = "sliding_attention";
-  CHECK(parse(changed(qwen, {{"layer_types", {full, slides, slides, full}}})).slides ==
+  CHECK(parse_config(changed(qwen, {{"layer_types", {full, slides, slides, full}}})).slides ==
         std::vector<bool>{false, true, true, false});
   const json gemma = {{"model_type", "gemma3_text"},
                       {"num_hidden_layers", 4},
                       {"sliding_window", 16},
                       {"sliding_window_pattern", 2}};
-  CHECK(parse(gemma).slides == std::vector<bool>{true, false, true, false});
+  CHECK(parse_config(gemma).slides == std::vector<bool>{true, false, true, false});
 }
 
 TEST_CASE("decoder config: what is written is read back") {
@@ -170,8 +171,8 @@ TEST_CASE("decoder config: what is written is read back") {
     expected.head_dim = preset.heads_dim();
     if (expected.query_pre_attn_scalar == 0 && preset.model_type == "gemma3_text")
       expected.query_pre_attn_scalar = static_cast<double>(preset.heads_dim());
-    CHECK(again(preset) == expected);
-    CHECK(again(again(preset)) == again(preset));
+    CHECK(through_json(preset) == expected);
+    CHECK(through_json(through_json(preset)) == through_json(preset));
   }
   DecoderConfig yarn = DecoderConfig::preset("qwen3-0.6b");
   yarn.rope_scaling = {.type = "yarn",
@@ -184,11 +185,11 @@ TEST_CASE("decoder config: what is written is read back") {
   yarn.sliding_window = 128;
   yarn.slides.assign(28, false);
   yarn.slides[2] = true;
-  CHECK(again(yarn) == yarn);
+  CHECK(through_json(yarn) == yarn);
   DecoderConfig llama = DecoderConfig::preset("llama-3.2-1b");
   llama.head_dim = 32;
   llama.attention_bias = llama.mlp_bias = true;
-  CHECK(again(llama) == llama);
+  CHECK(through_json(llama) == llama);
   CHECK(decoder_config_json(llama)["architectures"][0] == "LlamaForCausalLM");
   CHECK(decoder_config_json(yarn)["architectures"][0] == "Qwen3ForCausalLM");
 }
@@ -210,9 +211,9 @@ TEST_CASE("decoder config: what a class of transformers does not have is not wri
 
 TEST_CASE("decoder config: configurations that lie, and models that Decoder is not") {
   const json llama = {{"model_type", "llama"}, {"hidden_size", 64}, {"num_attention_heads", 4}};
-  CHECK(refusal(llama) == "accepted");
+  CHECK(config_refusal(llama) == "accepted");
   const auto refused = [](const json& value, const char* why) {
-    const std::string message = refusal(value);
+    const std::string message = config_refusal(value);
     CAPTURE(message);
     CAPTURE(std::string(why));
     CHECK(message.find(why) != std::string::npos);

@@ -19,12 +19,12 @@ json json_of(const fs::path& file) {
   return json::parse(bytes_of(file));
 }
 
-void write_text(const fs::path& file, const std::string& text) {
+void put_text(const fs::path& file, const std::string& text) {
   std::ofstream(file, std::ios::binary) << text;
 }
 
 // The message of the FileError of a load, or "loaded".
-std::string refusal(const fs::path& folder, Decoder& model) {
+std::string load_refusal(const fs::path& folder, Decoder& model) {
   const std::vector<float> before = all_values(model);
   try {
     load_decoder(folder, model);
@@ -35,8 +35,8 @@ std::string refusal(const fs::path& folder, Decoder& model) {
   return "loaded";
 }
 
-void check_refused(const fs::path& folder, Decoder& model, const char* why) {
-  const std::string message = refusal(folder, model);
+void check_load_refused(const fs::path& folder, Decoder& model, const char* why) {
+  const std::string message = load_refusal(folder, model);
   CAPTURE(message);
   CAPTURE(std::string(why));
   CHECK(message.find(why) != std::string::npos);
@@ -136,32 +136,32 @@ TEST_CASE("decoder files: a tied head may be there if it is the embeddings") {
     save_changed(folder.path, model, [&](StateDict& tensors) { tensors.push_back({name, head}); });
   };
   save_with("lm_head.weight", copy);
-  CHECK(refusal(folder.path, model) == "loaded");
+  CHECK(load_refusal(folder.path, model) == "loaded");
   save_with("model.layers.0.self_attn.rotary_emb.inv_freq", full({8}, 1));
-  CHECK(refusal(folder.path, model) == "loaded");
+  CHECK(load_refusal(folder.path, model) == "loaded");
   slice(copy, 0, 49, 50).copy_(full({1, 64}, 7));
   save_with("lm_head.weight", copy);
-  check_refused(folder.path, model, "has a head that is not the embeddings");
+  check_load_refused(folder.path, model, "has a head that is not the embeddings");
   save_with("lm_head.weight", slice(copy, 0, 0, 7));
-  check_refused(folder.path, model, "has a head that is not the embeddings");
+  check_load_refused(folder.path, model, "has a head that is not the embeddings");
   Decoder untied(small_decoder("llama"));
   save_changed(folder.path, untied, [&](StateDict& tensors) {
     std::erase_if(tensors, [](const NamedTensor& t) { return t.name == "lm_head.weight"; });
   });
-  check_refused(folder.path, untied, "missing: lm_head.weight");
+  check_load_refused(folder.path, untied, "missing: lm_head.weight");
 }
 
 TEST_CASE("decoder files: names and shapes that do not agree") {
   set_default_device(open_backend("reference"));
   const TemporaryFolder folder;
   Decoder model(small_decoder("llama"));
-  check_refused(folder.path, model, "must have model.safetensors or");
+  check_load_refused(folder.path, model, "must have model.safetensors or");
   save_changed(folder.path, model, [](StateDict& t) { t[0].name = "other"; });
-  check_refused(folder.path, model, "unexpected: other");
+  check_load_refused(folder.path, model, "unexpected: other");
   save_changed(folder.path, model, [](StateDict& t) { t[1].tensor = full({3, 2}, 1); });
-  check_refused(folder.path, model, "(3, 2)");
+  check_load_refused(folder.path, model, "(3, 2)");
   save_changed(folder.path, model, [](StateDict& t) { t.push_back({"more", full({3}, 1)}); });
-  check_refused(folder.path, model, "unexpected: more");
+  check_load_refused(folder.path, model, "unexpected: more");
 }
 
 TEST_CASE("decoder files: an index that lies") {
@@ -171,10 +171,10 @@ TEST_CASE("decoder files: an index that lies") {
   save_decoder(folder.path, model, {.shard_bytes = 30000});
   const fs::path file = folder.path / "model.safetensors.index.json";
   const json good = json_of(file);
-  CHECK(refusal(folder.path, model) == "loaded");
+  CHECK(load_refusal(folder.path, model) == "loaded");
   const auto refused = [&](const json& index, const char* why) {
-    write_text(file, index.dump());
-    check_refused(folder.path, model, why);
+    put_text(file, index.dump());
+    check_load_refused(folder.path, model, why);
   };
   const auto with = [&](const std::string& name, const json& part) {
     json changed = good;
@@ -198,8 +198,8 @@ TEST_CASE("decoder files: an index that lies") {
   for (const auto& [name, part] : good["weight_map"].items())
     if (part == good["weight_map"][norm]) fewer["weight_map"].erase(name);
   refused(fewer, "missing: ");
-  write_text(file, "{\"weight_map\": {");
-  check_refused(folder.path, model, "is not a sharded model's configuration");
+  put_text(file, "{\"weight_map\": {");
+  check_load_refused(folder.path, model, "is not a sharded model's configuration");
 }
 
 TEST_CASE("decoder files: special tokens come from the first file that says something") {
@@ -207,12 +207,12 @@ TEST_CASE("decoder files: special tokens come from the first file that says some
   CHECK(read_special_tokens(folder.path) == SpecialTokens{});
   const fs::path config = folder.path / "config.json",
                  generation = folder.path / "generation_config.json";
-  write_text(config, R"({"bos_token_id": 5, "eos_token_id": 6, "pad_token_id": null})");
+  put_text(config, R"({"bos_token_id": 5, "eos_token_id": 6, "pad_token_id": null})");
   CHECK(read_special_tokens(folder.path) == SpecialTokens{.bos = 5, .eos = {6}});
-  write_text(generation, R"({"bos_token_id": null, "eos_token_id": [7, 8], "pad_token_id": 0})");
+  put_text(generation, R"({"bos_token_id": null, "eos_token_id": [7, 8], "pad_token_id": 0})");
   CHECK(read_special_tokens(folder.path) == SpecialTokens{.bos = 5, .eos = {7, 8}, .pad = 0});
   for (const char* bad : {"-1", "1.5", "[1, \"2\"]", "{}", "2147483648"}) {
-    write_text(generation, fmt::format(R"({{"eos_token_id": {}}})", bad));
+    put_text(generation, fmt::format(R"({{"eos_token_id": {}}})", bad));
     CHECK_THROWS_AS(read_special_tokens(folder.path), FileError);
   }
 }

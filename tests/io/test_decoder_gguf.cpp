@@ -16,26 +16,26 @@ namespace {
 namespace fs = std::filesystem;
 
 // A model's configuration after it was written into a file and read back.
-DecoderConfig again(const DecoderConfig& config) {
+DecoderConfig through_gguf(const DecoderConfig& config) {
   const TemporaryFolder folder;
   save_decoder_gguf(folder.path / "m.gguf", Decoder(config), GgufType::f32);
   return read_decoder_config(folder.path / "m.gguf");
 }
 
-std::vector<float> values_of(const GgufFile& file, const std::string& name) {
+std::vector<float> gguf_values(const GgufFile& file, const std::string& name) {
   const Tensor target = empty(file.tensors().at(name).shape);
   file.read(name, target);
   return target.to_vector();
 }
 
-Tensor parameter(const Decoder& model, const std::string& name) {
+Tensor decoder_parameter(const Decoder& model, const std::string& name) {
   for (const NamedTensor& t : model.named_parameters())
     if (t.name == name) return t.tensor.detach();
   FAIL("no parameter " << name);
   return {};
 }
 
-std::string refusal(auto&& body) {
+std::string gguf_refusal(auto&& body) {
   try {
     body();
   } catch (const FileError& error) {
@@ -139,12 +139,13 @@ TEST_CASE("decoder gguf: rows of q and k of llama lie in pairs, and of no other"
     const Decoder model(config);
     const Tensor bias_values = tensor(some_values(32), {32});
     if (config.attention_bias)
-      parameter(model, "model.layers.1.self_attn.k_proj.bias").copy_(bias_values);
+      decoder_parameter(model, "model.layers.1.self_attn.k_proj.bias").copy_(bias_values);
     save_decoder_gguf(folder.path / "m.gguf", model, GgufType::f32);
     const GgufFile file(folder.path / "m.gguf");
     // convert_hf_to_gguf.py: reshape(heads, 2, rows / heads / 2, columns).swapaxes(1, 2).
     const auto expected = [&](const std::string& name, int64_t heads, int64_t columns) {
-      std::vector<float> rows = parameter(model, "model.layers.1.self_attn." + name).to_vector();
+      std::vector<float> rows =
+          decoder_parameter(model, "model.layers.1.self_attn." + name).to_vector();
       if (config.model_type == "qwen2") return rows;
       std::vector<float> turned;
       for (int64_t head = 0; head < heads; ++head)
@@ -155,12 +156,12 @@ TEST_CASE("decoder gguf: rows of q and k of llama lie in pairs, and of no other"
                   rows[static_cast<size_t>((head * 16 + half * 8 + pair) * columns + column)]);
       return turned;
     };
-    CHECK(values_of(file, "blk.1.attn_q.weight") == expected("q_proj.weight", 4, 64));
-    CHECK(values_of(file, "blk.1.attn_k.weight") == expected("k_proj.weight", 2, 64));
-    CHECK(values_of(file, "blk.1.attn_v.weight") ==
-          parameter(model, "model.layers.1.self_attn.v_proj.weight").to_vector());
+    CHECK(gguf_values(file, "blk.1.attn_q.weight") == expected("q_proj.weight", 4, 64));
+    CHECK(gguf_values(file, "blk.1.attn_k.weight") == expected("k_proj.weight", 2, 64));
+    CHECK(gguf_values(file, "blk.1.attn_v.weight") ==
+          decoder_parameter(model, "model.layers.1.self_attn.v_proj.weight").to_vector());
     if (config.attention_bias)
-      CHECK(values_of(file, "blk.1.attn_k.bias") == expected("k_proj.bias", 2, 1));
+      CHECK(gguf_values(file, "blk.1.attn_k.bias") == expected("k_proj.bias", 2, 1));
   }
 }
 
@@ -168,13 +169,13 @@ TEST_CASE("decoder gguf: norms of Gemma are stored with their offset") {
   set_default_device(open_backend("reference"));
   const TemporaryFolder folder;
   Decoder model(small_decoder("gemma"));
-  parameter(model, "model.norm.weight").copy_(full({64}, 0.5f));
+  decoder_parameter(model, "model.norm.weight").copy_(full({64}, 0.5f));
   save_decoder_gguf(folder.path / "m.gguf", model, GgufType::f16);
-  CHECK(values_of(GgufFile(folder.path / "m.gguf"), "output_norm.weight") ==
+  CHECK(gguf_values(GgufFile(folder.path / "m.gguf"), "output_norm.weight") ==
         std::vector<float>(64, 1.5f));
   Decoder again(model.config());
   load_decoder(folder.path / "m.gguf", again);
-  CHECK(parameter(again, "model.norm.weight").to_vector() == std::vector<float>(64, 0.5f));
+  CHECK(decoder_parameter(again, "model.norm.weight").to_vector() == std::vector<float>(64, 0.5f));
 }
 
 TEST_CASE("decoder gguf: rotary embeddings of Llama 3 are found from their factors") {
@@ -198,7 +199,7 @@ TEST_CASE("decoder gguf: rotary embeddings of Llama 3 are found from their facto
         config.max_position_embeddings = 65536;
         config.rope_scaling = scaling;
         const std::vector<float> expected = config.rotary().frequencies;
-        const DecoderConfig found = again(config);
+        const DecoderConfig found = through_gguf(config);
         const std::vector<float> got = found.rotary().frequencies;
         for (size_t i = 0; i < expected.size(); ++i)
           CHECK(got[i] == doctest::Approx(expected[i]).epsilon(1e-5));
@@ -211,7 +212,7 @@ TEST_CASE("decoder gguf: other rotary embeddings, windows and biases are in the 
   set_default_device(open_backend("reference"));
   DecoderConfig config = small_decoder("qwen3");
   config.rope_scaling = {.type = "linear", .factor = 2.5};
-  CHECK(again(config).rope_scaling == config.rope_scaling);
+  CHECK(through_gguf(config).rope_scaling == config.rope_scaling);
   config.rope_scaling = {.type = "yarn",
                          .factor = 4,
                          .beta_fast = 16,
@@ -220,19 +221,19 @@ TEST_CASE("decoder gguf: other rotary embeddings, windows and biases are in the 
                          .original_max_position_embeddings = 16};
   config.sliding_window = 7;
   config.slides = {false, true};
-  CHECK(again(config).rope_scaling == config.rope_scaling);
+  CHECK(through_gguf(config).rope_scaling == config.rope_scaling);
   config.rope_scaling.original_max_position_embeddings = 0;  // those of the model
-  CHECK(again(config).rope_scaling.original_max_position_embeddings == 64);
-  CHECK(again(config).slides == config.slides);
+  CHECK(through_gguf(config).rope_scaling.original_max_position_embeddings == 64);
+  CHECK(through_gguf(config).slides == config.slides);
   DecoderConfig llama = small_decoder("llama");
   llama.attention_bias = llama.mlp_bias = true;
-  CHECK(again(llama).attention_bias);
-  CHECK(again(llama).mlp_bias);
+  CHECK(through_gguf(llama).attention_bias);
+  CHECK(through_gguf(llama).mlp_bias);
   DecoderConfig gemma = small_decoder("gemma3_text");
   gemma.slides = {true, false, true, false, true, false, true};
-  CHECK(again(gemma).slides == gemma.slides);
+  CHECK(through_gguf(gemma).slides == gemma.slides);
   gemma.query_pre_attn_scalar = 20;
-  CHECK_THROWS_AS(again(gemma), ValueError);
+  CHECK_THROWS_AS(through_gguf(gemma), ValueError);
 }
 
 TEST_CASE("decoder gguf: rows that are no whole blocks are stored in 16 bits") {
@@ -258,7 +259,7 @@ TEST_CASE("decoder gguf: metadata that lie, and models that Decoder is not") {
     GgufMetadata metadata = good;
     metadata[key] = value;
     write_gguf(path, tensors, metadata);
-    check_contains(refusal([&] { read_decoder_config(path); }), why);
+    check_contains(gguf_refusal([&] { read_decoder_config(path); }), why);
   };
   refused("general.architecture", std::string("mamba"), "got \"mamba\"");
   refused("general.architecture", uint32_t{1}, "must be a text");
@@ -277,7 +278,7 @@ TEST_CASE("decoder gguf: metadata that lie, and models that Decoder is not") {
   GgufMetadata missing = good;
   missing.erase("llama.context_length");
   write_gguf(path, tensors, missing);
-  check_contains(refusal([&] { read_decoder_config(path); }), "no \"llama.context_length\"");
+  check_contains(gguf_refusal([&] { read_decoder_config(path); }), "no \"llama.context_length\"");
 
   const auto without_factors = [&] {
     std::vector<GgufSource> some = tensors;
@@ -290,7 +291,7 @@ TEST_CASE("decoder gguf: metadata that lie, and models that Decoder is not") {
     std::vector<GgufSource> wrong = without_factors();
     wrong.push_back({"rope_freqs.weight", factors, GgufType::f32});
     write_gguf(path, wrong, good);
-    check_contains(refusal([&] { read_decoder_config(path); }), "rope_freqs.weight must");
+    check_contains(gguf_refusal([&] { read_decoder_config(path); }), "rope_freqs.weight must");
   }
   tensors = without_factors();
   write_gguf(path, tensors, good);
@@ -301,7 +302,7 @@ TEST_CASE("decoder gguf: metadata that lie, and models that Decoder is not") {
   refused("llama.rope.scaling.type", std::string("linear"), "no \"llama.rope.scaling.factor\"");
   tensors.erase(tensors.begin());
   write_gguf(path, tensors, good);
-  check_contains(refusal([&] { read_decoder_config(path); }), "a matrix token_embd.weight");
+  check_contains(gguf_refusal([&] { read_decoder_config(path); }), "a matrix token_embd.weight");
 }
 
 TEST_CASE("decoder gguf: tensors that do not agree leave the model as it is") {
@@ -316,7 +317,7 @@ TEST_CASE("decoder gguf: tensors that do not agree leave the model as it is") {
     std::vector<GgufSource> tensors = decoder_tensors(source, config, GgufType::f32);
     change(tensors);
     write_gguf(path, tensors, decoder_metadata(config, GgufType::f32));
-    check_contains(refusal([&] { load_decoder(path, model); }), why);
+    check_contains(gguf_refusal([&] { load_decoder(path, model); }), why);
     CHECK(all_values(model) == before);
   };
   refused([](auto& t) { t.erase(t.begin() + 3); }, "has no tensor blk.0.attn_");

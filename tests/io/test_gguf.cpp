@@ -65,7 +65,7 @@ FileBytes file_of(const GgufTypeInfo& type, uint64_t rows, const std::string& da
 }
 
 // The message with which the file is refused, or "accepted".
-std::string refusal(const FileBytes& file) {
+std::string file_refusal(const FileBytes& file) {
   const TemporaryFolder folder;
   write_file(folder.path / "hostile.gguf", std::string_view(file.bytes));
   try {
@@ -76,8 +76,8 @@ std::string refusal(const FileBytes& file) {
   return "accepted";
 }
 
-void check_refused(const FileBytes& file, const char* why) {
-  const std::string message = refusal(file);
+void check_gguf_refused(const FileBytes& file, const char* why) {
+  const std::string message = file_refusal(file);
   CAPTURE(message);
   CAPTURE(why);
   CHECK(message.find(why) != std::string::npos);
@@ -304,31 +304,33 @@ TEST_CASE("gguf: headers that lie are refused") {
   const auto entry = [](const std::string& key, uint32_t type) {
     return start(0, 1).text(key).add(type);
   };
-  CHECK(refusal(start(0, 0)) == "accepted");
-  CHECK(refusal(start(0, 0, 2)) == "accepted");
-  check_refused(FileBytes{""}, "cut short");
-  check_refused(FileBytes{"GGUX1234567890123456"}, "is not a GGUF file");
-  check_refused(start(0, 0, 1), "version 2 or 3");
-  check_refused(start(0, 0, 0x03000000), "version 2 or 3, little-endian, got 0x3000000");
-  check_refused(start(huge, 0), "must contain tensors");
-  check_refused(start(0, huge), "must contain metadata");
-  check_refused(entry("k", 8).add(huge), "must contain a text");
-  check_refused(entry("k", 8).add(uint64_t{9}).add(uint64_t{0}), "must contain a text");
-  check_refused(start(0, 2).text("k").add(uint32_t{7}).add(uint8_t{1}), "cut short");
-  check_refused(entry("k", 13).add(huge), "a type of 0 to 12, got 13");
-  check_refused(entry("k", 7).add(uint8_t{2}), "booleans must be 0 or 1, got 2");
-  check_refused(entry("k", 9).add(uint32_t{4}).add(uint64_t{1'000'000'000}), "must contain a list");
-  check_refused(entry("k", 9).add(uint32_t{8}).add(huge), "must contain a list");
-  check_refused(entry("k", 9).add(uint32_t{9}).add(uint64_t{1}), "a type of 0 to 12 that is not 9");
-  check_refused(entry("k", 9).add(uint32_t{77}).add(uint64_t{1}), "that is not 9, got 77");
-  check_refused(start(0, 2)
-                    .text("k\n")
-                    .add(uint32_t{0})
-                    .add(uint8_t{1})
-                    .text("k\n")
-                    .add(uint32_t{0})
-                    .add(uint8_t{1}),
-                R"("k\n" twice)");
+  CHECK(file_refusal(start(0, 0)) == "accepted");
+  CHECK(file_refusal(start(0, 0, 2)) == "accepted");
+  check_gguf_refused(FileBytes{""}, "cut short");
+  check_gguf_refused(FileBytes{"GGUX1234567890123456"}, "is not a GGUF file");
+  check_gguf_refused(start(0, 0, 1), "version 2 or 3");
+  check_gguf_refused(start(0, 0, 0x03000000), "version 2 or 3, little-endian, got 0x3000000");
+  check_gguf_refused(start(huge, 0), "must contain tensors");
+  check_gguf_refused(start(0, huge), "must contain metadata");
+  check_gguf_refused(entry("k", 8).add(huge), "must contain a text");
+  check_gguf_refused(entry("k", 8).add(uint64_t{9}).add(uint64_t{0}), "must contain a text");
+  check_gguf_refused(start(0, 2).text("k").add(uint32_t{7}).add(uint8_t{1}), "cut short");
+  check_gguf_refused(entry("k", 13).add(huge), "a type of 0 to 12, got 13");
+  check_gguf_refused(entry("k", 7).add(uint8_t{2}), "booleans must be 0 or 1, got 2");
+  check_gguf_refused(entry("k", 9).add(uint32_t{4}).add(uint64_t{1'000'000'000}),
+                     "must contain a list");
+  check_gguf_refused(entry("k", 9).add(uint32_t{8}).add(huge), "must contain a list");
+  check_gguf_refused(entry("k", 9).add(uint32_t{9}).add(uint64_t{1}),
+                     "a type of 0 to 12 that is not 9");
+  check_gguf_refused(entry("k", 9).add(uint32_t{77}).add(uint64_t{1}), "that is not 9, got 77");
+  check_gguf_refused(start(0, 2)
+                         .text("k\n")
+                         .add(uint32_t{0})
+                         .add(uint8_t{1})
+                         .text("k\n")
+                         .add(uint32_t{0})
+                         .add(uint8_t{1}),
+                     R"("k\n" twice)");
 }
 
 TEST_CASE("gguf: tensors that lie are refused") {
@@ -339,35 +341,35 @@ TEST_CASE("gguf: tensors that lie are refused") {
     file.bytes += std::string(data, '\1');
     return file;
   };
-  CHECK(refusal(one({2, 3}, 0, 0, 24)) == "accepted");
-  CHECK(refusal(one({2, 3}, 0, 32, 56)) == "accepted");  // a gap harms nobody
-  CHECK(refusal(one({}, 0, 0, 4)) == "accepted");
-  CHECK(refusal(one({32, 0}, 2, 0, 0)) == "accepted");
-  check_refused(one({2, 3}, 0, 0, 23), "24 bytes from 0 on within the data, got 23");
-  check_refused(one({2, 3}, 0, 32, 24), "within the data");
-  check_refused(one({2, 3}, 0, UINT64_MAX - 31, 24), "within the data");
-  check_refused(one({2, 3}, 0, 4, 99), "must begin at a multiple of 32, got 4");
-  check_refused(one({2, 3}, 4, 0, 24), "unknown type 4");
-  check_refused(one({2, 3}, 1u << 31, 0, 24), "unknown type 2147483648");
-  check_refused(one({33}, 2, 0, 99), "whole blocks of 32 Q4_0, got 33");
-  check_refused(one({1, 1, 1, 1, 1}, 0, 0, 24), "at most 4 dimensions, got 5");
-  check_refused(one({1u << 31, 1u << 31, 1u << 31}, 0, 0, 24), "is too large");
-  check_refused(one({0, uint64_t{1} << 62}, 0, 0, 24), "is too large");
-  check_refused(one({UINT64_MAX}, 0, 0, 24), "is too large");
+  CHECK(file_refusal(one({2, 3}, 0, 0, 24)) == "accepted");
+  CHECK(file_refusal(one({2, 3}, 0, 32, 56)) == "accepted");  // a gap harms nobody
+  CHECK(file_refusal(one({}, 0, 0, 4)) == "accepted");
+  CHECK(file_refusal(one({32, 0}, 2, 0, 0)) == "accepted");
+  check_gguf_refused(one({2, 3}, 0, 0, 23), "24 bytes from 0 on within the data, got 23");
+  check_gguf_refused(one({2, 3}, 0, 32, 24), "within the data");
+  check_gguf_refused(one({2, 3}, 0, UINT64_MAX - 31, 24), "within the data");
+  check_gguf_refused(one({2, 3}, 0, 4, 99), "must begin at a multiple of 32, got 4");
+  check_gguf_refused(one({2, 3}, 4, 0, 24), "unknown type 4");
+  check_gguf_refused(one({2, 3}, 1u << 31, 0, 24), "unknown type 2147483648");
+  check_gguf_refused(one({33}, 2, 0, 99), "whole blocks of 32 Q4_0, got 33");
+  check_gguf_refused(one({1, 1, 1, 1, 1}, 0, 0, 24), "at most 4 dimensions, got 5");
+  check_gguf_refused(one({1u << 31, 1u << 31, 1u << 31}, 0, 0, 24), "is too large");
+  check_gguf_refused(one({0, uint64_t{1} << 62}, 0, 0, 24), "is too large");
+  check_gguf_refused(one({UINT64_MAX}, 0, 0, 24), "is too large");
   FileBytes twice = start(2, 0);
   add_tensor(twice, "t", {1}, 0, 0);
-  check_refused(add_tensor(twice, "t", {1}, 0, 32).fill(128), "names tensor \"t\" twice");
+  check_gguf_refused(add_tensor(twice, "t", {1}, 0, 32).fill(128), "names tensor \"t\" twice");
   FileBytes overlap = start(2, 0);
   add_tensor(overlap, "a", {9}, 0, 0);
-  check_refused(add_tensor(overlap, "b", {1}, 0, 32).fill(256), "\"a\" and \"b\" overlap");
+  check_gguf_refused(add_tensor(overlap, "b", {1}, 0, 32).fill(256), "\"a\" and \"b\" overlap");
   for (const uint32_t alignment : {0u, 48u}) {
     FileBytes file = start(1, 1).text("general.alignment").add(uint32_t{4}).add(alignment);
-    check_refused(add_tensor(file, "t", {1}, 0, 0).fill(256), "power of two");
+    check_gguf_refused(add_tensor(file, "t", {1}, 0, 0).fill(256), "power of two");
   }
   FileBytes wide = start(1, 1).text("general.alignment").add(uint32_t{4}).add(uint32_t{128});
-  CHECK(refusal(add_tensor(wide, "t", {1}, 0, 0).fill(128).add(1.0f)) == "accepted");
+  CHECK(file_refusal(add_tensor(wide, "t", {1}, 0, 0).fill(128).add(1.0f)) == "accepted");
   FileBytes text = start(0, 1).text("general.alignment").add(uint32_t{8}).text("32");
-  check_refused(text.fill(128), "power of two");
+  check_gguf_refused(text.fill(128), "power of two");
 }
 
 TEST_CASE("gguf: a file that is cut anywhere is one error") {
@@ -376,12 +378,12 @@ TEST_CASE("gguf: a file that is cut anywhere is one error") {
   write_gguf(folder.path / "whole", {{"x", full({2, 32}, 1), GgufType::q8_0}},
              {{"words", GgufList(std::vector<std::string>{"a", "bc"})}, {"flag", true}});
   const std::string whole = bytes_of(folder.path / "whole");
-  CHECK(refusal(FileBytes{whole}) == "accepted");
+  CHECK(file_refusal(FileBytes{whole}) == "accepted");
   // The last tensor is filled up to 32 bytes, and nobody needs the filling.
   const size_t needed = whole.size() - (96 - 68);
   for (size_t size = 0; size < needed; ++size) {
     CAPTURE(size);
-    CHECK(refusal(FileBytes{whole.substr(0, size)}) != "accepted");
+    CHECK(file_refusal(FileBytes{whole.substr(0, size)}) != "accepted");
   }
 }
 

@@ -30,7 +30,7 @@ namespace fs = std::filesystem;
 namespace {
 
 // The message of the FileError or ValueError that `function` throws.
-std::string error_of(auto&& function) {
+std::string hostile_error(auto&& function) {
   try {
     function();
   } catch (const FileError& error) {
@@ -58,7 +58,7 @@ void write_gzip(const fs::path& path, size_t count, char byte) {
 }
 
 // A profile as --save-profile writes it.
-nlohmann::json profile() {
+nlohmann::json hostile_profile() {
   return {{"driver", "a driver"},
           {"driver_version", "1"},
           {"features", 511},
@@ -95,10 +95,10 @@ TEST_CASE("hostile files: sizes of IDX files do not wrap around") {
                                              {1u << 16, 1u << 16, 1u << 16, 1u << 16},
                                              {UINT32_MAX, UINT32_MAX, 0}}) {
     write_file(file, idx_header(shape));
-    CHECK(contains(error_of([&] { load_idx(file); }), "must have more than 2^63 bytes"));
+    CHECK(contains(hostile_error([&] { load_idx(file); }), "must have more than 2^63 bytes"));
   }
   write_file(file, idx_header({65536, 1u << 16, 1u << 16}));
-  CHECK(contains(error_of([&] { load_idx(file); }), "must have 281474976710656 bytes"));
+  CHECK(contains(hostile_error([&] { load_idx(file); }), "must have 281474976710656 bytes"));
 }
 
 TEST_CASE("hostile files: images without pixels are refused") {
@@ -108,7 +108,7 @@ TEST_CASE("hostile files: images without pixels are refused") {
   for (const std::vector<uint32_t>& shape :
        {std::vector<uint32_t>{3, 0, 28}, {3, 0, 0xFFFFFFFF}, {3, 0xFFFFFFFF, 0}, {3, 0, 0}}) {
     write_file(folder.path / "train-images-idx3-ubyte", idx_header(shape));
-    CHECK(contains(error_of(load), "images of 1 to 2147483647 rows and columns"));
+    CHECK(contains(hostile_error(load), "images of 1 to 2147483647 rows and columns"));
   }
 }
 
@@ -118,15 +118,16 @@ TEST_CASE("hostile files: loaders take data only whose sizes agree") {
   const auto refused = [&](auto&& change) {
     ImageDataset bad = good;
     change(bad);
-    CHECK(contains(error_of([&] { Loader(bad, {.batch_size = 2}); }), "ValueError [Loader]"));
-    CHECK(contains(error_of([&] { channel_statistics(bad); }), "ValueError [channel_statistics]"));
+    CHECK(contains(hostile_error([&] { Loader(bad, {.batch_size = 2}); }), "ValueError [Loader]"));
+    CHECK(contains(hostile_error([&] { channel_statistics(bad); }),
+                   "ValueError [channel_statistics]"));
   };
   refused([](ImageDataset& d) { d.pixels.pop_back(); });
   refused([](ImageDataset& d) { d.labels.push_back(1); });
   refused([](ImageDataset& d) { d.channels = 0; });
   refused([](ImageDataset& d) { d.height = -2, d.width = -3; });
   refused([](ImageDataset& d) { d.height = 1 << 16, d.width = 1 << 16, d.pixels.clear(); });
-  CHECK(contains(error_of([&] { Loader(good, {.batch_size = 2, .crop_padding = INT32_MAX}); }),
+  CHECK(contains(hostile_error([&] { Loader(good, {.batch_size = 2, .crop_padding = INT32_MAX}); }),
                  "crop_padding"));
 }
 
@@ -135,12 +136,13 @@ TEST_CASE("hostile files: a gzip file that holds far more than its size is refus
   const fs::path bomb = folder.path / "bomb";
   write_gzip(bomb, size_t{80} << 20, '\n');
   REQUIRE(fs::file_size(bomb) < 100'000);
-  CHECK(contains(error_of([&] { read_file(bomb); }), "holds more than 64 MiB and 64 times its"));
-  CHECK(contains(error_of([&] { Vocabulary::load(bomb); }), "bomb"));
+  CHECK(
+      contains(hostile_error([&] { read_file(bomb); }), "holds more than 64 MiB and 64 times its"));
+  CHECK(contains(hostile_error([&] { Vocabulary::load(bomb); }), "bomb"));
   // Small ones and plain ones are nobody's harm, whatever their ratio.
   write_gzip(bomb, size_t{8} << 20, '\n');
   CHECK(read_file(bomb).size() == size_t{8} << 20);
-  CHECK(contains(error_of([&] { read_file(bomb, 1 << 20); }), "at most 1048576 bytes"));
+  CHECK(contains(hostile_error([&] { read_file(bomb, 1 << 20); }), "at most 1048576 bytes"));
   fs::resize_file(folder.path / "bomb", 0);
   CHECK(read_file(bomb).empty());
 }
@@ -161,7 +163,7 @@ TEST_CASE("hostile files: a file larger than memory is refused before it is read
   setrlimit(RLIMIT_AS, &limit);
   CHECK_THROWS_AS(read_file(file), OutOfMemory);
   CHECK_THROWS_AS(load_idx(file), OutOfMemory);
-  CHECK(contains(error_of([&] { read_file(file, 1000); }), "at most 1000 bytes"));
+  CHECK(contains(hostile_error([&] { read_file(file, 1000); }), "at most 1000 bytes"));
   setrlimit(RLIMIT_AS, &before);
 }
 #endif
@@ -173,17 +175,17 @@ TEST_CASE("hostile files: vocabularies have an end") {
   for (size_t i = 0; i <= size_t{1} << 22; ++i)
     fmt::format_to(std::back_inserter(text), "{:x}\n", i);
   write_file(file, std::string_view(text));
-  CHECK(contains(error_of([&] { Vocabulary::load(file); }), "more than 4194304 tokens"));
+  CHECK(contains(hostile_error([&] { Vocabulary::load(file); }), "more than 4194304 tokens"));
   std::ofstream(file, std::ios::app).close();
   fs::resize_file(file, (uint64_t{64} << 20) + 1);
-  CHECK(contains(error_of([&] { Vocabulary::load(file); }), "at most 67108864 bytes"));
+  CHECK(contains(hostile_error([&] { Vocabulary::load(file); }), "at most 67108864 bytes"));
 }
 
 TEST_CASE("hostile files: names that no file can have") {
   const fs::path name = std::string(5000, 'x');
-  CHECK(contains(error_of([&] { read_file(name); }), "is not there"));
-  CHECK(contains(error_of([&] { load_mnist(name, Split::train); }), "is not a folder"));
-  CHECK(contains(error_of([&] { read_bert_config(name); }), "must be a file"));
+  CHECK(contains(hostile_error([&] { read_file(name); }), "is not there"));
+  CHECK(contains(hostile_error([&] { load_mnist(name, Split::train); }), "is not a folder"));
+  CHECK(contains(hostile_error([&] { read_bert_config(name); }), "must be a file"));
 }
 
 TEST_CASE("hostile files: a data set in the cache that is no longer whole is drawn again") {
@@ -218,11 +220,11 @@ TEST_CASE("hostile files: numbers of a device profile are bounded") {
     write_file(file, json.dump());
     open_backend("dry:" + file.string());
   };
-  CHECK(error_of([&] { open(profile()); }) == "no error");
+  CHECK(hostile_error([&] { open(hostile_profile()); }) == "no error");
   const auto refused = [&](const char* key, const nlohmann::json& value, const std::string& got) {
-    nlohmann::json json = profile();
+    nlohmann::json json = hostile_profile();
     json[key] = value;
-    const std::string error = error_of([&] { open(json); });
+    const std::string error = hostile_error([&] { open(json); });
     CAPTURE(error);
     CHECK(contains(error, fmt::format("\"{}\" of '{}' must be", key, file.string())));
     CHECK(contains(error, "got " + got));
@@ -242,22 +244,23 @@ TEST_CASE("hostile files: numbers of a device profile are bounded") {
   refused("is_cpu", 1, "1");
   refused("name", nullptr, "null");
   refused("features", nlohmann::json::object(), "an object of 0");
-  nlohmann::json json = profile();
+  nlohmann::json json = hostile_profile();
   json.erase("offset_alignment");
-  CHECK(contains(error_of([&] { open(json); }), "\"offset_alignment\" of"));
-  CHECK(contains(error_of([&] { open(nlohmann::json::array()); }), "is missing"));
+  CHECK(contains(hostile_error([&] { open(json); }), "\"offset_alignment\" of"));
+  CHECK(contains(hostile_error([&] { open(nlohmann::json::array()); }), "is missing"));
   write_file(file, "{\"heap_bytes\": 1e999}");
-  CHECK(contains(error_of([&] { open_backend("dry:" + file.string()); }), "must be JSON"));
+  CHECK(contains(hostile_error([&] { open_backend("dry:" + file.string()); }), "must be JSON"));
   write_file(file, std::string((1 << 20) + 1, ' '));
-  CHECK(contains(error_of([&] { open_backend("dry:" + file.string()); }), "at most 1048576 bytes"));
-  CHECK(contains(error_of([&] { open_backend("dry:" + folder.path.string() + "/no.json"); }),
+  CHECK(contains(hostile_error([&] { open_backend("dry:" + file.string()); }),
+                 "at most 1048576 bytes"));
+  CHECK(contains(hostile_error([&] { open_backend("dry:" + folder.path.string() + "/no.json"); }),
                  "must be a file that can be read"));
 }
 
 TEST_CASE("hostile files: a profile of the least device still plans long sums, or says why not") {
   const TemporaryFolder folder;
   const fs::path file = folder.path / "least.json";
-  nlohmann::json json = profile();
+  nlohmann::json json = hostile_profile();
   json["features"] = 0;
   json["max_threads"] = 128;
   write_file(file, json.dump());
@@ -277,7 +280,7 @@ TEST_CASE("hostile files: numbers of a BERT's configuration are bounded") {
   const fs::path file = folder.path / "config.json";
   const auto refused = [&](const std::string& text, const std::string& message) {
     write_file(file, text);
-    const std::string error = error_of([&] { read_bert_config(file); });
+    const std::string error = hostile_error([&] { read_bert_config(file); });
     CAPTURE(error);
     CHECK(contains(error, message));
     CHECK(contains(error, file.string()));
@@ -317,12 +320,12 @@ TEST_CASE("hostile files: headers of .npy files that would exhaust the stack") {
   };
   const std::string spaces(60'000, ' ');
   const char* pattern = "{{{}'descr':{}'<f4', 'fortran_order':{}False, 'shape':{}({}2,), }}\n";
-  CHECK(error_of([&] { load(fmt::format(fmt::runtime(pattern), "", " ", " ", " ", "")); }) ==
+  CHECK(hostile_error([&] { load(fmt::format(fmt::runtime(pattern), "", " ", " ", " ", "")); }) ==
         "no error");
   for (int i = 0; i < 5; ++i) {
     std::string at[5];
     at[i] = spaces;
-    const std::string error = error_of(
+    const std::string error = hostile_error(
         [&] { load(fmt::format(fmt::runtime(pattern), at[0], at[1], at[2], at[3], at[4])); });
     CHECK((error == "no error" || contains(error, "npy")));
   }
@@ -330,7 +333,7 @@ TEST_CASE("hostile files: headers of .npy files that would exhaust the stack") {
 
 TEST_CASE("hostile files: memory sizes below a byte are refused") {
   for (const char* text : {"0.0001B", "0", "0GiB", "1e-300", "0.9"})
-    CHECK(contains(error_of([&] { parse_bytes(text); }), "at least a byte"));
+    CHECK(contains(hostile_error([&] { parse_bytes(text); }), "at least a byte"));
   CHECK(parse_bytes("1") == 1);
   CHECK(parse_bytes("0.001KiB") == 1);
 }

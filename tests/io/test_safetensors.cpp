@@ -30,7 +30,7 @@ std::vector<std::byte> file_with(const std::string& header, size_t data) {
   return bytes;
 }
 
-SafetensorsIndex parse(const std::vector<std::byte>& bytes) {
+SafetensorsIndex parse_index(const std::vector<std::byte>& bytes) {
   const TemporaryFolder folder;
   const fs::path path = folder.path / "hostile.safetensors";
   write_file(path, std::span(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()));
@@ -38,9 +38,9 @@ SafetensorsIndex parse(const std::vector<std::byte>& bytes) {
 }
 
 // The message with which a header is refused.
-std::string refusal(const std::string& header, size_t data) {
+std::string header_refusal(const std::string& header, size_t data) {
   try {
-    parse(file_with(header, data));
+    parse_index(file_with(header, data));
   } catch (const FileError& error) {
     return error.what();
   }
@@ -52,7 +52,7 @@ const std::string good =
     R"("b":{"dtype":"U8","shape":[3],"data_offsets":[8,11]},)"
     R"("c":{"dtype":"I64","shape":[0],"data_offsets":[11,11]}})";
 
-void write(const fs::path& path, const std::string& header, const void* data, size_t size) {
+void write_header(const fs::path& path, const std::string& header, const void* data, size_t size) {
   auto bytes = file_with(header, size);
   std::memcpy(bytes.data() + bytes.size() - size, data, size);
   std::ofstream(path, std::ios::binary)
@@ -122,7 +122,7 @@ TEST_CASE("safetensors: conversions" * doctest::test_suite("host")) {
   Tensor i32 = tensor(std::vector<int32_t>(3), {3});
 
   const uint16_t bf16[] = {0x3fc0, 0xc040, 0x7f80};  // 1.5, -3, infinity
-  write(path, header("BF16", 6), bf16, 6);
+  write_header(path, header("BF16", 6), bf16, 6);
   SafetensorsFile(path).read("t", f32);
   CHECK(f32.to_vector() == std::vector<float>{1.5f, -3, INFINITY});
   SafetensorsFile(path).read("t", f16);
@@ -131,16 +131,16 @@ TEST_CASE("safetensors: conversions" * doctest::test_suite("host")) {
                        doctest::Contains("is needed as i32, got BF16"), FileError);
 
   const double f64[] = {0.1, -2, 1e300};
-  write(path, header("F64", 24), f64, 24);
+  write_header(path, header("F64", 24), f64, 24);
   SafetensorsFile(path).read("t", f32);
   CHECK(f32.to_vector() == std::vector<float>{0.1f, -2, INFINITY});
 
   int64_t i64[] = {INT32_MIN, 5, INT32_MAX};
-  write(path, header("I64", 24), i64, 24);
+  write_header(path, header("I64", 24), i64, 24);
   SafetensorsFile(path).read("t", i32);
   CHECK(i32.to_ints() == std::vector<int32_t>{INT32_MIN, 5, INT32_MAX});
   i64[1] = int64_t{1} << 31;
-  write(path, header("I64", 24), i64, 24);
+  write_header(path, header("I64", 24), i64, 24);
   CHECK_THROWS_WITH_AS(SafetensorsFile(path).read("t", i32),
                        doctest::Contains("got 2147483648 at index 1"), FileError);
   CHECK_THROWS_WITH_AS(SafetensorsFile(path).read("u", i32), doctest::Contains("no tensor \"u\""),
@@ -151,8 +151,8 @@ TEST_CASE("safetensors: conversions" * doctest::test_suite("host")) {
 }
 
 TEST_CASE("safetensors: hostile headers are refused" * doctest::test_suite("host")) {
-  CHECK(refusal(good, 11) == "accepted");
-  CHECK(refusal(good + "   ", 11) == "accepted");
+  CHECK(header_refusal(good, 11) == "accepted");
+  CHECK(header_refusal(good + "   ", 11) == "accepted");
   const auto entry = [](const std::string& dtype, const std::string& shape,
                         const std::string& offsets) {
     return fmt::format(R"({{"t":{{"dtype":{},"shape":{},"data_offsets":{}}}}})", dtype, shape,
@@ -204,15 +204,15 @@ TEST_CASE("safetensors: hostile headers are refused" * doctest::test_suite("host
   };
   for (const Case& c : cases) {
     CAPTURE(c.header);
-    const std::string message = refusal(c.header, c.data);
+    const std::string message = header_refusal(c.header, c.data);
     CAPTURE(message);
     CHECK(message.find(c.message) != std::string::npos);
     CHECK(message.find("hostile.safetensors") != std::string::npos);
     CHECK(message.find('\n') == std::string::npos);
   }
-  CHECK(refusal(std::string(100'000, '['), 0).find("must begin") != std::string::npos);
+  CHECK(header_refusal(std::string(100'000, '['), 0).find("must begin") != std::string::npos);
   std::string deep = R"({"a":)" + std::string(1'000'000, '[');
-  CHECK(refusal(deep, 0).find("nested too deep") != std::string::npos);
+  CHECK(header_refusal(deep, 0).find("nested too deep") != std::string::npos);
 }
 
 // A header that is compared with itself would take hours here.
@@ -224,7 +224,7 @@ TEST_CASE("safetensors: a million tensors are read, and many are written" *
   for (int i = 0; i < count; ++i)
     header += fmt::format(R"({}"t{}":{{"dtype":"U8","shape":[1],"data_offsets":[{},{}]}})",
                           i == 0 ? '{' : ',', i, i, i + 1);
-  const SafetensorsIndex index = parse(file_with(header + "}", count));
+  const SafetensorsIndex index = parse_index(file_with(header + "}", count));
   CHECK(index.tensors.size() == count);
   CHECK(index.tensors.at("t999999").shape == Shape{1});
 
@@ -281,13 +281,13 @@ TEST_CASE("safetensors: files that end early or claim huge headers" * doctest::t
   const auto bytes = file_with(good, 11);
   for (size_t size = 0; size < bytes.size(); ++size) {
     CAPTURE(size);
-    CHECK_THROWS_AS(parse({bytes.begin(), bytes.begin() + static_cast<ptrdiff_t>(size)}),
+    CHECK_THROWS_AS(parse_index({bytes.begin(), bytes.begin() + static_cast<ptrdiff_t>(size)}),
                     FileError);
   }
   for (const uint64_t length : {uint64_t{100'000'001}, UINT64_MAX, UINT64_MAX - 7}) {
     auto huge = bytes;
     std::memcpy(huge.data(), &length, sizeof length);
-    CHECK_THROWS_WITH_AS(parse(huge), doctest::Contains("the header may have"), FileError);
+    CHECK_THROWS_WITH_AS(parse_index(huge), doctest::Contains("the header may have"), FileError);
   }
   const TemporaryFolder folder;
   CHECK_THROWS_WITH_AS(SafetensorsFile(folder.path / "none"), doctest::Contains("cannot open"),
@@ -347,7 +347,7 @@ TEST_CASE("safetensors: random damage is refused or harmless" * doctest::test_su
       std::memcpy(bytes.data(), &length, sizeof length);
     }
     try {
-      const SafetensorsIndex index = parse(bytes);
+      const SafetensorsIndex index = parse_index(bytes);
       ++accepted;
       for (const auto& [name, t] : index.tensors) CHECK(t.offset + t.bytes <= bytes.size());
     } catch (const FileError&) {

@@ -22,12 +22,12 @@ using test::fault_of;
 
 namespace {
 
-using Values = std::map<std::string, std::vector<float>>;
+using NamedValues = std::map<std::string, std::vector<float>>;
 
 // A network with running statistics whose parameters are of a dtype, its optimizer and an average.
-class Training {
+class DtypeTraining {
  public:
-  explicit Training(DType dtype, bool in_8_bits = false) : dtype_(dtype) {
+  explicit DtypeTraining(DType dtype, bool in_8_bits = false) : dtype_(dtype) {
     manual_seed(7);
     model_.emplace<Linear>(6, 16);
     model_.emplace<LayerNorm>(16);
@@ -62,16 +62,16 @@ class Training {
   std::vector<Tensor> parameters() const { return model_.parameters(); }
 
   // The f32 values that updates change: the masters, or the parameters themselves.
-  Values f32_values() const {
-    Values all;
+  NamedValues f32_values() const {
+    NamedValues all;
     for (const FlatParameters::Slot& slot : optimizer_->parameters().slots())
       all[slot.name] = optimizer_->parameters().master(slot).to_vector();
     return all;
   }
   // The states of the optimizer and the average, without those that belong to the dtype: masters
   // and the loss scale.
-  Values states() {
-    Values all;
+  NamedValues states() {
+    NamedValues all;
     for (const auto& [name, tensor] : optimizer_->state())
       if (name != "control" && !name.starts_with("master.")) all[name] = tensor.to_vector();
     // Sums of a window have the loss scale in them, a power of 2.
@@ -101,10 +101,10 @@ TEST_CASE("snapshot: f32 to 16 bits and back keeps the f32 values and the states
       for (const DType low : {DType::f16, DType::bf16}) {
         CAPTURE(name(low));
         CAPTURE(in_8_bits);
-        Training first(DType::f32, in_8_bits);
+        DtypeTraining first(DType::f32, in_8_bits);
         for (int i = 0; i < 7; ++i) first.step();  // inside of a window, where there are any
         save_snapshot(folder / "f32", first.state(), first.position);
-        Training half(low, in_8_bits);
+        DtypeTraining half(low, in_8_bits);
         half.step();  // whatever it was before does not matter
         half.step();
         CHECK(load_snapshot(folder / "f32", half.state(true)).step == 7);
@@ -115,7 +115,7 @@ TEST_CASE("snapshot: f32 to 16 bits and back keeps the f32 values and the states
         CHECK(half.optimizer().loss_scale() == (low == DType::f16 ? 1024 : 1));
 
         save_snapshot(folder / "low", half.state(), half.position);
-        Training back(DType::f32, in_8_bits);
+        DtypeTraining back(DType::f32, in_8_bits);
         back.step();
         back.step();
         load_snapshot(folder / "low", back.state(true));
@@ -125,7 +125,7 @@ TEST_CASE("snapshot: f32 to 16 bits and back keeps the f32 values and the states
         back.position = first.position;
         CHECK(back.step() == first.step());  // nothing was lost on the way
 
-        Training other(low == DType::f16 ? DType::bf16 : DType::f16, in_8_bits);
+        DtypeTraining other(low == DType::f16 ? DType::bf16 : DType::f16, in_8_bits);
         load_snapshot(folder / "low", other.state(true));
         CHECK(other.states() == half.states());
         CHECK(other.f32_values() == half.f32_values());
@@ -136,10 +136,10 @@ TEST_CASE("snapshot: f32 to 16 bits and back keeps the f32 values and the states
 TEST_CASE("snapshot: the loss goes on in 16 bits, and that run is resumed to the bit") {
   test::on_each_device([] {
     const TemporaryFolder folder;
-    Training first(DType::f32);
+    DtypeTraining first(DType::f32);
     for (int i = 0; i < 20; ++i) first.step();
     save_snapshot(folder / "f32", first.state(), first.position);
-    Training half(DType::f16);
+    DtypeTraining half(DType::f16);
     half.position = load_snapshot(folder / "f32", half.state(true));
     std::vector<float> losses;
     for (int i = 0; i < 10; ++i) {
@@ -149,7 +149,7 @@ TEST_CASE("snapshot: the loss goes on in 16 bits, and that run is resumed to the
       CHECK(std::abs(here - first.step()) < 0.01f);
     }
     CHECK(half.optimizer().skipped() == 0);
-    Training resumed(DType::f16);
+    DtypeTraining resumed(DType::f16);
     resumed.position = load_snapshot(folder / "f16", resumed.state());
     for (size_t i = 5; i < 10; ++i) CHECK(resumed.step() == losses[i]);
     CHECK(resumed.f32_values() == half.f32_values());
@@ -160,11 +160,11 @@ TEST_CASE("snapshot: another dtype is an error that names the option" *
           doctest::test_suite("host")) {
   set_default_device(open_backend("reference"));
   const TemporaryFolder folder;
-  Training first(DType::f32);
+  DtypeTraining first(DType::f32);
   first.step();
   save_snapshot(folder / "f32", first.state(), first.position);
-  Training half(DType::f16);
-  const Values before = half.f32_values();
+  DtypeTraining half(DType::f16);
+  const NamedValues before = half.f32_values();
   const std::string fault = fault_of([&] { load_snapshot(folder / "f32", half.state()); });
   CHECK(fault.find("model's dtype, got F32 and F16 of '0.weight'; TrainingState::change_dtype "
                    "(--change-dtype)") != std::string::npos);
@@ -173,7 +173,7 @@ TEST_CASE("snapshot: another dtype is an error that names the option" *
   CHECK(fault_of([&] {
           load_snapshot(folder / "f16", first.state());
         }).find("got F16 and F32 of '0.weight'") != std::string::npos);
-  Training same(DType::f32);
+  DtypeTraining same(DType::f32);
   load_snapshot(folder / "f32", same.state(true));  // allowed, and not needed
   CHECK(same.f32_values() == first.f32_values());
 }

@@ -32,7 +32,7 @@ constexpr const char* kind_variable = "REWIND_TEST_KIND";
 enum class Kind { updates, windows, judged_windows, narrow_windows };
 constexpr int kinds = 4;
 
-void train(Kind kind, const fs::path& folder) {
+void train_until_killed(Kind kind, const fs::path& folder) {
   test::Run run(DType::f32, kind == Kind::updates ? 2 : 4);
   if (kind == Kind::judged_windows)
     run.optimizer().set_overflow(Accumulate::Overflow::voids_micro_batch);
@@ -77,7 +77,7 @@ int train_elsewhere(const fs::path& folder, Kind kind, int kill_at = no_kill) {
   return status_of_case("snapshot: child process");
 }
 
-int rounds(Kind kind) {
+int kill_rounds(Kind kind) {
   if (const char* wanted = std::getenv("REWIND_KILL_ROUNDS")) return std::atoi(wanted);
   return kind == Kind::updates ? 40 : 12;
 }
@@ -92,7 +92,7 @@ TEST_CASE("snapshot: child process" * doctest::skip()) {
   DeathAtOp death(-kill_at);
   if (kill_at > 0) die_at_call(kill_at);
   if (kill_at < 0) Tape::current()->add_observer(death);
-  train(static_cast<Kind>(std::atoi(std::getenv(kind_variable))), folder);
+  train_until_killed(static_cast<Kind>(std::atoi(std::getenv(kind_variable))), folder);
   Tape::current()->remove_observer(death);
 }
 
@@ -115,7 +115,7 @@ TEST_CASE("snapshot: killed at any moment, training ends with the same bits" *
       fs::remove_all(killed);
     };
     int kills = 0;
-    for (int round = 0; round < rounds(kind); ++round) {
+    for (int round = 0; round < kill_rounds(kind); ++round) {
       CAPTURE(round);
       // A save has about 40 file calls, a micro-batch about 30 ops in forward and backward.
       const auto at = static_cast<int>(1 + random.below(120));

@@ -38,8 +38,8 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr int64_t window = 6, total = 4 * window;  // micro-batches of all ranks together
-constexpr const char* folder_variable = "REWIND_TEST_RANK_SNAPSHOTS";
-constexpr const char* kill_variable = "REWIND_TEST_RANK_KILL";
+constexpr const char* rank_folder_variable = "REWIND_TEST_RANK_SNAPSHOTS";
+constexpr const char* rank_kill_variable = "REWIND_TEST_RANK_KILL";
 
 using Bits = std::map<std::string, Values>;
 
@@ -48,7 +48,7 @@ SnapshotRanks saving(Communicator& ranks) {
           [&ranks](const std::string& own) { return gather_texts(ranks, own); }};
 }
 
-struct How {
+struct RankSetup {
   int ranks = 1;
   std::string shard = "none";  // one of sharding_words()
   bool is_half = false;        // parameters of 16 bits, which have masters
@@ -57,7 +57,7 @@ struct How {
 // One rank's model, with running statistics, dropout, clipping and a loss scale.
 class RankRun {
  public:
-  RankRun(Communicator& ranks, const How& how)
+  RankRun(Communicator& ranks, const RankSetup& how)
       : ranks_(ranks),
         model_(make_model(how.is_half)),
         optimizer_(AdamW(groups(*model_, ranks, how), {.lr = 0.01f}),
@@ -104,7 +104,7 @@ class RankRun {
     return model;
   }
   static std::vector<ParameterGroup> groups(const Sequential& model, Communicator& ranks,
-                                            const How& how) {
+                                            const RankSetup& how) {
     return StepRanks({.rank = ranks.rank(), .ranks = ranks.size(), .shard = how.shard}, ranks)
         .shard(model.parameters());
   }
@@ -116,7 +116,8 @@ class RankRun {
 };
 
 // Goes on from the newest snapshot of the folder up to `end`, with one after each update.
-void train(const fs::path& folder, const How& how, int64_t end, std::vector<Bits>* bits = nullptr) {
+void train_ranks(const fs::path& folder, const RankSetup& how, int64_t end,
+                 std::vector<Bits>* bits = nullptr) {
   if (bits) bits->resize(static_cast<size_t>(how.ranks));
   run_ranks(how.ranks, [&](Communicator& ranks) {
     RankRun run(ranks, how);
@@ -189,16 +190,16 @@ TEST_CASE("snapshot of ranks: any number of them goes on from any other, with th
   set_default_device(open_backend("cpu"));
   for (const bool is_half : {false, true}) {
     const Bits whole = whole_bits(total, is_half);
-    const auto check = [&](How first, How then) {
+    const auto check = [&](RankSetup first, RankSetup then) {
       CAPTURE(is_half);
       INFO(first.ranks, ", ", first.shard, " in parts, then ", then.ranks, ", ", then.shard);
       first.is_half = then.is_half = is_half;
       const TemporaryFolder folder;
-      train(folder.path, first, total / 2);
+      train_ranks(folder.path, first, total / 2);
       const size_t parts = first.shard != "none" ? 2 * static_cast<size_t>(first.ranks - 1) : 0;
       CHECK(parts_in(folder.path).size() == parts);  // of the two that are kept
       std::vector<Bits> bits;
-      train(folder.path, then, total, &bits);
+      train_ranks(folder.path, then, total, &bits);
       size_t states = 0, divided = 0;
       for (const Bits& rank : bits)
         for (const auto& [name, values] : rank) {
@@ -226,8 +227,8 @@ TEST_CASE(
   set_default_device(open_backend("reference"));
   const TemporaryFolder folder;
   const fs::path kept = folder.path / "kept", used = folder.path / "used";
-  const How how{3, "states"};
-  train(kept, how, window);
+  const RankSetup how{3, "states"};
+  train_ranks(kept, how, window);
   const std::vector<Bits> bits = {whole_bits(window), whole_bits(2 * window)};
   const auto begin = [&] {
     fs::remove_all(used);
@@ -237,7 +238,7 @@ TEST_CASE(
   int calls = 0;
   {
     const SharedHook count;
-    train(used, how, 2 * window);
+    train_ranks(used, how, 2 * window);
     calls = count.calls();
   }
   CHECK(calls > 80);
@@ -251,7 +252,7 @@ TEST_CASE(
         const SharedHook faults([&](int number, size_t&) {
           return number == at || (for_good && number > at) ? EIO : 0;
         });
-        train(used, how, 2 * window);
+        train_ranks(used, how, 2 * window);
       });
       Bits found;
       const LoadedSnapshot loaded = loaded_from(used, found);
@@ -270,25 +271,25 @@ TEST_CASE(
 }
 
 TEST_CASE("snapshot of ranks: child process" * doctest::skip()) {
-  const char* folder = std::getenv(folder_variable);
+  const char* folder = std::getenv(rank_folder_variable);
   if (folder == nullptr) return;  // only the next case runs this
   set_default_device(open_backend("reference"));
-  const int kill_at = std::atoi(std::getenv(kill_variable));
+  const int kill_at = std::atoi(std::getenv(rank_kill_variable));
   // It dies at this file call of any rank; of the write before, half comes through.
   const SharedHook death([&](int number, size_t& bytes) {
     if (number == kill_at) raise(SIGKILL);
     if (number == kill_at - 1) bytes -= bytes / 2;
     return 0;
   });
-  train(folder, {3, "states"}, total);
+  train_ranks(folder, {3, "states"}, total);
 }
 
 TEST_CASE("snapshot of ranks: killed at any moment, training ends with the same bits" *
           doctest::test_suite("programs")) {
   const TemporaryFolder folder;
   const auto train_elsewhere = [&](int kill_at) {
-    const Env env_folder(folder_variable, folder.path.c_str()),
-        env_kill(kill_variable, std::to_string(kill_at).c_str());
+    const Env env_folder(rank_folder_variable, folder.path.c_str()),
+        env_kill(rank_kill_variable, std::to_string(kill_at).c_str());
     return status_of_case("snapshot of ranks: child process");
   };
   set_default_device(open_backend("reference"));
@@ -323,7 +324,7 @@ TEST_CASE("snapshot of ranks: parts that are damaged, missing, foreign or left b
   set_default_device(open_backend("reference"));
   const TemporaryFolder folder;
   const fs::path kept = folder.path / "kept", used = folder.path / "used";
-  train(kept, {3, "states"}, 2 * window);
+  train_ranks(kept, {3, "states"}, 2 * window);
   const std::vector<fs::path> names = parts_in(kept);
   REQUIRE(names.size() == 4);
   const auto begin = [&](size_t part) {
@@ -367,7 +368,7 @@ TEST_CASE("snapshot of ranks: parts that are damaged, missing, foreign or left b
   CHECK(fs::exists(mine));
   CHECK_FALSE(fs::exists(left));
   CHECK_FALSE(fs::exists(other));
-  train(used, {2, "states"}, 2 * window);  // the damaged one is replaced
+  train_ranks(used, {2, "states"}, 2 * window);  // the damaged one is replaced
   CHECK(loaded_from(used, found).position.step == 2 * window);
   CHECK(parts_in(used).size() == 2 + 1 + 1);
   run_ranks(2, [&](Communicator& ranks) {

@@ -33,25 +33,25 @@ struct DecoderGolden {
 
 #include "tests/goldens/decoder.inc"
 
-constexpr int64_t batch = 2, length = 24, vocab = 50, prompt = 8;
+constexpr int64_t decoder_batch = 2, decoder_length = 24, decoder_vocab = 50, decoder_prompt = 8;
 
 Tensor tokens(const std::string& name, bool leave_out = false) {
   std::vector<int32_t> values;
-  for (const float v : hashed(name, batch * length)) {
-    const bool is_left_out = leave_out && values.size() % length % 5 == 0;
-    values.push_back(is_left_out ? -100 : static_cast<int32_t>((v + 1) * (vocab / 2)));
+  for (const float v : hashed(name, decoder_batch * decoder_length)) {
+    const bool is_left_out = leave_out && values.size() % decoder_length % 5 == 0;
+    values.push_back(is_left_out ? -100 : static_cast<int32_t>((v + 1) * (decoder_vocab / 2)));
   }
-  return tensor(values, {batch, length});
+  return tensor(values, {decoder_batch, decoder_length});
 }
 
-Tensor ids() {
+Tensor decoder_ids() {
   return tokens("ids");
 }
-Tensor targets() {
+Tensor decoder_targets() {
   return tokens("targets", true);
 }
 
-std::unique_ptr<Decoder> make(const DecoderConfig& config) {
+std::unique_ptr<Decoder> make_decoder(const DecoderConfig& config) {
   auto model = std::make_unique<Decoder>(config);
   fill_from_hash(*model, [&](const std::string& name, const Tensor& p) {
     return is_norm_weight(name, p) && !config.is_gemma();
@@ -60,7 +60,7 @@ std::unique_ptr<Decoder> make(const DecoderConfig& config) {
 }
 
 // It adds up squares of relative errors.
-struct Errors {
+struct SquaredErrors {
   double squares = 0, count = 0;
   void add(const Tensor& got, const GoldenRow& row, float scale = 1) {
     REQUIRE(got.numel() == row.size);
@@ -82,18 +82,18 @@ std::map<std::string, Tensor> gradients_of(const Module& model) {
 }
 
 // Our errors must be at most 1.5 times those of Hugging Face's dtype.
-void check_errors(DType dtype, bool autocast = false) {
+void check_decoder_errors(DType dtype, bool autocast = false) {
   for (const DecoderGolden& golden : decoders) {
     CAPTURE(golden.name);
-    const auto model = make(golden.config);
+    const auto model = make_decoder(golden.config);
     if (!autocast) model->to(dtype);
     const Autocast scope(dtype, autocast);
-    Errors logits, gradients;
+    SquaredErrors logits, gradients;
     {
       const NoGrad guard;
-      logits.add((*model)(ids()), golden.rows[0]);
+      logits.add((*model)(decoder_ids()), golden.rows[0]);
     }
-    const Tensor loss = model->loss(ids(), targets());
+    const Tensor loss = model->loss(decoder_ids(), decoder_targets());
     const float scale = dtype == DType::f16 ? 256 : 1;
     (loss * scale).backward();
     const std::map<std::string, Tensor> found = gradients_of(*model);
@@ -113,7 +113,7 @@ void check_errors(DType dtype, bool autocast = false) {
 }
 
 // The program takes training steps of a small Qwen3.
-void steps(int every) {
+void decoder_steps(int every) {
   Decoder model({.vocab_size = 300,
                  .hidden_size = 64,
                  .intermediate_size = 160,
@@ -141,27 +141,27 @@ TEST_CASE("decoder: logits and gradients are as near to f64 as those of Hugging 
   on_each_device([] {
     for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
       CAPTURE(name(dtype));
-      check_errors(dtype);
+      check_decoder_errors(dtype);
     }
-    check_errors(DType::f16, true);
+    check_decoder_errors(DType::f16, true);
   });
 }
 
 TEST_CASE("decoder: the same on the reference" * doctest::test_suite("host")) {
   set_default_device(open_backend("reference"));
-  check_errors(DType::f32);
+  check_decoder_errors(DType::f32);
 }
 
 TEST_CASE("decoder: generates Hugging Face's tokens, with caches and without") {
   on_each_device([] {
     for (const DecoderGolden& golden : decoders) {
       CAPTURE(golden.name);
-      const auto model = make(golden.config);
+      const auto model = make_decoder(golden.config);
       for (const bool use_cache : {true, false}) {
-        const Tensor all =
-            model->generate(slice(ids(), 1, 0, prompt), {.max_new_tokens = length - prompt,
-                                                         .sample = {.temperature = 0},
-                                                         .use_cache = use_cache});
+        const Tensor all = model->generate(slice(decoder_ids(), 1, 0, decoder_prompt),
+                                           {.max_new_tokens = decoder_length - decoder_prompt,
+                                            .sample = {.temperature = 0},
+                                            .use_cache = use_cache});
         CHECK(all.to_ints() == golden.generated);
       }
     }
@@ -172,18 +172,19 @@ TEST_CASE("decoder: logits through caches are those of the whole text, windows i
   on_each_device([] {
     for (const DecoderGolden& golden : decoders) {
       CAPTURE(golden.name);
-      const auto model = make(golden.config);
+      const auto model = make_decoder(golden.config);
       const NoGrad guard;
-      const std::vector<float> whole = (*model)(ids()).to_vector();
-      KeyValueCaches caches = model->make_caches(batch, length);
+      const std::vector<float> whole = (*model)(decoder_ids()).to_vector();
+      KeyValueCaches caches = model->make_caches(decoder_batch, decoder_length);
       std::vector<Tensor> parts;
-      for (int64_t at = 0; at < length;) {  // 9 tokens, then 1 and 2 by turns
-        const int64_t end = std::min(length, at + (at == 0 ? 9 : 1 + at % 2));
-        parts.push_back(model->forward(slice(ids(), 1, at, end), &caches));
+      for (int64_t at = 0; at < decoder_length;) {  // 9 tokens, then 1 and 2 by turns
+        const int64_t end = std::min(decoder_length, at + (at == 0 ? 9 : 1 + at % 2));
+        parts.push_back(model->forward(slice(decoder_ids(), 1, at, end), &caches));
         at = end;
       }
       CHECK(largest_error(concat(parts, 1).to_vector(), whole) < 2e-5);
-      CHECK_THROWS_AS(model->forward(slice(ids(), 1, 0, 1), &caches), ShapeError);  // it is full
+      CHECK_THROWS_AS(model->forward(slice(decoder_ids(), 1, 0, 1), &caches),
+                      ShapeError);  // it is full
     }
   });
 }
@@ -194,7 +195,7 @@ TEST_CASE("decoder: checkpoint segments keep less and change no bit") {
       DecoderConfig config = decoders[i].config;
       config.num_hidden_layers = 5;
       if (!config.slides.empty()) config.slides.resize(5, true);
-      check_segments([&] { return make(config); }, ids, targets);
+      check_segments([&] { return make_decoder(config); }, decoder_ids, decoder_targets);
     }
   });
 }
@@ -204,8 +205,8 @@ TEST_CASE("decoder: a dry run predicts the peak of training to the byte") {
     for (const int every : {0, 1}) {
       const auto device = Device::create(open_backend(default_device()->info().backend));
       exchange_default_device(device);
-      const Forecast forecast = plan([=] { steps(every); });
-      steps(every);
+      const Forecast forecast = plan([=] { decoder_steps(every); });
+      decoder_steps(every);
       CHECK(forecast.memory.peak == device->memory_report().peak);
       CHECK(forecast.memory.peak_by_purpose == device->memory_report().peak_by_purpose);
     }
@@ -279,10 +280,10 @@ TEST_CASE("decoder: refuses configs and texts that do not fit") {
   CHECK_THROWS_AS(model(zeros({1, 33}, DType::i32)), ShapeError);
   CHECK_THROWS_AS(model(zeros({17}, DType::i32)), ShapeError);
   CHECK_THROWS_AS(model.set_checkpoint(-1), ValueError);
-  KeyValueCaches caches = model.make_caches(batch, length);
-  CHECK_THROWS_AS(model.forward(ids(), &caches), AutogradError);
+  KeyValueCaches caches = model.make_caches(decoder_batch, decoder_length);
+  CHECK_THROWS_AS(model.forward(decoder_ids(), &caches), AutogradError);
   caches.pop_back();
-  CHECK_THROWS_AS(model.forward(ids(), &caches), ShapeError);
+  CHECK_THROWS_AS(model.forward(decoder_ids(), &caches), ShapeError);
   Tape::current()->clear();
 }
 

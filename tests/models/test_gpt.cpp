@@ -9,6 +9,7 @@
 #include "tests/fixtures/golden_rows.h"
 #include "tests/fixtures/optim_fixture.h"
 #include "tests/fixtures/temporary_folder.h"
+#include "tests/models/golden_tokens.h"
 #include "tests/models/language_model_checks.h"
 #include "tests/op_table/gradcheck.h"
 
@@ -16,12 +17,14 @@ namespace rw::test {
 
 namespace {
 
+namespace gpt_goldens {
 #include "tests/goldens/gpt.inc"
+}
 
-constexpr int64_t batch = 3, length = 12, vocab = 50, prompt = 5;
+constexpr int64_t gpt_prompt = 5;
 
-GptConfig small_config(double dropout = 0) {
-  return {.vocab_size = vocab,
+GptConfig small_gpt(double dropout = 0) {
+  return {.vocab_size = golden_vocab,
           .n_positions = 16,
           .n_embd = 32,
           .n_layer = 2,
@@ -31,32 +34,16 @@ GptConfig small_config(double dropout = 0) {
           .attn_pdrop = dropout};
 }
 
-std::vector<int32_t> hashed_tokens(const std::string& name) {
-  std::vector<int32_t> tokens;
-  for (const float v : hashed(name, batch * length))
-    tokens.push_back(static_cast<int32_t>((v + 1) * (vocab / 2)));
-  return tokens;
-}
-
-Tensor ids() {
-  return tensor(hashed_tokens("ids"), {batch, length});
+Tensor gpt_ids() {
+  return tensor(hashed_tokens("ids"), {golden_batch, golden_length});
 }
 
 // Every fifth token is not to be predicted.
-Tensor targets() {
+Tensor gpt_targets() {
   std::vector<int32_t> tokens = hashed_tokens("targets");
   for (size_t i = 0; i < tokens.size(); ++i)
-    if (i % length % 5 == 0) tokens[i] = -100;
-  return tensor(tokens, {batch, length});
-}
-
-std::vector<float> all_values(const Module& model) {
-  std::vector<float> values;
-  for (const Tensor& p : model.parameters()) {
-    const std::vector<float> part = p.to_vector();
-    values.insert(values.end(), part.begin(), part.end());
-  }
-  return values;
+    if (i % golden_length % 5 == 0) tokens[i] = -100;
+  return tensor(tokens, {golden_batch, golden_length});
 }
 
 }  // namespace
@@ -65,32 +52,32 @@ TEST_CASE("gpt: outputs and gradients are PyTorch's") {
   on_each_device([] {
     for (const auto& [dtype, tolerance] : {std::pair{DType::f32, 2e-5}, {DType::f16, 3e-2}}) {
       CAPTURE(name(dtype));
-      GptLMHeadModel model(small_config());
+      GptLMHeadModel model(small_gpt());
       fill_from_hash(model, is_norm_weight);
       const Autocast autocast(dtype, dtype != DType::f32);
       {
         const NoGrad guard;
-        check_row(model(ids()), outputs[0], tolerance);
+        check_row(model(gpt_ids()), gpt_goldens::outputs[0], tolerance);
       }
-      const Tensor loss = model.loss(ids(), targets());
-      check_row(loss, outputs[1], tolerance);
+      const Tensor loss = model.loss(gpt_ids(), gpt_targets());
+      check_row(loss, gpt_goldens::outputs[1], tolerance);
       const float scale = dtype == DType::f16 ? 256 : 1;
       (loss * scale).backward();
-      check_gradients(model, gradients, scale, tolerance);
+      check_gradients(model, gpt_goldens::gradients, scale, tolerance);
     }
   });
 }
 
 TEST_CASE("gpt: generates PyTorch's tokens, with a cache and without one") {
   on_each_device([] {
-    GptLMHeadModel model(small_config(0.5));
+    GptLMHeadModel model(small_gpt(0.5));
     fill_from_hash(model, is_norm_weight);
-    const Tensor first = slice(ids(), 1, 0, prompt);
+    const Tensor first = slice(gpt_ids(), 1, 0, gpt_prompt);
     for (const bool use_cache : {true, false}) {
-      const Tensor all = model.generate(first, {.max_new_tokens = length - prompt,
+      const Tensor all = model.generate(first, {.max_new_tokens = golden_length - gpt_prompt,
                                                 .sample = {.temperature = 0},
                                                 .use_cache = use_cache});
-      CHECK(all.to_ints() == generated);
+      CHECK(all.to_ints() == gpt_goldens::generated);
     }
     CHECK(model.is_training());
     CHECK(Tape::current()->stats().records == 0);
@@ -98,11 +85,11 @@ TEST_CASE("gpt: generates PyTorch's tokens, with a cache and without one") {
     int calls = 0;
     const Tensor stopped = model.generate(
         first, {.max_new_tokens = 5, .sample = {.temperature = 0}, .on_tokens = [&](auto tokens) {
-                  CHECK(tokens.size() == batch);
-                  CHECK(tokens[0] == generated[size_t(prompt + calls)]);
+                  CHECK(tokens.size() == golden_batch);
+                  CHECK(tokens[0] == gpt_goldens::generated[size_t(gpt_prompt + calls)]);
                   return ++calls < 2;
                 }});
-    CHECK(stopped.shape() == Shape{batch, prompt + 2});
+    CHECK(stopped.shape() == Shape{golden_batch, gpt_prompt + 2});
     CHECK_THROWS_AS(model.generate(first, {.max_new_tokens = 12}), ShapeError);
     CHECK_THROWS_AS(model.generate(first, {.max_new_tokens = 2, .sample = {.temperature = -1}}),
                     ValueError);
@@ -113,33 +100,33 @@ TEST_CASE("gpt: generates PyTorch's tokens, with a cache and without one") {
 TEST_CASE("gpt: logits through a cache are those of the whole sequence") {
   on_each_device([] {
     for (const DType dtype : {DType::f32, DType::f16}) {
-      GptLMHeadModel model(small_config());
+      GptLMHeadModel model(small_gpt());
       fill_from_hash(model, is_norm_weight);
       const Autocast autocast(dtype, dtype != DType::f32);
       const NoGrad guard;
-      const std::vector<float> whole = cast(model(ids()), DType::f32).to_vector();
-      KeyValueCaches caches = model.transformer.make_caches(batch, length);
+      const std::vector<float> whole = cast(model(gpt_ids()), DType::f32).to_vector();
+      KeyValueCaches caches = model.transformer.make_caches(golden_batch, golden_length);
       std::vector<Tensor> parts;
-      for (int64_t at = 0; at < length;) {  // 4 tokens, then 1 and 2 by turns
-        const int64_t end = std::min(length, at + (at == 0 ? 4 : 1 + at % 2));
-        parts.push_back(model.forward(slice(ids(), 1, at, end), &caches));
+      for (int64_t at = 0; at < golden_length;) {  // 4 tokens, then 1 and 2 by turns
+        const int64_t end = std::min(golden_length, at + (at == 0 ? 4 : 1 + at % 2));
+        parts.push_back(model.forward(slice(gpt_ids(), 1, at, end), &caches));
         at = end;
       }
-      CHECK(caches[1].length() == length);
+      CHECK(caches[1].length() == golden_length);
       const std::vector<float> joined = cast(concat(parts, 1), DType::f32).to_vector();
       CHECK(largest_error(joined, whole) < (dtype == DType::f16 ? 4e-3 : 1e-5));
-      CHECK_THROWS_AS(model.forward(slice(ids(), 1, 0, 1), &caches), ShapeError);  // it is full
+      CHECK_THROWS_AS(model.forward(slice(gpt_ids(), 1, 0, 1), &caches), ShapeError);  // it is full
     }
-    GptLMHeadModel model(small_config());
-    KeyValueCaches caches = model.transformer.make_caches(batch, length);
-    CHECK_THROWS_AS(model.forward(ids(), &caches), AutogradError);
+    GptLMHeadModel model(small_gpt());
+    KeyValueCaches caches = model.transformer.make_caches(golden_batch, golden_length);
+    CHECK_THROWS_AS(model.forward(gpt_ids(), &caches), AutogradError);
     Tape::current()->clear();
   });
 }
 
 TEST_CASE("gpt: the perplexity is of the second halves of windows") {
   on_each_device([] {
-    GptLMHeadModel model(small_config(0.5));
+    GptLMHeadModel model(small_gpt(0.5));
     fill_from_hash(model, is_norm_weight);
     const std::vector<int32_t> text = hashed_tokens("text");  // 36 tokens: two windows and a rest
     constexpr int64_t window = 16;
@@ -152,7 +139,7 @@ TEST_CASE("gpt: the perplexity is of the second halves of windows") {
       const std::vector<float> logs = log_softmax(model(tensor(ids, {1, window}))).to_vector();
       model.train();
       for (int64_t i = window / 2; i + 1 < window; ++i)
-        sum -= logs[size_t(i * vocab + text[size_t(at + i + 1)])];
+        sum -= logs[size_t(i * golden_vocab + text[size_t(at + i + 1)])];
     }
     const Perplexity found = perplexity(model, text, window, 7);
     CHECK(found.tokens == 14);
@@ -217,11 +204,11 @@ TEST_CASE("gpt: checkpoint segments keep less and change no bit") {
   on_each_device([] {
     const auto make = [] {
       manual_seed(5);
-      GptConfig config = small_config(0.1);
+      GptConfig config = small_gpt(0.1);
       config.n_layer = 5;
       return std::make_unique<GptLMHeadModel>(config);
     };
-    check_segments(make, ids, targets);
+    check_segments(make, gpt_ids, gpt_targets);
   });
 }
 
@@ -232,13 +219,13 @@ TEST_CASE("gpt: sizes as published, and what does not fit") {
     CHECK(GptModel(config).parameter_count() == 124439808 - 11 * 7087872);
     CHECK(GptConfig::preset("gpt2-xl").n_head == 25);
     CHECK_THROWS_AS(GptConfig::preset("gpt3"), ValueError);
-    config = small_config();
+    config = small_gpt();
     config.n_head = 5;
     CHECK_THROWS_AS(GptModel{config}, ValueError);
-    GptLMHeadModel model(small_config());
+    GptLMHeadModel model(small_gpt());
     CHECK_THROWS_AS(model(zeros({1, 17}, DType::i32)), ShapeError);
     CHECK_THROWS_AS(model(zeros({17}, DType::i32)), ShapeError);
-    CHECK_THROWS_AS(model.loss(ids(), zeros({3}, DType::i32)), ShapeError);
+    CHECK_THROWS_AS(model.loss(gpt_ids(), zeros({3}, DType::i32)), ShapeError);
     CHECK_THROWS_AS(KeyValueCache(1, 0, 1, 1), ShapeError);
   });
 }
@@ -249,18 +236,18 @@ TEST_CASE("gpt io: files have Hugging Face's names and layout") {
   set_default_device(open_backend("reference"));
   const TemporaryFolder folder;
   const auto file = folder / "model.safetensors";
-  GptLMHeadModel model(small_config());
+  GptLMHeadModel model(small_gpt());
   save_gpt(file, model);
   const SafetensorsFile saved(file);
   CHECK(saved.tensors().size() == 2 + 2 * 12 + 2);
   CHECK(saved.tensors().at("transformer.h.1.attn.c_attn.weight").shape == Shape{32, 96});
   CHECK(saved.tensors().at("transformer.h.1.mlp.c_fc.weight").shape == Shape{32, 128});
   CHECK(saved.tensors().at("transformer.h.0.mlp.c_proj.weight").shape == Shape{128, 32});
-  GptLMHeadModel same(small_config());
+  GptLMHeadModel same(small_gpt());
   CHECK(all_values(same) != all_values(model));
   CHECK(load_gpt(file, same).unexpected.empty());
   CHECK(all_values(same) == all_values(model));
-  GptModel bare(small_config());
+  GptModel bare(small_gpt());
   load_gpt(file, bare);
   CHECK(all_values(bare) == all_values(model));
 
@@ -270,11 +257,11 @@ TEST_CASE("gpt io: files have Hugging Face's names and layout") {
   tensors.push_back({"lm_head.weight", bare.wte.weight});
   tensors.push_back({"more", ones({1})});
   write_safetensors(file, tensors);
-  GptLMHeadModel early(small_config());
+  GptLMHeadModel early(small_gpt());
   CHECK(load_gpt(file, early).unexpected == std::vector<std::string>{"more"});
   CHECK(all_values(early) == all_values(model));
 
-  GptConfig deeper = small_config();
+  GptConfig deeper = small_gpt();
   deeper.n_layer = 3;
   GptLMHeadModel deep(deeper);
   const std::vector<float> before = all_values(deep);
@@ -285,7 +272,7 @@ TEST_CASE("gpt io: files have Hugging Face's names and layout") {
 TEST_CASE("gpt io: config.json") {
   const TemporaryFolder folder;
   const auto file = folder / "config.json";
-  GptConfig config = small_config(0.25);
+  GptConfig config = small_gpt(0.25);
   write_gpt_config(file, config);
   GptConfig back = read_gpt_config(file);
   CHECK(back.n_embd == 32);

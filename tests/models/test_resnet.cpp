@@ -19,7 +19,7 @@ using test::some_values;
 
 namespace {
 
-std::vector<std::string> parameter_names(const ResNet& model) {
+std::vector<std::string> torch_names(const ResNet& model) {
   std::vector<std::string> names;
   for (const NamedTensor& p : model.named_parameters()) names.push_back(p.name);
   return names;
@@ -30,19 +30,19 @@ bool has(const std::vector<std::string>& names, const std::string& name) {
 }
 
 // One forward and backward of a fresh model: everything it leaves behind.
-struct Outcome {
+struct ResNetOutcome {
   std::vector<std::vector<float>> values;  // loss, gradients, buffers
   uint64_t activations = 0;                // bytes alive between forward and backward
 };
 
-struct How {
+struct ResNetRun {
   CheckpointMode mode = CheckpointMode::none;
   int every = 1;
   bool outer = false;  // the whole model in one more segment
   DType dtype = DType::f32;
 };
 
-Outcome run_once(const ResNetConfig& config, const How& how) {
+ResNetOutcome run_resnet(const ResNetConfig& config, const ResNetRun& how) {
   manual_seed(11);
   ResNet model(config);
   model.set_checkpoint(how.mode, how.every);
@@ -55,7 +55,7 @@ Outcome run_once(const ResNetConfig& config, const How& how) {
     const CheckpointScope scope(how.outer);
     loss = cross_entropy(model(x), target);
   }
-  Outcome outcome;
+  ResNetOutcome outcome;
   outcome.activations =
       default_device()->memory_report().live_by_purpose[static_cast<size_t>(Purpose::activation)];
   outcome.values.push_back(loss.to_vector());
@@ -97,7 +97,7 @@ TEST_CASE("resnet: parameter counts of the papers and of torchvision" *
 
 TEST_CASE("resnet: names as in torchvision" * doctest::test_suite("host")) {
   set_default_device(open_backend("reference"));
-  const auto names = parameter_names(ResNet(resnet_imagenet(18)));
+  const auto names = torch_names(ResNet(resnet_imagenet(18)));
   REQUIRE(names.size() == 62);
   const std::vector<std::string> first(names.begin(), names.begin() + 10);
   CHECK(first == std::vector<std::string>{
@@ -113,7 +113,7 @@ TEST_CASE("resnet: names as in torchvision" * doctest::test_suite("host")) {
   ResNetConfig small = resnet_imagenet(50);
   small.depths = {1, 1, 1, 1};
   small.widths = {4, 8, 8, 8};
-  const auto bottleneck = parameter_names(ResNet(small));
+  const auto bottleneck = torch_names(ResNet(small));
   CHECK(has(bottleneck, "layer1.0.conv3.weight"));
   CHECK(has(bottleneck, "layer1.0.downsample.0.weight"));
 }
@@ -179,14 +179,14 @@ TEST_CASE("resnet: checkpoint segments keep less and change no bit") {
     const ResNetConfig config = resnet_cifar(20);
     for (const DType dtype : {DType::f32, DType::f16}) {
       CAPTURE(name(dtype));
-      const Outcome plain = run_once(config, {.dtype = dtype});
-      const std::vector<How> ways = {{CheckpointMode::block, 1, false, dtype},
-                                     {CheckpointMode::block, 2, false, dtype},
-                                     {CheckpointMode::stage, 1, false, dtype},
-                                     {CheckpointMode::block, 1, true, dtype}};
+      const ResNetOutcome plain = run_resnet(config, {.dtype = dtype});
+      const std::vector<ResNetRun> ways = {{CheckpointMode::block, 1, false, dtype},
+                                           {CheckpointMode::block, 2, false, dtype},
+                                           {CheckpointMode::stage, 1, false, dtype},
+                                           {CheckpointMode::block, 1, true, dtype}};
       for (size_t i = 0; i < ways.size(); ++i) {
         CAPTURE(i);
-        const Outcome segments = run_once(config, ways[i]);
+        const ResNetOutcome segments = run_resnet(config, ways[i]);
         CHECK(segments.values == plain.values);
         CHECK(segments.activations < plain.activations / 2);
       }
@@ -197,9 +197,9 @@ TEST_CASE("resnet: checkpoint segments keep less and change no bit") {
 TEST_CASE("resnet: version 2 with checkpoint segments changes no bit") {
   on_each_device([] {
     const ResNetConfig config = resnet_cifar(20, 2);
-    const Outcome plain = run_once(config, {});
-    CHECK(run_once(config, {.mode = CheckpointMode::block}).values == plain.values);
-    CHECK(run_once(config, {.mode = CheckpointMode::stage}).values == plain.values);
+    const ResNetOutcome plain = run_resnet(config, {});
+    CHECK(run_resnet(config, {.mode = CheckpointMode::block}).values == plain.values);
+    CHECK(run_resnet(config, {.mode = CheckpointMode::stage}).values == plain.values);
   });
 }
 

@@ -17,6 +17,7 @@ using test::on_each_device;
 
 namespace {
 
+namespace resnet_goldens {
 // PyTorch's results for one tensor: its 2-norm, and elements at equal distances.
 struct GoldenRow {
   std::string name;
@@ -32,9 +33,10 @@ struct Golden {
   std::vector<GoldenRow> gradients, buffers;
 };
 #include "tests/goldens/resnet.inc"
+}  // namespace resnet_goldens
 
 // `t` has PyTorch's layout, which the indices of the hash refer to.
-void fill_from_hash(const std::string& name, Tensor t) {
+void fill_view_from_hash(const std::string& name, Tensor t) {
   std::vector<float> values = hashed(name, t.numel());
   if (t.rank() > 1) {
     const double fan_in = static_cast<double>(t.numel() / t.size(0));
@@ -61,7 +63,7 @@ double relative(const std::vector<float>& got, const std::vector<double>& expect
 
 // The larger of two relative errors: of the norm, and of the samples' root mean square, to that of
 // all elements.
-double row_error(const Tensor& got, const GoldenRow& row) {
+double resnet_row_error(const Tensor& got, const resnet_goldens::GoldenRow& row) {
   REQUIRE(got.shape() == Shape(std::span(row.shape)));
   const std::vector<float> values = got.to_vector();
   double squares = 0;
@@ -77,20 +79,20 @@ double row_error(const Tensor& got, const GoldenRow& row) {
   return std::max(norm_error, std::sqrt(sample_error) / scale);
 }
 
-struct Errors {
+struct ResNetErrors {
   double evaluated = 0, logits = 0, loss = 0, buffers = 0;
   double gradients = 0, worst = 0;  // root mean square over the parameters, and the worst one
 };
 
-Errors compare(const Golden& golden, DType dtype) {
+ResNetErrors compare_with_golden(const resnet_goldens::Golden& golden, DType dtype) {
   ResNetConfig config = resnet_imagenet(golden.depth, 10);
   for (int stage = 0; stage < 4; ++stage) config.widths[stage] = golden.width << stage;
   ResNet model(config);
-  for (const auto& [name, view] : torch_state_dict(model)) fill_from_hash(name, view);
+  for (const auto& [name, view] : torch_state_dict(model)) fill_view_from_hash(name, view);
   const Tensor images = cast(tensor(hashed(golden.images, 4 * 48 * 48 * 3), {4, 48, 48, 3}), dtype);
   const std::vector<int32_t> labels = {3, 1, 4, 5};
   const Autocast autocast(dtype, dtype != DType::f32);
-  Errors errors;
+  ResNetErrors errors;
   {
     const NoGrad guard;
     model.eval();
@@ -111,7 +113,7 @@ Errors compare(const Golden& golden, DType dtype) {
     Tensor gradient = parameter.grad() / scale;
     if (gradient.rank() == 4) gradient = permute(gradient, {0, 3, 1, 2});
     REQUIRE(name == golden.gradients.at(g).name);
-    const double error = row_error(gradient, golden.gradients[g++]);
+    const double error = resnet_row_error(gradient, golden.gradients[g++]);
     errors.gradients += error * error / static_cast<double>(golden.gradients.size());
     errors.worst = std::max(errors.worst, error);
   }
@@ -119,7 +121,7 @@ Errors compare(const Golden& golden, DType dtype) {
   errors.gradients = std::sqrt(errors.gradients);
   for (const auto& [name, buffer] : model.named_buffers()) {
     REQUIRE(name == golden.buffers.at(b).name);
-    errors.buffers = std::max(errors.buffers, row_error(buffer, golden.buffers[b++]));
+    errors.buffers = std::max(errors.buffers, resnet_row_error(buffer, golden.buffers[b++]));
   }
   CHECK(b == golden.buffers.size());
   return errors;
@@ -129,10 +131,11 @@ Errors compare(const Golden& golden, DType dtype) {
 
 TEST_CASE("resnet goldens: f32 is PyTorch's f64 within 1e-5") {
   on_each_device([] {
-    for (const Golden* golden : {&resnet18, &resnet50}) {
+    for (const resnet_goldens::Golden* golden :
+         {&resnet_goldens::resnet18, &resnet_goldens::resnet50}) {
       CAPTURE(golden->depth);
-      if (test::is_brief() && golden != &resnet18) continue;
-      const Errors errors = compare(*golden, DType::f32);
+      if (test::is_brief() && golden != &resnet_goldens::resnet18) continue;
+      const ResNetErrors errors = compare_with_golden(*golden, DType::f32);
       CHECK(errors.evaluated < 1e-5);
       CHECK(errors.logits < 1e-5);
       CHECK(errors.loss < 1e-5);
@@ -148,8 +151,10 @@ TEST_CASE("resnet goldens: f32 is PyTorch's f64 within 1e-5") {
 TEST_CASE("resnet goldens: f16 is near PyTorch's f64") {
   on_each_device([] {
     // One model per device, to save time; the devices agree in f16 elsewhere.
-    const Golden& golden = default_device()->info().backend == "reference" ? resnet18 : resnet50;
-    const Errors errors = compare(golden, DType::f16);
+    const resnet_goldens::Golden& golden = default_device()->info().backend == "reference"
+                                               ? resnet_goldens::resnet18
+                                               : resnet_goldens::resnet50;
+    const ResNetErrors errors = compare_with_golden(golden, DType::f16);
     CHECK(errors.evaluated < 2e-3);
     CHECK(errors.logits < 1e-2);
     CHECK(errors.loss < 1e-3);

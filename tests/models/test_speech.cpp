@@ -20,11 +20,9 @@ namespace {
 
 #include "tests/goldens/speech.inc"
 
-using Labels = std::vector<int32_t>;
-
 constexpr int64_t mels = 10, frames = 23;
 
-SpeechConfig small_config(SpeechLoss loss) {
+SpeechConfig small_speech(SpeechLoss loss) {
   return {.loss = loss,
           .classes = 7,
           .channels = 8,
@@ -35,20 +33,21 @@ SpeechConfig small_config(SpeechLoss loss) {
           .features = {.mels = mels}};
 }
 
-Tensor ints(const Labels& values, const Shape& shape) {
+Tensor shaped_ints(const Labels& values, const Shape& shape) {
   return tensor(values, shape);
 }
 
 // The goldens' batch.
 Tensor small_loss(SpeechRecognizer& model, DType dtype) {
   const Tensor x = cast(tensor(hashed("features", 3 * frames * mels), {3, frames, mels}), dtype);
-  return model.loss(x, ints({23, 17, 12}, {3}), ints({1, 2, 2, 3, 6, 0, 4, 0, 0}, {3, 3}),
-                    ints({3, 2, 1}, {3}));
+  return model.loss(x, shaped_ints({23, 17, 12}, {3}),
+                    shaped_ints({1, 2, 2, 3, 6, 0, 4, 0, 0}, {3, 3}), shaped_ints({3, 2, 1}, {3}));
 }
 
-void compare_with_goldens(SpeechLoss kind, const std::vector<GoldenRow>& outputs,
-                          const std::vector<GoldenRow>& gradients, DType dtype, double tolerance) {
-  SpeechRecognizer model(small_config(kind));
+void compare_speech_with_goldens(SpeechLoss kind, const std::vector<GoldenRow>& outputs,
+                                 const std::vector<GoldenRow>& gradients, DType dtype,
+                                 double tolerance) {
+  SpeechRecognizer model(small_speech(kind));
   fill_from_hash(model, is_norm_weight);
   const float scale = dtype == DType::f32 ? 1 : 64;
   Tensor loss;
@@ -167,21 +166,21 @@ TEST_CASE("SpeechRecognizer: losses and gradients as PyTorch's") {
   on_each_device([] {
     for (const auto& [dtype, tolerance] : {std::pair{DType::f32, 2e-5}, {DType::f16, 4e-2}}) {
       INFO(name(dtype));
-      compare_with_goldens(SpeechLoss::ctc, ctc_outputs, ctc_gradients, dtype, tolerance);
-      compare_with_goldens(SpeechLoss::rnnt, rnnt_outputs, rnnt_gradients, dtype, tolerance);
+      compare_speech_with_goldens(SpeechLoss::ctc, ctc_outputs, ctc_gradients, dtype, tolerance);
+      compare_speech_with_goldens(SpeechLoss::rnnt, rnnt_outputs, rnnt_gradients, dtype, tolerance);
     }
   });
 }
 
 TEST_CASE("SpeechRecognizer: features that are NaN and labels that do not fit show in the loss") {
   for (const SpeechLoss kind : {SpeechLoss::ctc, SpeechLoss::rnnt}) {
-    SpeechRecognizer model(small_config(kind));
+    SpeechRecognizer model(small_speech(kind));
     std::vector<float> x = hashed("features", frames * mels);
     const auto loss_of = [&](const Labels& labels) {
       const auto n = static_cast<int64_t>(labels.size());
       return model
-          .loss(tensor(x, {1, frames, mels}), ints({frames}, {1}), ints(labels, {1, n}),
-                ints({static_cast<int32_t>(n)}, {1}))
+          .loss(tensor(x, {1, frames, mels}), shaped_ints({frames}, {1}),
+                shaped_ints(labels, {1, n}), shaped_ints({static_cast<int32_t>(n)}, {1}))
           .item();
     };
     CHECK(std::isfinite(loss_of({1, 2})));
@@ -196,7 +195,7 @@ TEST_CASE("SpeechRecognizer: training lowers the loss" * doctest::test_suite("ho
   set_default_device(open_backend("cpu"));
   for (const SpeechLoss kind : {SpeechLoss::ctc, SpeechLoss::rnnt}) {
     manual_seed(3);
-    SpeechRecognizer model(small_config(kind));
+    SpeechRecognizer model(small_speech(kind));
     AdamW optimizer(model.parameters(), {.lr = 3e-2f});
     float first = 0, last = 0;
     for (int step = 0; step < 120; ++step) {
@@ -223,7 +222,7 @@ TEST_CASE("SpeechRecognizer: training lowers the loss" * doctest::test_suite("ho
 TEST_CASE("SpeechStream: the labels are those of the whole sound, whatever the parts") {
   on_each_device([] {
     for (const SpeechLoss kind : {SpeechLoss::ctc, SpeechLoss::rnnt}) {
-      SpeechRecognizer model(small_config(kind));
+      SpeechRecognizer model(small_speech(kind));
       make_talkative(model);
       const std::vector<float> sound = sound_of(30011);
       const Labels labels = whole(model, sound);
@@ -236,7 +235,7 @@ TEST_CASE("SpeechStream: the labels are those of the whole sound, whatever the p
 }
 
 TEST_CASE("SpeechStream: nothing of less than a frame, and no model that trains") {
-  SpeechRecognizer model(small_config(SpeechLoss::ctc));
+  SpeechRecognizer model(small_speech(SpeechLoss::ctc));
   CHECK_THROWS_AS(SpeechStream(model, 8), ValueError);
   model.eval();
   CHECK_THROWS_AS(SpeechStream(model, 0), ValueError);
@@ -306,7 +305,7 @@ TEST_CASE("word_errors: insertions, deletions and substitutions of words" *
 
 TEST_CASE("recognisers in files: all that is needed to use them, and what cannot be") {
   const TemporaryFolder folder;
-  const SpeechConfig config = small_config(SpeechLoss::rnnt);
+  const SpeechConfig config = small_speech(SpeechLoss::rnnt);
   SpeechRecognizer model(config);
   model.features.mean.copy_from(hashed("mean", mels));
   const std::vector<std::string> units = {"a", "b", "c", "d", "e", "\""};

@@ -32,9 +32,9 @@ using namespace rw::test;
 namespace {
 
 // Parameters that products read: Autocast casts those, and not the weights of norms.
-struct Net {
+struct HalfNet {
   Sequential model;
-  explicit Net(int seed = 5) {
+  explicit HalfNet(int seed = 5) {
     manual_seed(static_cast<uint64_t>(seed));
     model.emplace<Linear>(6, 16);
     model.emplace<Tanh>();
@@ -42,7 +42,7 @@ struct Net {
     model.half();
   }
   // f32 parameters of the same values.
-  Net& widen() {
+  HalfNet& widen() {
     model.to(DType::f32);
     return *this;
   }
@@ -53,38 +53,31 @@ struct Net {
   }
 };
 
-using Make = std::function<std::unique_ptr<Optimizer>(const Module&)>;
+using MakeHalf = std::function<std::unique_ptr<Optimizer>(const Module&)>;
 
 template <class O>
-Make make(typename std::type_identity_t<O>* = nullptr) {
+MakeHalf half_maker(typename std::type_identity_t<O>* = nullptr) {
   return [](const Module& m) { return std::make_unique<O>(m.parameters()); };
 }
 
-std::vector<std::pair<std::string, Make>> optimizers() {
+std::vector<std::pair<std::string, MakeHalf>> half_optimizers() {
   return {{"SGD",
            [](const Module& m) {
              return std::make_unique<SGD>(m.parameters(), SGDOptions{.lr = 0.1f, .momentum = 0.9f});
            }},
-          {"Adam", make<Adam>()},
-          {"AdamW", make<AdamW>()},
-          {"Lamb", make<Lamb>()},
-          {"Lion", make<Lion>()},
-          {"RMSprop", make<RMSprop>()},
-          {"Adagrad", make<Adagrad>()},
-          {"Adafactor", make<Adafactor>()},
+          {"Adam", half_maker<Adam>()},
+          {"AdamW", half_maker<AdamW>()},
+          {"Lamb", half_maker<Lamb>()},
+          {"Lion", half_maker<Lion>()},
+          {"RMSprop", half_maker<RMSprop>()},
+          {"Adagrad", half_maker<Adagrad>()},
+          {"Adafactor", half_maker<Adafactor>()},
           {"Muon", [](const Module& m) {
              std::vector<Tensor> matrices, others;
              for (const Tensor& p : m.parameters())
                (p.rank() == 2 ? matrices : others).push_back(p);
              return std::make_unique<Muon>(matrices, MuonOptions{}, others);
            }}};
-}
-
-Values all_values(const std::vector<Tensor>& tensors) {
-  Values all;
-  for (const Tensor& t : tensors)
-    for (const float v : t.to_vector()) all.push_back(v);
-  return all;
 }
 
 std::vector<Tensor> masters(const Optimizer& optimizer) {
@@ -103,7 +96,7 @@ bool are_rounded(const Optimizer& optimizer) {
   });
 }
 
-void step(Optimizer& optimizer, Net& net, int seed) {
+void take_step(Optimizer& optimizer, HalfNet& net, int seed) {
   optimizer.backward(net.loss(seed));
   optimizer.step();
   optimizer.zero_grad();
@@ -113,9 +106,9 @@ void step(Optimizer& optimizer, Net& net, int seed) {
 
 TEST_CASE("half: every optimizer updates f32 masters as it updates f32 parameters") {
   on_each_device([] {
-    for (const auto& [name, make] : optimizers()) {
+    for (const auto& [name, make] : half_optimizers()) {
       INFO(name);
-      Net half, wide;
+      HalfNet half, wide;
       wide.widen();
       CHECK(half.model.parameters()[0].dtype() == DType::f16);
       CHECK(wide.model.parameters()[0].dtype() == DType::f32);
@@ -123,9 +116,9 @@ TEST_CASE("half: every optimizer updates f32 masters as it updates f32 parameter
       for (Optimizer* o : {a.get(), b.get()}) o->set_scaler(LossScaler::dynamic(0x1p24f, 4));
       const Values before = all_values(masters(*a));
       for (int i = 0; i < 6; ++i) {
-        step(*a, half, i);
+        take_step(*a, half, i);
         const Autocast autocast(DType::f16);
-        step(*b, wide, i);
+        take_step(*b, wide, i);
         CHECK(half.model.parameters()[0].grad().defined() == false);
       }
       CHECK(a->skipped() > 0);
@@ -170,16 +163,16 @@ TEST_CASE_FIXTURE(CpuDevice, "half: gradients are f32, memory is 2 bytes for the
 
 TEST_CASE_FIXTURE(CpuDevice, "half: what is written to parameters reaches their masters" *
                                  doctest::test_suite("host")) {
-  Net net;
+  HalfNet net;
   SGD sgd(net.model.parameters(), {.lr = 1e-3f});
-  for (int i = 0; i < 3; ++i) step(sgd, net, i);
+  for (int i = 0; i < 3; ++i) take_step(sgd, net, i);
   const std::vector<Tensor> wide = masters(sgd);
   const Values first = wide[0].to_vector(), last = wide.back().to_vector();
   CHECK(first != copy_of(wide[0], DType::f16).to_vector());  // there are bits to lose
   Tensor written = net.model.parameters().back();
   written.copy_(full(written.shape(), 0.25f));
   sgd.set_learning_rate(0);
-  step(sgd, net, 9);
+  take_step(sgd, net, 9);
   CHECK(wide.back().to_vector() == Values(last.size(), 0.25f));
   CHECK(wide[0].to_vector() == first);  // parameters to which nobody wrote keep all their bits
   CHECK(written.to_vector() == Values(last.size(), 0.25f));
@@ -204,13 +197,13 @@ TEST_CASE("half: a snapshot goes on with the same bits, with averages and in win
   on_each_device([] {
     const TemporaryFolder folder;
     struct Training {
-      Net net;
+      HalfNet net;
       Accumulate optimizer{Adam(net.model.parameters(), {.lr = 0.01f}), 2};
       Ema ema{optimizer, {.decay = 0.9f}};
       Lookahead lookahead{optimizer, {.every = 2}};
       explicit Training(int seed) : net(seed) {}
       void run(int begin, int end) {
-        for (int i = begin; i < end; ++i) step(optimizer, net, i);
+        for (int i = begin; i < end; ++i) take_step(optimizer, net, i);
       }
       TrainingState state() {
         TrainingState s{.model = net.model, .optimizer = optimizer};
@@ -242,11 +235,11 @@ TEST_CASE("half: a snapshot goes on with the same bits, with averages and in win
 
 TEST_CASE_FIXTURE(CpuDevice, "half: files, state dicts and errors" * doctest::test_suite("host")) {
   const TemporaryFolder folder;
-  Net net(5), other(6);
+  HalfNet net(5), other(6);
   save_model(folder / "model.safetensors", net.model);
   load_model(folder / "model.safetensors", other.model);
   CHECK(all_values(other.model.parameters()) == all_values(net.model.parameters()));
-  Net wide(7);
+  HalfNet wide(7);
   wide.widen();
   load_model(folder / "model.safetensors", wide.model);
   CHECK(all_values(wide.model.parameters()) == all_values(net.model.parameters()));
@@ -258,7 +251,7 @@ TEST_CASE_FIXTURE(CpuDevice, "half: files, state dicts and errors" * doctest::te
                          "[to] '0.weight' belongs to an optimizer; make that afterwards",
                          AutogradError);
     // Saved by one optimizer, continued by another.
-    step(sgd, net, 1);
+    take_step(sgd, net, 1);
     SGD continued(other.model.parameters(), {.lr = 0.1f});
     CHECK_THROWS_AS(continued.load_state({{"control", sgd.control()}}), FileError);
     continued.load_state(sgd.state());

@@ -13,7 +13,7 @@ using namespace rw::test;
 
 namespace {
 
-const std::map<std::string, Values> goldens = {
+const std::map<std::string, Values> layer_goldens = {
 #include "tests/goldens/layers.inc"
 };
 
@@ -23,7 +23,7 @@ Tensor scaled_values(const Shape& shape, int seed, float scale) {
   return tensor(values, shape);
 }
 
-Tensor leaf(const Shape& shape, int seed) {
+Tensor seeded_leaf(const Shape& shape, int seed) {
   return scaled_values(shape, seed, 1).set_requires_grad();
 }
 
@@ -35,54 +35,54 @@ std::vector<NamedTensor> set_parameters(const Module& module) {
   return parameters;
 }
 
-void check_golden(const std::string& name, const Tensor& t, double tolerance) {
-  const double error = largest_error(t.to_vector(), goldens.at(name));
+void check_layer_golden(const std::string& name, const Tensor& t, double tolerance) {
+  const double error = largest_error(t.to_vector(), layer_goldens.at(name));
   CHECK_MESSAGE(error <= tolerance, name << " has an element that differs by " << error);
 }
 
 // Outputs, and gradients of the sum of the outputs times fixed weights.
-void report(const std::string& name, const std::vector<Tensor>& outputs,
-            const std::vector<Tensor>& inputs, const std::vector<NamedTensor>& parameters,
-            double tolerance) {
+void check_layer(const std::string& name, const std::vector<Tensor>& outputs,
+                 const std::vector<Tensor>& inputs, const std::vector<NamedTensor>& parameters,
+                 double tolerance) {
   Tensor loss;
   for (size_t k = 0; k < outputs.size(); ++k) {
     const Tensor& y = outputs[k];
-    check_golden(fmt::format("{} output {}", name, k), y, tolerance);
-    const Tensor part = sum(cast(y, DType::f32) * leaf(y.shape(), 90 + static_cast<int>(k)));
+    check_layer_golden(fmt::format("{} output {}", name, k), y, tolerance);
+    const Tensor part = sum(cast(y, DType::f32) * seeded_leaf(y.shape(), 90 + static_cast<int>(k)));
     loss = loss.defined() ? loss + part : part;
   }
   loss.backward();
   for (size_t k = 0; k < inputs.size(); ++k)
-    check_golden(fmt::format("{} input {}", name, k), inputs[k].grad(), tolerance);
+    check_layer_golden(fmt::format("{} input {}", name, k), inputs[k].grad(), tolerance);
   for (const NamedTensor& p : parameters)
-    check_golden(name + " " + p.name, p.tensor.grad(), tolerance);
+    check_layer_golden(name + " " + p.name, p.tensor.grad(), tolerance);
 }
 
 void check_norms(DType dtype, double tolerance) {
   const auto run = [&](const std::string& name, Module& layer, const Tensor& x) {
     const std::vector<NamedTensor> parameters = set_parameters(layer);
-    report(name, {layer(cast(x, dtype))}, {x}, parameters, tolerance);
+    check_layer(name, {layer(cast(x, dtype))}, {x}, parameters, tolerance);
   };
   LayerNorm layer_norm(24, 1e-12f);
   RMSNorm rms_norm(24);
   GroupNorm group_norm(4, 8), odd(2, 6);
   InstanceNorm2d instance_norm(8, 1e-5f, true), plain(5);
-  run("layer_norm", layer_norm, leaf({6, 24}, 1));
-  run("rms_norm", rms_norm, leaf({6, 24}, 2));
-  run("group_norm", group_norm, leaf({2, 5, 3, 8}, 3));
+  run("layer_norm", layer_norm, seeded_leaf({6, 24}, 1));
+  run("rms_norm", rms_norm, seeded_leaf({6, 24}, 2));
+  run("group_norm", group_norm, seeded_leaf({2, 5, 3, 8}, 3));
   for (const int64_t channels : {8, 5}) {
     BatchNorm2d batch_norm(channels);
     const std::string name = fmt::format("batch_norm {}", channels);
-    run(name, batch_norm, leaf({3, 5, 7, channels}, 8));
-    check_golden(name + " running mean", batch_norm.running_mean, tolerance);
-    check_golden(name + " running var", batch_norm.running_var, tolerance);
+    run(name, batch_norm, seeded_leaf({3, 5, 7, channels}, 8));
+    check_layer_golden(name + " running mean", batch_norm.running_mean, tolerance);
+    check_layer_golden(name + " running var", batch_norm.running_var, tolerance);
     batch_norm.eval();
     for (const Tensor& t : batch_norm.parameters()) t.impl().grad = {};
-    run(name + " evaluated", batch_norm, leaf({2, 3, 2, channels}, 6));
+    run(name + " evaluated", batch_norm, seeded_leaf({2, 3, 2, channels}, 6));
   }
-  run("group_norm odd", odd, leaf({2, 11, 9, 6}, 7));
-  run("instance_norm", instance_norm, leaf({2, 5, 3, 8}, 5));
-  run("instance_norm plain", plain, leaf({2, 4, 3, 5}, 9));
+  run("group_norm odd", odd, seeded_leaf({2, 11, 9, 6}, 7));
+  run("instance_norm", instance_norm, seeded_leaf({2, 5, 3, 8}, 5));
+  run("instance_norm plain", plain, seeded_leaf({2, 4, 3, 5}, 9));
 }
 
 void check_recurrent(const std::string& name, const RecurrentOptions& options, double tolerance) {
@@ -91,16 +91,17 @@ void check_recurrent(const std::string& name, const RecurrentOptions& options, d
   {
     LSTM layer(3, 5, options);
     const std::vector<NamedTensor> parameters = set_parameters(layer);
-    const Tensor x = leaf(shape, 4), h = leaf({states, 2, 5}, 5), c = leaf({states, 2, 5}, 6);
+    const Tensor x = seeded_leaf(shape, 4), h = seeded_leaf({states, 2, 5}, 5),
+                 c = seeded_leaf({states, 2, 5}, 6);
     const LSTM::Result r = layer.forward(x, {h, c});
-    report("lstm " + name, {r.y, r.state.h, r.state.c}, {x, h, c}, parameters, tolerance);
+    check_layer("lstm " + name, {r.y, r.state.h, r.state.c}, {x, h, c}, parameters, tolerance);
   }
   {
     GRU layer(3, 5, options);
     const std::vector<NamedTensor> parameters = set_parameters(layer);
-    const Tensor x = leaf(shape, 4), h = leaf({states, 2, 5}, 5);
+    const Tensor x = seeded_leaf(shape, 4), h = seeded_leaf({states, 2, 5}, 5);
     const GRU::Result r = layer.forward(x, h);
-    report("gru " + name, {r.y, r.h}, {x, h}, parameters, tolerance);
+    check_layer("gru " + name, {r.y, r.h}, {x, h}, parameters, tolerance);
   }
 }
 

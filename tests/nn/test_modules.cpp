@@ -16,7 +16,7 @@ namespace {
 
 using Floats = std::vector<float>;
 
-std::vector<std::string> names_of(const Module& module) {
+std::vector<std::string> parameter_names(const Module& module) {
   std::vector<std::string> names;
   for (const NamedTensor& p : module.named_parameters()) names.push_back(p.name);
   return names;
@@ -54,10 +54,10 @@ TEST_SUITE_BEGIN("host");
 
 TEST_CASE_FIXTURE(CpuDevice, "modules: lists and dictionaries own and name their modules") {
   Branches model;
-  CHECK(names_of(model) == std::vector<std::string>{"blocks.0.weight", "blocks.0.bias",
-                                                    "blocks.2.weight", "blocks.2.bias",
-                                                    "heads.classes.weight", "heads.classes.bias",
-                                                    "heads.boxes.weight", "heads.boxes.bias"});
+  CHECK(parameter_names(model) ==
+        std::vector<std::string>{"blocks.0.weight", "blocks.0.bias", "blocks.2.weight",
+                                 "blocks.2.bias", "heads.classes.weight", "heads.classes.bias",
+                                 "heads.boxes.weight", "heads.boxes.bias"});
   CHECK(model(ones({5, 3})).shape() == Shape{5, 6});
   CHECK(model.blocks.size() == 3);
   CHECK(model.heads.contains("boxes"));
@@ -72,7 +72,7 @@ TEST_CASE_FIXTURE(CpuDevice, "modules: any function in a Sequential") {
   model.append([](Tensor x) { return x * 2.0f; });
   model.append(square);
   model.emplace<GELU>();
-  CHECK(names_of(model) == std::vector<std::string>{"0.weight", "0.bias"});
+  CHECK(parameter_names(model) == std::vector<std::string>{"0.weight", "0.bias"});
   const Tensor x = ones({1, 2});
   CHECK(model(x).to_vector() == gelu(square(model[0](x) * 2.0f)).to_vector());
 }

@@ -25,14 +25,14 @@ namespace {
 
 using Names = std::vector<std::string>;
 
-Names names_of(const std::vector<NamedTensor>& tensors) {
+Names tensor_names(const std::vector<NamedTensor>& tensors) {
   Names names;
   for (const NamedTensor& t : tensors) names.push_back(t.name);
   return names;
 }
 
-struct Net : Module {
-  Net() {
+struct SmallNet : Module {
+  SmallNet() {
     register_module("body", body);
     register_module("head", head);
     body.emplace<Conv2d>(3, 4, 3, Conv2dOptions{.padding = 1, .bias = false});
@@ -50,11 +50,11 @@ Tensor image(const Shape& shape, int seed = 0) {
   return tensor(some_values(static_cast<int>(shape.numel()), seed), shape);
 }
 
-struct Moments {
+struct ChannelMoments {
   std::vector<double> mean, var;  // var unbiased
 };
-Moments moments(const std::vector<float>& x, size_t channels) {
-  Moments m{std::vector<double>(channels), std::vector<double>(channels)};
+ChannelMoments moments(const std::vector<float>& x, size_t channels) {
+  ChannelMoments m{std::vector<double>(channels), std::vector<double>(channels)};
   const double n = static_cast<double>(x.size() / channels);
   for (size_t i = 0; i < x.size(); ++i) m.mean[i % channels] += x[i] / n;
   for (size_t i = 0; i < x.size(); ++i)
@@ -66,10 +66,10 @@ Moments moments(const std::vector<float>& x, size_t channels) {
 
 TEST_CASE("module: names, order and modes") {
   on_each_device([] {
-    Net net;
-    CHECK(names_of(net.named_parameters()) ==
+    SmallNet net;
+    CHECK(tensor_names(net.named_parameters()) ==
           Names{"body.0.weight", "body.1.weight", "body.1.bias", "head.weight", "head.bias"});
-    CHECK(names_of(net.named_buffers()) == Names{"body.1.running_mean", "body.1.running_var"});
+    CHECK(tensor_names(net.named_buffers()) == Names{"body.1.running_mean", "body.1.running_var"});
     CHECK(net.parameter_count() == 4 * 9 * 3 + 4 + 4 + 8 + 2);
     CHECK(net.head.weight.impl().name == "head.weight");
     for (const Tensor& p : net.parameters()) {
@@ -274,7 +274,7 @@ TEST_CASE("batch norm: running statistics move once per forward, with and withou
       CAPTURE(segment);
       BatchNorm2d norm(3);
       const Tensor x = image({2, 4, 4, 3});
-      const Moments expected = moments(x.to_vector(), 3);
+      const ChannelMoments expected = moments(x.to_vector(), 3);
       Tensor y;
       {
         const CheckpointScope scope(segment);

@@ -17,10 +17,11 @@ namespace {
 
 #include "tests/goldens/transformer.inc"
 
-constexpr int64_t batch = 2, source_length = 9, target_length = 7, width = 24;
+constexpr int64_t transformer_batch = 2, source_length = 9, target_length = 7,
+                  transformer_width = 24;
 
 TransformerOptions small_options(float dropout = 0) {
-  return {.d_model = width, .nhead = 3, .dim_feedforward = 40, .dropout = dropout};
+  return {.d_model = transformer_width, .nhead = 3, .dim_feedforward = 40, .dropout = dropout};
 }
 
 Tensor hashed_tensor(const std::string& name, const Shape& shape) {
@@ -28,17 +29,17 @@ Tensor hashed_tensor(const std::string& name, const Shape& shape) {
 }
 
 Tensor source() {
-  return hashed_tensor("source", {batch, source_length, width});
+  return hashed_tensor("source", {transformer_batch, source_length, transformer_width});
 }
 Tensor target() {
-  return hashed_tensor("target", {batch, target_length, width});
+  return hashed_tensor("target", {transformer_batch, target_length, transformer_width});
 }
 
-void compare(const std::vector<GoldenRow>& rows, TransformerOptions options) {
+void compare_transformer(const std::vector<GoldenRow>& rows, TransformerOptions options) {
   Transformer model(options, 2, 2);
   fill_from_hash(model, is_norm_weight);
   const Tensor src = source().set_requires_grad(), tgt = target().set_requires_grad();
-  const Attend padded{.lengths = tensor(std::vector<int32_t>{9, 6}, {batch})};
+  const Attend padded{.lengths = tensor(std::vector<int32_t>{9, 6}, {transformer_batch})};
   const Tensor y = model.forward(src, tgt, padded, {.causal = true}, padded);
   check_row(y, rows[0], 2e-5);
   sum(y * hashed_tensor("weights", y.shape())).backward();
@@ -48,7 +49,7 @@ void compare(const std::vector<GoldenRow>& rows, TransformerOptions options) {
 }
 
 // Output and gradients of an encoder and decoder with dropout.
-HostValues run_once(int every, DType dtype) {
+HostValues run_transformer(int every, DType dtype) {
   manual_seed(5);
   Transformer model(small_options(0.2f), 2, 3);
   model.set_checkpoint(every);
@@ -70,17 +71,17 @@ HostValues run_once(int every, DType dtype) {
 
 TEST_CASE("nn.Transformer: outputs and gradients are PyTorch's, post-norm and pre-norm") {
   on_each_device([] {
-    compare(post_norm, small_options());
+    compare_transformer(post_norm, small_options());
     TransformerOptions options = small_options();
     options.activation = gelu;
     options.norm_first = true;
-    compare(pre_norm, options);
+    compare_transformer(pre_norm, options);
   });
 }
 
 TEST_CASE("nn.Transformer: attention of three tensors, of two, and of one agree") {
   on_each_device([] {
-    MultiheadAttention m(width, 3);
+    MultiheadAttention m(transformer_width, 3);
     const Tensor x = source();
     const std::vector<float> packed = m.forward(x, {.causal = true}).to_vector();
     CHECK(largest_error(m.forward(x, contiguous(x), x * 1.0f, {.causal = true}).to_vector(),
@@ -104,7 +105,7 @@ TEST_CASE("nn.Transformer: a decoder layer with a cache gives what it gives for 
     const NoGrad guard;
     const Tensor memory = source(), x = target();
     const std::vector<float> whole = layer.forward(x, memory, {.causal = true}).to_vector();
-    KeyValueCache cache(batch, 3, target_length, width / 3);
+    KeyValueCache cache(transformer_batch, 3, target_length, transformer_width / 3);
     std::vector<Tensor> parts;
     for (int64_t i = 0; i < target_length; ++i)
       parts.push_back(
@@ -119,7 +120,7 @@ TEST_CASE("nn.Transformer: a decoder layer with a cache gives what it gives for 
 TEST_CASE("nn.Transformer: segments change no bit, dropout included") {
   on_each_device([] {
     for (const DType dtype : {DType::f32, DType::f16})
-      CHECK(run_once(1, dtype) == run_once(0, dtype));
+      CHECK(run_transformer(1, dtype) == run_transformer(0, dtype));
   });
 }
 
@@ -134,9 +135,9 @@ TEST_CASE("nn.Transformer: refuses what does not go together") {
     Transformer model(small_options(), 1, 1);
     CHECK_THROWS_AS(model.forward(source(), select(target(), 0, 0)), ShapeError);
     CHECK_THROWS_AS(model.set_checkpoint(-1), ValueError);
-    KeyValueCache cache(batch, 3, 4, width / 3);
+    KeyValueCache cache(transformer_batch, 3, 4, transformer_width / 3);
     CHECK_THROWS_AS(model.encoder.forward(source(), {.cache = &cache}), ValueError);
-    MultiheadAttention m(width, 3);
+    MultiheadAttention m(transformer_width, 3);
     CHECK_THROWS_AS(m.forward(source(), {.cache = &cache}), AutogradError);
     const NoGrad guard;
     CHECK_THROWS_AS(m.forward(source(), {.cache = &cache}), ShapeError);  // 9 tokens in 4

@@ -13,7 +13,7 @@ Tensor sequence(const Shape& shape, int seed = 0) {
   return tensor(some_values(static_cast<int>(shape.numel()), seed), shape);
 }
 
-std::vector<Values> gradients(const Module& module) {
+std::vector<Values> take_gradients(const Module& module) {
   std::vector<Values> all;
   for (Tensor p : module.parameters()) {
     all.push_back(p.grad().to_vector());
@@ -91,7 +91,7 @@ TEST_CASE("recurrent: a checkpoint segment with dropout gives the same gradients
           y = gru(lstm(std::move(y)));
         }
         sum(square(cast(y, DType::f32))).backward();
-        return std::pair{gradients(lstm), gradients(gru)};
+        return std::pair{take_gradients(lstm), take_gradients(gru)};
       };
       const auto plain = run(false);
       CHECK(run(true) == plain);

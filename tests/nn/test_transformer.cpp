@@ -37,10 +37,10 @@ Tensor sample(const Shape& shape) {
 
 // Output, then the gradients of the input and of every parameter.
 template <class F>
-HostValues values_of(Module& module, F&& forward) {
+HostValues module_values(Module& module, F&& forward) {
   for (Tensor t : module.parameters()) t.set_grad({});
   Tensor x = sample({2, 7, 24}).set_requires_grad();
-  Evaluation e = evaluate({x}, [&](const Tensors& in) { return Tensors{forward(in[0])}; });
+  Evaluated e = evaluate({x}, [&](const Tensors& in) { return Tensors{forward(in[0])}; });
   HostValues all = {e.outputs[0], e.gradients[0]};
   for (const Tensor& t : module.parameters()) all.push_back(t.grad().to_vector());
   return all;
@@ -94,11 +94,12 @@ TEST_CASE("transformer: post-norm and pre-norm layers equal their formulas") {
         x = plain_norm(m.attention_norm, x + plain_attention(m.attention, x, 3, mask));
         return plain_norm(m.output_norm, x + plain_feed_forward(m, x));
       };
-      const HostValues expected = values_of(m, plain);
+      const HostValues expected = module_values(m, plain);
       const auto with_lengths = [&](Tensor x) { return m.forward(std::move(x), {}, lengths); };
       const auto with_mask = [&](Tensor x) { return m.forward(std::move(x), mask); };
-      check_all_close(values_of(m, with_lengths), expected, pre_norm ? "pre-norm" : "post-norm");
-      check_all_close(values_of(m, with_mask), expected, "mask");
+      check_all_close(module_values(m, with_lengths), expected,
+                      pre_norm ? "pre-norm" : "post-norm");
+      check_all_close(module_values(m, with_mask), expected, "mask");
     }
   });
 }
@@ -120,7 +121,7 @@ TEST_CASE("transformer: dropout in training only; f16 and segments give the same
   on_each_device([] {
     BertLayer m({.hidden = 24, .heads = 3, .intermediate = 40});
     const auto run = [&](bool segment) {
-      return values_of(m, [&](Tensor x) {
+      return module_values(m, [&](Tensor x) {
         const Autocast autocast(DType::f16);
         const CheckpointScope scope(segment);
         return m(x * 1.5f);

@@ -14,7 +14,7 @@ namespace rw::test {
 using HostValues = std::vector<std::vector<float>>;
 
 // The outputs and, per input, the gradient of the loss below (empty if there is none).
-struct Evaluation {
+struct Evaluated {
   HostValues outputs, gradients;
 };
 
@@ -42,9 +42,9 @@ inline Tensors make_inputs(const OpCase& row, DType dtype = DType::f32) {
 
 // Runs forward and backward; `run` is the row's function or a version of it.
 template <class F>
-Evaluation evaluate(const Tensors& inputs, F&& run) {
+Evaluated evaluate(const Tensors& inputs, F&& run) {
   manual_seed(7);
-  Evaluation result;
+  Evaluated result;
   Tensor loss;
   {
     const Tensors outputs = run(inputs);
@@ -80,7 +80,7 @@ double largest_error(const std::vector<float>& a, const std::vector<T>& b) {
 }
 
 // `of_gradients` chooses the gradients' own tolerance, if they have one.
-inline void check_close(const Evaluation& actual, const Evaluation& expected, double tolerance,
+inline void check_close(const Evaluated& actual, const Evaluated& expected, double tolerance,
                         const std::string& what, double of_gradients = 0) {
   const auto compare = [&](const HostValues& a, const HostValues& e, const std::string& kind,
                            double bound) {
@@ -96,7 +96,7 @@ inline void check_close(const Evaluation& actual, const Evaluation& expected, do
           of_gradients > 0 ? of_gradients : tolerance);
 }
 
-inline void check_equal(const Evaluation& actual, const Evaluation& expected,
+inline void check_equal(const Evaluated& actual, const Evaluated& expected,
                         const std::string& what) {
   CHECK_MESSAGE(actual.outputs == expected.outputs, what << ": outputs differ");
   CHECK_MESSAGE(actual.gradients == expected.gradients, what << ": gradients differ");

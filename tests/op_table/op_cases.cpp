@@ -255,7 +255,7 @@ void add_matrix(Table& t) {
   t.row("matmul attention scores", {x({2, 5, 3, 4}), x({2, 5, 3, 4})}, [](const Tensors& in) {
     return matmul(permute(in[0], {0, 2, 1, 3}), permute(in[1], {0, 2, 3, 1}));
   });
-  t.row("linear", {x({2, 3, 5}), x({4, 5}), parameter({4}, -1, 1)},
+  t.row("linear", {x({2, 3, 5}), x({4, 5}), learned({4}, -1, 1)},
         [](const Tensors& in) { return linear(in[0], in[1], in[2]); });
   t.row("linear without bias", {x({6, 5}), x({3, 5})},
         [](const Tensors& in) { return linear(in[0], in[1]); });
@@ -279,9 +279,9 @@ void add_matrix(Table& t) {
   conv("conv2d 1x1", {2, 3, 4, 5}, {6, 1, 1, 5}, {});
   conv("conv2d 1x1 stride 2", {2, 5, 5, 4}, {3, 1, 1, 4}, Conv2dOptions{.stride = 2});
   conv("conv2d uneven", {1, 6, 9, 2}, {3, 2, 5, 2}, Conv2dOptions{{2, 1}, {1, 2}, {1, 2}});
-  t.row("conv2d with bias", {x({2, 5, 6, 3}), x({4, 3, 3, 3}), parameter({4}, -1, 1)},
+  t.row("conv2d with bias", {x({2, 5, 6, 3}), x({4, 3, 3, 3}), learned({4}, -1, 1)},
         [](const Tensors& in) { return conv2d(in[0], in[1], in[2]); });
-  t.row("conv2d with bias, uneven", {x({1, 6, 9, 4}), x({8, 2, 5, 2}), parameter({8}, -1, 1)},
+  t.row("conv2d with bias, uneven", {x({1, 6, 9, 4}), x({8, 2, 5, 2}), learned({8}, -1, 1)},
         [](const Tensors& in) {
           return conv2d(in[0], in[1], in[2], {{2, 1}, {1, 2}, {1, 2}, 2});
         });

@@ -30,12 +30,11 @@ void add_network(Table& t) {
 
   for (const Shape& shape : {Shape{9, 3}, Shape{2, 3, 4, 8}, Shape{70, 5}}) {
     const int64_t c = shape.at(-1);
-    t.row(fmt::format("batch_norm {}", shape.str()),
-          {x(shape), parameter({c}), parameter({c}, -1, 1)},
+    t.row(fmt::format("batch_norm {}", shape.str()), {x(shape), learned({c}), learned({c}, -1, 1)},
           [](const Tensors& in) { return batch_norm(in[0], in[1], in[2], 1e-3f).y; });
     t.row(fmt::format("batch_norm_with {}", shape.str()),
-          {x(shape), statistic({c}, -1, 1), statistic({c}, 0.5f, 2), parameter({c}),
-           parameter({c}, -1, 1)},
+          {x(shape), statistic({c}, -1, 1), statistic({c}, 0.5f, 2), learned({c}),
+           learned({c}, -1, 1)},
           [](const Tensors& in) { return batch_norm_with(in[0], in[1], in[2], in[3], in[4]); });
   }
   t.row("batch_norm statistics", {constant({9, 3}), statistic({3}, 0.5f, 1), statistic({3}, 0, 1)},
@@ -84,7 +83,7 @@ static void add_group_norms(Table& t) {
   const auto row = [&](const Shape& shape, int64_t groups) -> OpCase& {
     const int64_t c = shape.at(-1);
     return t.row(fmt::format("group_norm {} in {}", shape.str(), groups),
-                 {x(shape), parameter({c}), parameter({c}, -1, 1)},
+                 {x(shape), learned({c}), learned({c}, -1, 1)},
                  [=](const Tensors& in) { return group_norm(in[0], groups, in[1], in[2], 1e-3f); });
   };
   for (const auto& [shape, groups] : {std::pair{Shape{2, 3, 4, 12}, 3},
@@ -96,8 +95,7 @@ static void add_group_norms(Table& t) {
                                       {Shape{1, 130, 24}, 1},
                                       {Shape{2, 3, 40}, 1}})
     row(shape, groups);
-  t.row("group_norm of one large group",
-        {x({1, 300, 300, 4}), parameter({4}), parameter({4}, -1, 1)},
+  t.row("group_norm of one large group", {x({1, 300, 300, 4}), learned({4}), learned({4}, -1, 1)},
         [](const Tensors& in) { return square(group_norm(in[0], 1, in[1], in[2])); });
   row({3000, 45}, 3).f32_tolerance = 4e-5;  // in slices of samples, sums of both signs
   t.row("group_norm without weight", {x({2, 3, 6})},
@@ -105,7 +103,7 @@ static void add_group_norms(Table& t) {
   for (const Shape& shape : {Shape{2, 5, 6, 7}, Shape{2, 67, 8}}) {
     const int64_t c = shape.at(-1);
     t.row(fmt::format("instance_norm {}", shape.str()),
-          {x(shape), parameter({c}), parameter({c}, -1, 1)},
+          {x(shape), learned({c}), learned({c}, -1, 1)},
           [](const Tensors& in) { return instance_norm(in[0], in[1], in[2], 1e-3f); });
   }
 }
@@ -114,10 +112,9 @@ static void add_group_norms(Table& t) {
 void add_sequence(Table& t) {
   for (const Shape& shape : {Shape{5, 24}, Shape{3, 2, 7}, Shape{2, 600}, Shape{70, 8}}) {
     const int64_t c = shape.at(-1);
-    t.row(fmt::format("layer_norm {}", shape.str()),
-          {x(shape), parameter({c}), parameter({c}, -1, 1)},
+    t.row(fmt::format("layer_norm {}", shape.str()), {x(shape), learned({c}), learned({c}, -1, 1)},
           [](const Tensors& in) { return layer_norm(in[0], in[1], in[2], 1e-3f); });
-    t.row(fmt::format("rms_norm {}", shape.str()), {x(shape), parameter({c})},
+    t.row(fmt::format("rms_norm {}", shape.str()), {x(shape), learned({c})},
           [](const Tensors& in) { return rms_norm(in[0], in[1], 1e-3f); });
   }
   t.row("layer_norm without weight", {x({4, 9})},
@@ -130,17 +127,17 @@ void add_sequence(Table& t) {
         return fmt::format("{} of {}{}", op, h, reverse ? " reversed" : "");
       };
       t.row(name("lstm"),
-            {x({4, 2, 4 * h}), x({4 * h, h}, -1, 1), parameter({4 * h}, -1, 1), x({2, h}, -1, 1),
-             parameter({2, h}, -1, 1)},
+            {x({4, 2, 4 * h}), x({4 * h, h}, -1, 1), learned({4 * h}, -1, 1), x({2, h}, -1, 1),
+             learned({2, h}, -1, 1)},
             [=](const Tensors& in) {
               const LstmResult r = lstm(in[0], in[1], in[2], in[3], in[4], reverse);
               return Tensors{r.y, r.c};
             });
       t.row(name("gru"),
-            {x({4, 2, 3 * h}), x({3 * h, h}, -1, 1), parameter({3 * h}, -1, 1), x({2, h}, -1, 1)},
+            {x({4, 2, 3 * h}), x({3 * h, h}, -1, 1), learned({3 * h}, -1, 1), x({2, h}, -1, 1)},
             [=](const Tensors& in) { return gru(in[0], in[1], in[2], in[3], reverse); });
     }
-  t.row("lstm: the last state only", {x({3, 2, 16}), x({16, 4}), x({2, 4}), parameter({2, 4})},
+  t.row("lstm: the last state only", {x({3, 2, 16}), x({16, 4}), x({2, 4}), learned({2, 4})},
         [](const Tensors& in) { return lstm(in[0], in[1], {}, in[2], in[3]).c; });
 }
 

@@ -86,9 +86,9 @@ void add_norms(Table& t) {
 }
 
 void add_gates(Table& t) {
-  t.row("prelu", {x({3, 4, 5}), parameter({5}, 0.1f, 0.5f)},
+  t.row("prelu", {x({3, 4, 5}), learned({5}, 0.1f, 0.5f)},
         [](const Tensors& in) { return prelu(in[0], in[1]); });
-  t.row("prelu of one weight", {x({3, 4}), parameter({1}, 0.1f, 0.5f)},
+  t.row("prelu of one weight", {x({3, 4}), learned({1}, 0.1f, 0.5f)},
         [](const Tensors& in) { return prelu(in[0], in[1]); });
   t.row("glu", {x({3, 6, 4})}, [](const Tensors& in) {
     return Tensors{glu(in[0]), glu(in[0], 1)};

@@ -43,11 +43,11 @@ void add_masks(Table& t) {
   for (const Shape& shape : {Shape{2, 4, 5, 7}, Shape{1, 4, 5, 7}, Shape{4, 5, 7}, Shape{5, 7},
                              Shape{2, 1, 5, 7}, Shape{2, 1, 1, 7}, Shape{7}})
     t.row(fmt::format("attention with a mask {} that is learned", shape.str()),
-          {x(q), x(kv), x(kv), parameter(shape, -1, 1)}, [](const Tensors& in) {
+          {x(q), x(kv), x(kv), learned(shape, -1, 1)}, [](const Tensors& in) {
             return attention(in[0], in[1], in[2], {.causal = true, .dropout = 0.2f}, in[3]);
           });
   t.row("attention with a large mask that is learned",
-        {x({2, 1, 19, 16}), x({2, 1, 70, 16}), x({2, 1, 70, 16}), parameter({1, 1, 19, 70}, -1, 1)},
+        {x({2, 1, 19, 16}), x({2, 1, 70, 16}), x({2, 1, 70, 16}), learned({1, 1, 19, 70}, -1, 1)},
         [](const Tensors& in) {
           return attention(in[0], in[1], in[2], {.window = 20, .lower_right = true}, in[3]);
         });

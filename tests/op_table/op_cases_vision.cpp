@@ -43,7 +43,7 @@ void add_padded(Table& t) {
 void add_lines(Table& t) {
   const auto conv = [&](const char* name, const Shape& image, const Shape& weight,
                         const Conv1dOptions& o) {
-    t.row(name, {x(image), x(weight), parameter({weight[0]}, -1, 1)},
+    t.row(name, {x(image), x(weight), learned({weight[0]}, -1, 1)},
           [o](const Tensors& in) { return conv1d(in[0], in[1], in[2], o); });
   };
   conv("conv1d", {2, 9, 3}, {4, 3, 3}, {});
@@ -51,7 +51,7 @@ void add_lines(Table& t) {
        {.stride = 2, .padding = 3, .dilation = 2, .groups = 2, .padding_end = 1});
   conv("conv1d circular", {1, 7, 8}, {8, 5, 1},
        {.padding = 2, .groups = 8, .padding_mode = PaddingMode::circular});
-  t.row("conv_transpose1d", {x({2, 5, 4}), x({4, 3, 3}), parameter({6}, -1, 1)},
+  t.row("conv_transpose1d", {x({2, 5, 4}), x({4, 3, 3}), learned({6}, -1, 1)},
         [](const Tensors& in) {
           return conv_transpose1d(in[0], in[1], in[2],
                                   {.stride = 3, .padding = 1, .output_padding = 2, .groups = 2});
@@ -61,7 +61,7 @@ void add_lines(Table& t) {
 void add_transposed(Table& t) {
   const auto conv = [&](const char* name, const Shape& image, const Shape& weight,
                         const ConvTranspose2dOptions& o) {
-    t.row(name, {x(image), x(weight), parameter({weight[3] * o.groups}, -1, 1)},
+    t.row(name, {x(image), x(weight), learned({weight[3] * o.groups}, -1, 1)},
           [o](const Tensors& in) { return conv_transpose2d(in[0], in[1], in[2], o); });
   };
   conv("conv_transpose2d", {2, 3, 4, 3}, {3, 3, 3, 4}, {});
@@ -80,7 +80,7 @@ void add_transposed(Table& t) {
 void add_volumes(Table& t) {
   const auto conv = [&](const char* name, const Shape& image, const Shape& weight,
                         const Conv3dOptions& o) {
-    t.row(name, {x(image), x(weight), parameter({weight[0]}, -1, 1)},
+    t.row(name, {x(image), x(weight), learned({weight[0]}, -1, 1)},
           [o](const Tensors& in) { return conv3d(in[0], in[1], in[2], o); });
   };
   conv("conv3d", {2, 4, 3, 4, 3}, {4, 2, 2, 3, 3}, {});

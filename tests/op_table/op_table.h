@@ -19,7 +19,7 @@ inline Input x(const Shape& shape, float low = -2, float high = 2) {
 inline Input constant(const Shape& shape, float low = -2, float high = 2) {
   return {shape, low, high, DType::f32, false};
 }
-inline Input parameter(const Shape& shape, float low = 0.5f, float high = 1.5f) {
+inline Input learned(const Shape& shape, float low = 0.5f, float high = 1.5f) {
   return {shape, low, high, DType::f32, true, true};
 }
 inline Input statistic(const Shape& shape, float low, float high) {

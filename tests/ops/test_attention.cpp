@@ -13,8 +13,8 @@ struct Sizes {
   int64_t batch, heads, queries, keys, dim;
 };
 
-Tensor composed(const Tensor& q, const Tensor& k, const Tensor& v, float scale, const Tensor& mask,
-                const Tensor& factor = {}) {
+Tensor composed_attention(const Tensor& q, const Tensor& k, const Tensor& v, float scale,
+                          const Tensor& mask, const Tensor& factor = {}) {
   const auto wide = [](const Tensor& t) { return cast(t, DType::f32); };
   Tensor scores = matmul(wide(q), transpose(wide(k), 2, 3)) * scale;
   if (mask) scores = scores + mask;
@@ -45,14 +45,14 @@ Tensors make_qkv(const Sizes& s, DType dtype) {
 }
 
 template <class F, class G>
-void compare(const Tensors& inputs, F&& fused, G&& plain, double tolerance,
-             const std::string& what) {
+void compare_with_plain(const Tensors& inputs, F&& fused, G&& plain, double tolerance,
+                        const std::string& what) {
   const auto fresh = [&] {
     Tensors copies;
     for (const Tensor& t : inputs) copies.push_back(t.detach().set_requires_grad());
     return copies;
   };
-  const Evaluation actual = evaluate(fresh(), fused), expected = evaluate(fresh(), plain);
+  const Evaluated actual = evaluate(fresh(), fused), expected = evaluate(fresh(), plain);
   const auto check = [&](const std::vector<float>& a, const std::vector<float>& e, size_t k) {
     double difference = 0, scale = 0.1;  // one visible key: the gradients of q and k are zero
     for (size_t i = 0; i < e.size(); ++i) {
@@ -66,7 +66,7 @@ void compare(const Tensors& inputs, F&& fused, G&& plain, double tolerance,
     check(actual.gradients[k], expected.gradients[k], k + 1);
 }
 
-double tolerance(DType dtype) {
+double attention_tolerance(DType dtype) {
   return dtype == DType::f16 ? 4e-3 : 2e-5;  // both sides round large scores
 }
 
@@ -92,16 +92,16 @@ TEST_CASE("attention: equals its composition") {
             const Tensor mask = visible(s, causal, lengths);
             const Tensor device_lengths = padded ? tensor(lengths, {s.batch}) : Tensor();
             const float scale = 0.7f / std::sqrt(static_cast<float>(s.dim));
-            compare(
+            compare_with_plain(
                 make_qkv(s, dtype),
                 [&](const Tensors& in) {
                   AttentionOptions o{.scale = scale, .causal = causal};
                   return Tensors{attention(in[0], in[1], in[2], o, {}, device_lengths)};
                 },
                 [&](const Tensors& in) {
-                  return Tensors{composed(in[0], in[1], in[2], scale, mask)};
+                  return Tensors{composed_attention(in[0], in[1], in[2], scale, mask)};
                 },
-                tolerance(dtype),
+                attention_tolerance(dtype),
                 fmt::format("{} {} causal {} padded {}", str(s), name(dtype), causal, padded));
           }
   });
@@ -116,11 +116,13 @@ TEST_CASE("attention: masks of every broadcast, with infinities") {
       for (size_t i = 0; i < values.size(); i += 5) values[i] = -INFINITY;
       const Tensor mask = tensor(values, shape);
       const float scale = 1 / std::sqrt(24.0f);
-      compare(
+      compare_with_plain(
           make_qkv(s, DType::f32),
           [&](const Tensors& in) { return Tensors{attention(in[0], in[1], in[2], {}, mask)}; },
-          [&](const Tensors& in) { return Tensors{composed(in[0], in[1], in[2], scale, mask)}; },
-          tolerance(DType::f32), shape.str());
+          [&](const Tensors& in) {
+            return Tensors{composed_attention(in[0], in[1], in[2], scale, mask)};
+          },
+          attention_tolerance(DType::f32), shape.str());
     }
   });
 }
@@ -129,7 +131,7 @@ TEST_CASE("attention: rows without a key are zero and have no gradient; not-a-nu
   on_each_device([] {
     const Sizes s{2, 1, 5, 6, 8};
     const Tensor lengths = tensor(std::vector<int32_t>{0, 4}, {2});
-    const Evaluation e = evaluate(make_qkv(s, DType::f32), [&](const Tensors& in) {
+    const Evaluated e = evaluate(make_qkv(s, DType::f32), [&](const Tensors& in) {
       return Tensors{attention(in[0], in[1], in[2], {}, {}, lengths)};
     });
     const auto all_zero = [](const std::vector<float>& v, size_t begin, size_t end) {
@@ -183,14 +185,16 @@ TEST_CASE("attention: dropout has its probability and the same mask in the gradi
       CHECK(attention(in[0], in[1], identity, options(g)).to_vector() == dropped.to_vector());
     }
     const Tensor exact = cast(greater(factor, full({}, 0.5f)), DType::f32) / 0.7f;
-    compare(
+    compare_with_plain(
         in,
         [&](const Tensors& t) {
           Generator g(11);
           return Tensors{attention(t[0], t[1], t[2], options(g))};
         },
-        [&](const Tensors& t) { return Tensors{composed(t[0], t[1], t[2], 0.125f, {}, exact)}; },
-        tolerance(DType::f32), "dropout");
+        [&](const Tensors& t) {
+          return Tensors{composed_attention(t[0], t[1], t[2], 0.125f, {}, exact)};
+        },
+        attention_tolerance(DType::f32), "dropout");
   });
 }
 

@@ -10,14 +10,14 @@ namespace rw::test {
 
 namespace {
 
-struct Form {
+struct AttentionForm {
   int64_t batch, heads, key_heads, queries, keys, dim;
   AttentionOptions options;
   bool has_mask = false;
 };
 
 // Returns the bias of the scores: -infinity where the query does not see the key, and the slopes.
-Tensor bias_of(const Form& f, const std::vector<float>& slopes) {
+Tensor bias_of(const AttentionForm& f, const std::vector<float>& slopes) {
   std::vector<float> values;
   const int64_t shift = f.options.lower_right ? f.keys - f.queries : 0;
   for (int64_t h = 0; h < f.heads; ++h)
@@ -32,7 +32,7 @@ Tensor bias_of(const Form& f, const std::vector<float>& slopes) {
   return tensor(values, {1, f.heads, f.queries, f.keys});
 }
 
-Tensor composed(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& bias) {
+Tensor composed_form(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& bias) {
   const int64_t group = q.size(1) / k.size(1), dim = q.size(3);
   const auto repeated = [&](const Tensor& t) {
     const Tensor wide = cast(t, DType::f32);
@@ -44,7 +44,7 @@ Tensor composed(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor&
   return cast(matmul(softmax(scores + bias), repeated(v)), q.dtype());
 }
 
-void compare(const Form& f, DType dtype, const std::string& what) {
+void compare_form(const AttentionForm& f, DType dtype, const std::string& what) {
   OpCase row;
   row.inputs = {{{f.batch, f.heads, f.queries, f.dim}},
                 {{f.batch, f.key_heads, f.keys, f.dim}},
@@ -62,12 +62,12 @@ void compare(const Form& f, DType dtype, const std::string& what) {
   };
   const std::vector<float> slopes =
       f.options.alibi ? f.options.alibi.to_vector() : std::vector<float>();
-  const Evaluation fused = evaluate(fresh(), [&](const Tensors& in) {
+  const Evaluated fused = evaluate(fresh(), [&](const Tensors& in) {
     return Tensors{attention(in[0], in[1], in[2], f.options, f.has_mask ? in[3] : Tensor())};
   });
-  const Evaluation plain = evaluate(fresh(), [&](const Tensors& in) {
+  const Evaluated plain = evaluate(fresh(), [&](const Tensors& in) {
     const Tensor bias = bias_of(f, slopes);
-    return Tensors{composed(in[0], in[1], in[2], f.has_mask ? bias + in[3] : bias)};
+    return Tensors{composed_form(in[0], in[1], in[2], f.has_mask ? bias + in[3] : bias)};
   });
   // Both round weights and their gradients to f16, in different places.
   const double tolerance = dtype == DType::f16 ? 3e-2 : 2e-4;
@@ -83,7 +83,7 @@ TEST_CASE("attention forms: equal their compositions, also over several tiles") 
   on_each_device([] {
     const AttentionOptions band{.causal = true, .window = 40, .lower_right = true};
     const AttentionOptions slopes{.causal = true, .alibi = alibi_slopes(6)};
-    const std::pair<const char*, Form> forms[] = {
+    const std::pair<const char*, AttentionForm> forms[] = {
         {"shared heads", {2, 6, 2, 33, 150, 40, {}}},
         {"one head of keys", {1, 4, 1, 150, 33, 24, {.causal = true}}},
         {"window", {1, 2, 2, 200, 200, 16, {.window = 20}}},
@@ -95,7 +95,7 @@ TEST_CASE("attention forms: equal their compositions, also over several tiles") 
         {"mask in a band", {2, 4, 1, 70, 150, 16, band, true}}};
     for (const DType dtype : {DType::f32, DType::f16})
       for (const auto& [what, form] : forms)
-        compare(form, dtype, fmt::format("{} {}", what, name(dtype)));
+        compare_form(form, dtype, fmt::format("{} {}", what, name(dtype)));
   });
 }
 

@@ -14,7 +14,7 @@ namespace rw::test {
 
 namespace {
 
-struct Form {
+struct MatrixForm {
   std::string what;
   int64_t batch, heads, key_heads, queries, keys, dim;
   AttentionOptions options = {};
@@ -23,7 +23,7 @@ struct Form {
   bool has_slopes = false;
 };
 
-Evaluation attend(const Form& f, DType dtype) {
+Evaluated attend_form(const MatrixForm& f, DType dtype) {
   OpCase row;
   row.inputs = {{{f.batch, f.heads, f.queries, f.dim}},
                 {{f.batch, f.key_heads, f.keys, f.dim}},
@@ -52,7 +52,7 @@ std::set<std::string> kernels_of(Backend& backend, const std::function<void()>& 
   return names;
 }
 
-std::vector<Form> forms() {
+std::vector<MatrixForm> forms() {
   const AttentionOptions band{.causal = true, .window = 40, .lower_right = true};
   return {{"one word", 1, 1, 1, 1, 1, 8},
           {"half a depth", 2, 2, 2, 33, 65, 40},
@@ -91,11 +91,11 @@ TEST_CASE(
     if (!backend.info().has(dtype == DType::f16 ? "cooperative matrices" : "bf16 matrices"))
       continue;
     const DeviceScope on_cpu(cpu);
-    for (const Form& form : forms()) {
-      const Evaluation expected = attend(form, dtype), truth = attend(form, DType::f32);
+    for (const MatrixForm& form : forms()) {
+      const Evaluated expected = attend_form(form, dtype), truth = attend_form(form, DType::f32);
       const DeviceScope scope(device);
-      Evaluation actual;
-      CHECK(kernels_of(backend, [&] { actual = attend(form, dtype); }) ==
+      Evaluated actual;
+      CHECK(kernels_of(backend, [&] { actual = attend_form(form, dtype); }) ==
             std::set<std::string>{"attention_cooperative", "attention_delta",
                                   "attention_dkv_cooperative", "attention_dq_cooperative"});
       // Sums of gradients cancel, so the tolerance includes the error of the reference backend's
@@ -108,7 +108,7 @@ TEST_CASE(
         return is_zero ? a == exact : largest_error(a, exact) < least + 3 * largest_error(b, exact);
       };
       CHECK_MESSAGE(near(actual.outputs[0], expected.outputs[0], truth.outputs[0]), form.what);
-      const Evaluation again = attend(form, dtype);
+      const Evaluated again = attend_form(form, dtype);
       CHECK_MESSAGE(again.outputs == actual.outputs, form.what);
       for (size_t i = 0; i < 3; ++i) {
         CHECK_MESSAGE(near(actual.gradients[i], expected.gradients[i], truth.gradients[i]),

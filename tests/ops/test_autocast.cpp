@@ -21,19 +21,19 @@ using namespace rw::test;
 namespace {
 
 // Runs a listed op with activations of a dtype and parameters in f32.
-using Run = std::function<Tensor(DType)>;
+using RunOp = std::function<Tensor(DType)>;
 
 Tensor of(const Shape& shape, DType dtype = DType::f32) {
   return full(shape, 0.5f, dtype);
 }
 
-Tensor index(const Shape& shape) {
+Tensor index_zeros(const Shape& shape) {
   return zeros(shape, DType::i32);
 }
 
-const std::map<std::string, Run>& runs() {
-  static std::map<std::string, Run> all = [] {
-    std::map<std::string, Run> r;
+const std::map<std::string, RunOp>& runs() {
+  static std::map<std::string, RunOp> all = [] {
+    std::map<std::string, RunOp> r;
     const auto x = [](DType d) { return of({4, 4}, d); };
 #define UNARY(id, op, forward, grad, saves, lo, hi) r[#op] = [x](DType d) { return op(x(d)); };
 #define UNARY_AB(id, op, forward, grad, saves, lo, hi)
@@ -69,7 +69,7 @@ const std::map<std::string, Run>& runs() {
     r["gru"] = [](DType d) { return gru(of({3, 2, 12}, d), of({12, 4}), of({12}), of({2, 4})); };
     r["prelu"] = [x](DType d) { return prelu(x(d), of({1})); };
     r["tied_cross_entropy"] = [x](DType d) {
-      return tied_cross_entropy(x(d), of({3, 4}), of({3}), index({4}));
+      return tied_cross_entropy(x(d), of({3, 4}), of({3}), index_zeros({4}));
     };
     r["rnnt_loss"] = [](DType d) {
       return rnnt_loss(of({1, 2, 2, 4}, d), full({1, 1}, 1, DType::i32), full({1}, 2, DType::i32),
@@ -104,9 +104,9 @@ const std::map<std::string, Run>& runs() {
     r["group_norm"] = [x](DType d) { return group_norm(x(d), 2, of({4}), of({4})); };
     r["instance_norm"] = [](DType d) { return instance_norm(of({2, 3, 3, 4}, d)); };
 
-    r["cross_entropy"] = [x](DType d) { return cross_entropy(x(d), index({4})); };
-    r["nll_loss"] = [x](DType d) { return nll_loss(x(d), index({4})); };
-    r["multi_margin_loss"] = [x](DType d) { return multi_margin_loss(x(d), index({4})); };
+    r["cross_entropy"] = [x](DType d) { return cross_entropy(x(d), index_zeros({4})); };
+    r["nll_loss"] = [x](DType d) { return nll_loss(x(d), index_zeros({4})); };
+    r["multi_margin_loss"] = [x](DType d) { return multi_margin_loss(x(d), index_zeros({4})); };
     r["mse_loss"] = [x](DType d) { return mse_loss(x(d), x(d)); };
     r["l1_loss"] = [x](DType d) { return l1_loss(x(d), x(d)); };
     r["smooth_l1_loss"] = [x](DType d) { return smooth_l1_loss(x(d), x(d)); };
@@ -126,9 +126,11 @@ const std::map<std::string, Run>& runs() {
     r["triplet_margin_loss"] = [x](DType d) { return triplet_margin_loss(x(d), x(d), x(d)); };
 
     r["concat"] = [x](DType d) { return concat({x(d), of({4, 4})}, 0); };
-    r["scatter"] = [x](DType d) { return scatter(x(d), 0, index({4, 4}), of({4, 4})); };
-    r["scatter_add"] = [x](DType d) { return scatter_add(x(d), 0, index({4, 4}), of({4, 4})); };
-    r["index_add"] = [x](DType d) { return index_add(x(d), 0, index({2}), of({2, 4})); };
+    r["scatter"] = [x](DType d) { return scatter(x(d), 0, index_zeros({4, 4}), of({4, 4})); };
+    r["scatter_add"] = [x](DType d) {
+      return scatter_add(x(d), 0, index_zeros({4, 4}), of({4, 4}));
+    };
+    r["index_add"] = [x](DType d) { return index_add(x(d), 0, index_zeros({2}), of({2, 4})); };
     r["index_copy"] = [x](DType d) {
       return index_copy(x(d), 0, full({1}, 1, DType::i32), of({1, 4}));
     };
@@ -137,7 +139,7 @@ const std::map<std::string, Run>& runs() {
   return all;
 }
 
-bool contains(std::initializer_list<std::string> names, const std::string& name) {
+bool is_among(std::initializer_list<std::string> names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
@@ -148,10 +150,10 @@ bool always_f32(const std::string& op) {
 }
 bool has_f32_inputs(const std::string& op) {
   return op.starts_with("conv") || op.starts_with("scatter") || op.starts_with("index_") ||
-         contains({"matmul", "linear", "attention", "lstm", "gru", "concat"}, op);
+         is_among({"matmul", "linear", "attention", "lstm", "gru", "concat"}, op);
 }
 
-DType expected(const std::string& op, AutocastRule rule, DType low, DType input) {
+DType expected_dtype(const std::string& op, AutocastRule rule, DType low, DType input) {
   if (always_f32(op) || rule == AutocastRule::f32) return DType::f32;
   if (rule == AutocastRule::low) return low;
   return has_f32_inputs(op) ? DType::f32 : input;
@@ -166,13 +168,13 @@ TEST_CASE("autocast: the dtype that every listed op gives, as listed and with ot
     for (const auto& [op, rule] : Autocast::ops()) {
       INFO(op);
       REQUIRE(runs().contains(op));
-      const Run& run = runs().at(op);
+      const RunOp& run = runs().at(op);
       for (const DType input : {DType::f16, DType::f32}) {
         INFO("from ", std::string(name(input)));
         {
           const Autocast autocast(DType::f16);
           CHECK(Autocast::rule(op) == rule);
-          CHECK(run(input).dtype() == expected(op, rule, DType::f16, input));
+          CHECK(run(input).dtype() == expected_dtype(op, rule, DType::f16, input));
         }
         {
           const Autocast autocast(DType::f16, {.f32 = {op}});
@@ -180,11 +182,11 @@ TEST_CASE("autocast: the dtype that every listed op gives, as listed and with ot
         }
         {
           const Autocast autocast(DType::f16, {.low = {op}});
-          CHECK(run(input).dtype() == expected(op, AutocastRule::low, DType::f16, input));
+          CHECK(run(input).dtype() == expected_dtype(op, AutocastRule::low, DType::f16, input));
         }
         {
           const Autocast autocast(DType::f16, {.keep = {op}});
-          CHECK(run(input).dtype() == expected(op, AutocastRule::keep, DType::f16, input));
+          CHECK(run(input).dtype() == expected_dtype(op, AutocastRule::keep, DType::f16, input));
         }
       }
     }
@@ -205,8 +207,8 @@ TEST_CASE_FIXTURE(CpuDevice, "autocast: the dtypes are PyTorch's" * doctest::tes
     INFO(op);
     const Autocast autocast(DType::f16);
     // docs/mixed-precision.md documents this.
-    const bool keeps = contains({"layer_norm", "rms_norm", "group_norm"}, op);
-    const bool widens = contains({"var", "logcumsumexp"}, op);
+    const bool keeps = is_among({"layer_norm", "rms_norm", "group_norm"}, op);
+    const bool widens = is_among({"var", "logcumsumexp"}, op);
     const DType low = keeps ? DType::f16 : widens ? DType::f32 : from_low;
     CHECK(runs().at(op)(DType::f16).dtype() == low);
     CHECK(runs().at(op)(DType::f32).dtype() == from_f32);
@@ -277,7 +279,7 @@ class Watch : public Tape::Observer {
     const AutocastRule rule = rule_of(op);
     if (rule == AutocastRule::keep || !is_float(record.outputs[0].dtype)) return;
     ++seen;
-    CHECK_MESSAGE(record.outputs[0].dtype == expected(op, rule, DType::f16, DType::f32), op);
+    CHECK_MESSAGE(record.outputs[0].dtype == expected_dtype(op, rule, DType::f16, DType::f32), op);
   }
   int seen = 0;
 };
@@ -302,8 +304,8 @@ TEST_CASE("autocast: every row of the op table, and its replay outside of the sc
           return outputs;
         };
       };
-      const Evaluation plain = evaluate(make_inputs(row), run(false));
-      const Evaluation replayed = evaluate(make_inputs(row), run(true));
+      const Evaluated plain = evaluate(make_inputs(row), run(false));
+      const Evaluated replayed = evaluate(make_inputs(row), run(true));
       CHECK(replayed.outputs == plain.outputs);
       CHECK(replayed.gradients == plain.gradients);
       const Watch watch;

@@ -26,7 +26,7 @@ namespace rw::test {
 namespace {
 
 // Returns every value of the type, by its bits.
-Tensor all_values() {
+Tensor every_bf16() {
   std::vector<uint16_t> bits(65536);
   for (size_t i = 0; i < bits.size(); ++i) bits[i] = static_cast<uint16_t>(i);
   const Tensor t = empty({65536}, DType::bf16);
@@ -63,17 +63,17 @@ float nearest(float x) {
   return static_cast<float>(up ? next : low);
 }
 
-bool same(float a, float b) {
+bool is_same_float(float a, float b) {
   return std::isnan(a) ? std::isnan(b) : std::bit_cast<uint32_t>(a) == std::bit_cast<uint32_t>(b);
 }
 
-struct Trained {
+struct TrainedNetwork {
   std::vector<float> losses;
   std::vector<float> weights;
 };
 
 // Makes updates of a small network on fixed data.
-Trained train(DType dtype, bool segments) {
+TrainedNetwork train_network(DType dtype, bool segments) {
   manual_seed(3);
   Sequential model;
   model.emplace<Linear>(16, 32);
@@ -83,7 +83,7 @@ Trained train(DType dtype, bool segments) {
   model.emplace<Linear>(32, 1);
   Adam adam(model.parameters(), {.lr = 3e-3f});
   const Tensor x = randn({64, 16}), y = sum(sin(x), {1}, true);
-  Trained result;
+  TrainedNetwork result;
   for (int step = 0; step < 40; ++step) {
     adam.zero_grad();
     Tensor loss;
@@ -115,7 +115,7 @@ TEST_CASE("bf16: bits, names, sizes" * doctest::test_suite("host")) {
   CHECK(name(DType::bf16) == "bf16");
   CHECK(size_of(DType::bf16) == 2);
   CHECK(is_float(DType::bf16));
-  for (const float x : hard_values()) REQUIRE(same(from_brain(to_brain(x)), nearest(x)));
+  for (const float x : hard_values()) REQUIRE(is_same_float(from_brain(to_brain(x)), nearest(x)));
 }
 
 TEST_CASE("bf16: a device converts as the host does, in words and one by one") {
@@ -129,13 +129,14 @@ TEST_CASE("bf16: a device converts as the host does, in words and one by one") {
     for (size_t i = 0; i < values.size(); ++i) {
       // Devices may flush denormals to zero.
       if (std::abs(values[i]) < std::numeric_limits<float>::min()) continue;
-      REQUIRE(same(words[i], nearest(values[i])));
-      REQUIRE(same(single[i], nearest(values[(2 * i + 1) % values.size()])));
+      REQUIRE(is_same_float(words[i], nearest(values[i])));
+      REQUIRE(is_same_float(single[i], nearest(values[(2 * i + 1) % values.size()])));
     }
-    const Tensor all = all_values();
+    const Tensor all = every_bf16();
     const std::vector<float> wide = cast(all, DType::f32).to_vector(), host = all.to_vector();
     for (size_t i = 0; i < wide.size(); ++i)
-      REQUIRE((same(wide[i], host[i]) || std::abs(host[i]) < std::numeric_limits<float>::min()));
+      REQUIRE((is_same_float(wide[i], host[i]) ||
+               std::abs(host[i]) < std::numeric_limits<float>::min()));
   });
 }
 
@@ -186,12 +187,13 @@ TEST_CASE("bf16: safetensors, both ways") {
 
 TEST_CASE("bf16: trains without loss scaling, and segments change no bit") {
   on_each_device([] {
-    const Trained wide = train(DType::f32, false), brain = train(DType::bf16, false);
+    const TrainedNetwork wide = train_network(DType::f32, false),
+                         brain = train_network(DType::bf16, false);
     CHECK(brain.losses.back() < 0.3f * brain.losses.front());
     for (size_t i = 0; i < wide.losses.size(); ++i)
       CHECK(brain.losses[i] == doctest::Approx(wide.losses[i]).epsilon(0.05));
     CHECK(brain.losses != wide.losses);
-    const Trained segments = train(DType::bf16, true);
+    const TrainedNetwork segments = train_network(DType::bf16, true);
     CHECK(segments.losses == brain.losses);
     CHECK(segments.weights == brain.weights);
   });

@@ -13,13 +13,7 @@ namespace rw::test {
 
 namespace {
 
-using Labels = std::vector<int32_t>;
-
-Tensor ints(const Labels& values) {
-  return tensor(values, {static_cast<int64_t>(values.size())});
-}
-
-Labels collapse(const Labels& way, int32_t blank) {
+Labels collapse_labels(const Labels& way, int32_t blank) {
   Labels labels;
   for (size_t i = 0; i < way.size(); ++i)
     if (way[i] != blank && (i == 0 || way[i] != way[i - 1])) labels.push_back(way[i]);
@@ -36,7 +30,7 @@ std::map<Labels, double> all_sequences(const Tensor& log_probs, int64_t sample, 
   Labels way(static_cast<size_t>(frames));
   std::function<void(int64_t, double)> go = [&](int64_t t, double p) {
     if (t == frames) {
-      total[collapse(way, blank)] += p;
+      total[collapse_labels(way, blank)] += p;
       return;
     }
     for (int32_t c = 0; c < classes; ++c) {

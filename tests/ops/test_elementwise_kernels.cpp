@@ -16,13 +16,13 @@ using rw::test::max_difference;
 
 namespace {
 
-enum class Saves { x, y, none };
-constexpr Saves SAVE_X = Saves::x, SAVE_Y = Saves::y, SAVE_NONE = Saves::none;
+enum class SavedValue { x, y, none };
+constexpr SavedValue SAVE_X = SavedValue::x, SAVE_Y = SavedValue::y, SAVE_NONE = SavedValue::none;
 
 struct UnaryRow {
   uint32_t id;
   const char* name;
-  Saves saves;
+  SavedValue saves;
   float lo, hi;
 };
 constexpr UnaryRow unary_rows[] = {

@@ -6,7 +6,7 @@ namespace rw::test {
 
 namespace {
 
-Tensor values_of(const Shape& shape, float shift = 0) {
+Tensor shifted_values(const Shape& shape, float shift = 0) {
   Values values = some_values(static_cast<int>(shape.numel()));
   for (float& v : values) v += shift;
   return tensor(values, shape);
@@ -42,7 +42,7 @@ TEST_CASE("group_norm: groups of any size, without cancellation far from zero") 
                                         {Shape{1, 70000, 3}, 3},
                                         {Shape{2, 3, 70000}, 1}})
       for (const float shift : {0.0f, 300.0f}) {
-        const Tensor x = values_of(shape, shift);
+        const Tensor x = shifted_values(shape, shift);
         const Tensor y = group_norm(x, groups);
         const std::vector<double> expected = expected_norm(x.to_vector(), shape, groups);
         const double error = largest_difference(y.to_vector(), expected);

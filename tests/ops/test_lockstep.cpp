@@ -38,13 +38,13 @@ struct Data {
 };
 
 // The results of training: losses, parameters, running statistics.
-struct Trained {
+struct TrainedResNet {
   std::vector<Values> tensors;
   std::vector<Values> momenta;  // after one step: the gradients
   Values losses;
 };
 
-struct How {
+struct LockstepOptions {
   std::vector<int64_t> parts;  // samples of each part; one part: the whole batch, in the plain way
   CheckpointMode mode = CheckpointMode::none;
   int steps = 2;
@@ -53,11 +53,11 @@ struct How {
   bool is_together = true;
 };
 
-Trained train(const How& how, const Data& data) {
+TrainedResNet train_in_parts(const LockstepOptions& how, const Data& data) {
   manual_seed(9);
   ResNet model(resnet_cifar(how.depth));
   model.set_checkpoint(how.mode);
-  Trained result;
+  TrainedResNet result;
   const auto count = static_cast<uint32_t>(how.parts.size());
   Accumulate sgd(SGD(model.parameters(), {.lr = 0.05f, .momentum = 0.9f}), count);
   std::vector<int64_t> begin = {0};
@@ -105,19 +105,19 @@ double distance(const std::vector<Values>& a, const std::vector<Values>& b) {
 TEST_CASE("lockstep: accumulated micro-batches with batch norm are the large batch") {
   on_each_device([] {
     const Data data(24);
-    const Trained whole = train({{24}}, data);
+    const TrainedResNet whole = train_in_parts({{24}}, data);
     for (const std::vector<int64_t>& parts : {std::vector<int64_t>(4, 6), {5, 1, 10, 8}}) {
-      const Trained together = train({parts}, data);
+      const TrainedResNet together = train_in_parts({parts}, data);
       CHECK(distance(together.tensors, whole.tensors) < 1e-5);
       for (size_t i = 0; i < whole.losses.size(); ++i)
         CHECK(together.losses[i] == doctest::Approx(whole.losses[i]).epsilon(2e-5));
       // A second run, and runs in segments, have the same bits.
-      CHECK(train({parts}, data).tensors == together.tensors);
+      CHECK(train_in_parts({parts}, data).tensors == together.tensors);
       for (const CheckpointMode mode : {CheckpointMode::block, CheckpointMode::stage})
-        CHECK(train({parts, mode}, data).tensors == together.tensors);
+        CHECK(train_in_parts({parts, mode}, data).tensors == together.tensors);
       const HostBoundaries on_host;
       for (const CheckpointMode mode : {CheckpointMode::none, CheckpointMode::block})
-        CHECK(train({parts, mode}, data).tensors == together.tensors);
+        CHECK(train_in_parts({parts, mode}, data).tensors == together.tensors);
     }
   });
 }
@@ -128,17 +128,18 @@ TEST_CASE("lockstep: the table of docs/accumulation.md" * doctest::skip()) {
     if (default_device()->info().backend == "reference") return;
     const Data data(128, 32);
     for (const int depth : {20, 56}) {
-      const How whole{.parts = {128}, .steps = 1, .depth = depth};
-      const How parts{.parts = std::vector<int64_t>(8, 16),
-                      .mode = CheckpointMode::block,
-                      .steps = 1,
-                      .depth = depth};
-      const Trained large = train(whole, data), together = train(parts, data);
+      const LockstepOptions whole{.parts = {128}, .steps = 1, .depth = depth};
+      const LockstepOptions parts{.parts = std::vector<int64_t>(8, 16),
+                                  .mode = CheckpointMode::block,
+                                  .steps = 1,
+                                  .depth = depth};
+      const TrainedResNet large = train_in_parts(whole, data),
+                          together = train_in_parts(parts, data);
       // The same samples in another order show the effect of rounding alone on these gradients.
       Data turned = data;
       turned.images = flip(data.images, {0});
       turned.labels = flip(data.labels, {0});
-      const Trained other = train(whole, turned);
+      const TrainedResNet other = train_in_parts(whole, turned);
       const double by_parts = distance(together.momenta, large.momenta);
       const double by_rounding = distance(other.momenta, large.momenta);
       MESSAGE("ResNet-" << depth << ": loss " << large.losses[0] << " and " << together.losses[0]
@@ -149,7 +150,7 @@ TEST_CASE("lockstep: the table of docs/accumulation.md" * doctest::skip()) {
       CHECK(by_parts < 3 * by_rounding + 1e-5);
       CHECK(distance(together.tensors, large.tensors) < 1e-5);
       const HostBoundaries on_host;
-      CHECK(train(parts, data).tensors == together.tensors);
+      CHECK(train_in_parts(parts, data).tensors == together.tensors);
     }
   });
 }
@@ -184,7 +185,7 @@ TEST_CASE_FIXTURE(CpuDevice, "lockstep: memory is predicted to the byte, and seg
   const auto steps = [](CheckpointMode mode) {
     return [mode] {
       const Data data(16);
-      train({{4, 4, 4, 4}, mode, 3}, data);
+      train_in_parts({{4, 4, 4, 4}, mode, 3}, data);
     };
   };
   uint64_t peaks[2];
@@ -208,7 +209,7 @@ TEST_CASE_FIXTURE(CpuDevice,
     return [=] {
       const Data data(32, 16);
       const HostBoundaries scope(on_host);
-      train({std::vector<int64_t>(8, 4), mode, 3, 20, is_together}, data);
+      train_in_parts({std::vector<int64_t>(8, 4), mode, 3, 20, is_together}, data);
     };
   };
   for (const CheckpointMode mode : {CheckpointMode::none, CheckpointMode::block}) {

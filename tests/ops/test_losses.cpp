@@ -1,7 +1,6 @@
 // Losses and their gradients, compared with PyTorch's numbers; extremes; mistakes.
 #include <cmath>
 #include <functional>
-#include <limits>
 
 #include "ops/losses/ctc.h"
 #include "ops/losses/losses.h"
@@ -16,14 +15,12 @@ using namespace rw::test;
 
 namespace {
 
-namespace golden {
+namespace loss_goldens {
 #include "tests/goldens/losses.inc"
 }
 
-constexpr float infinity = std::numeric_limits<float>::infinity();
-
 // Returns values() of make_loss_goldens.py.
-Tensor values(const Shape& shape, int seed, double low, double high, double scale = 1) {
+Tensor loss_values(const Shape& shape, int seed, double low, double high, double scale = 1) {
   Values v;
   for (int64_t i = 0; i < shape.numel(); ++i) {
     const double place = static_cast<double>((i * 37 + seed * 53) % 101) / 101;
@@ -54,23 +51,24 @@ struct LossCase {
   const std::vector<double>&losses, &gradient;
 };
 
-std::vector<LossCase> cases() {
+std::vector<LossCase> loss_cases() {
   const Shape s = {4, 5};
-  const Tensor y = values(s, 2, -3, 3), z = values(s, 3, -3, 3), pt = values(s, 5, 0, 1);
-  const Tensor weight = values({5}, 6, 0.5, 2), sign = tensor({1, -1, 1, -1}, {4});
+  const Tensor y = loss_values(s, 2, -3, 3), z = loss_values(s, 3, -3, 3),
+               pt = loss_values(s, 5, 0, 1);
+  const Tensor weight = loss_values({5}, 6, 0.5, 2), sign = tensor({1, -1, 1, -1}, {4});
   const Tensor soft = pt / sum(pt, {1}, true), y0 = select(y, 1, 0);
   const std::vector<int32_t> classes = {3, 0, 2, 4}, others = {3, 2, 0, 2};
   const Tensor index = tensor(classes, {4}), ignoring = tensor(others, {4});
-  const auto x = [=] { return values(s, 1, -3, 3); };
-  const auto large = [=] { return values(s, 1, -3, 3, 100); };
-  const auto first = [=] { return contiguous(select(values(s, 1, -3, 3), 1, 0)); };
-  const auto speech = [=] { return values({7, 3, 5}, 7, -3, 3); };
-  const auto lattice = [=] { return values({2, 4, 3, 5}, 8, -3, 3); };
-  const auto share = [=] { return values(s, 4, 0.05, 0.95); };
+  const auto x = [=] { return loss_values(s, 1, -3, 3); };
+  const auto large = [=] { return loss_values(s, 1, -3, 3, 100); };
+  const auto first = [=] { return contiguous(select(loss_values(s, 1, -3, 3), 1, 0)); };
+  const auto speech = [=] { return loss_values({7, 3, 5}, 7, -3, 3); };
+  const auto lattice = [=] { return loss_values({2, 4, 3, 5}, 8, -3, 3); };
+  const auto share = [=] { return loss_values(s, 4, 0.05, 0.95); };
   using T = const Tensor&;
-#define CASE(name, input, body)                                                       \
-  LossCase {                                                                          \
-#name, input, [=](T a) { return body; }, golden::name##_loss, golden::name##_grad \
+#define CASE(name, input, body)                                                                   \
+  LossCase {                                                                                      \
+#name, input, [=](T a) { return body; }, loss_goldens::name##_loss, loss_goldens::name##_grad \
   }
   return {
       CASE(mse, x, mse_loss(a, y, Reduction::none)),
@@ -109,8 +107,8 @@ std::vector<LossCase> cases() {
                CrossEntropyOptions{
                    .label_smoothing = 0.2f, .ignore_index = 2, .reduction = Reduction::none})),
       CASE(ce_tied, x,
-           tied_cross_entropy(a, values({7, 5}, 9, -2, 2), values({7}, 10, -2, 2), ignoring,
-                              {.label_smoothing = 0.1f, .ignore_index = 2})),
+           tied_cross_entropy(a, loss_values({7, 5}, 9, -2, 2), loss_values({7}, 10, -2, 2),
+                              ignoring, {.label_smoothing = 0.1f, .ignore_index = 2})),
       CASE(ce_weight, x, cross_entropy(a, ignoring, weight, {.ignore_index = 2})),
       CASE(ce_smooth, x,
            cross_entropy(a, ignoring, weight, {.label_smoothing = 0.2f, .ignore_index = 2})),
@@ -132,7 +130,7 @@ std::vector<LossCase> cases() {
 
 TEST_CASE("losses: PyTorch's values and gradients") {
   on_each_device([] {
-    for (const LossCase& c : cases()) {
+    for (const LossCase& c : loss_cases()) {
       CAPTURE(c.name);
       Tensor a = c.input();
       a.set_requires_grad();
@@ -147,8 +145,8 @@ TEST_CASE("losses: PyTorch's values and gradients") {
 
 TEST_CASE("losses: f16 inputs give f32 losses and f16 gradients flow on") {
   on_each_device([] {
-    const Tensor x = cast(values({4, 5}, 1, -3, 3), DType::f16);
-    const Tensor y = cast(values({4, 5}, 5, 0, 1), DType::f16);
+    const Tensor x = cast(loss_values({4, 5}, 1, -3, 3), DType::f16);
+    const Tensor y = cast(loss_values({4, 5}, 5, 0, 1), DType::f16);
     CHECK(mse_loss(x, y).dtype() == DType::f32);
     CHECK(binary_cross_entropy_with_logits(x, y).dtype() == DType::f32);
     CHECK(cross_entropy(x, y).dtype() == DType::f32);
@@ -189,9 +187,9 @@ TEST_CASE("losses: extremes stay finite, and nothing counts for nothing") {
 
 TEST_CASE("losses: a composed mean keeps its inputs and nothing else") {
   on_each_device([] {
-    Tensor x = values({64, 1024}, 1, -1, 1);
+    Tensor x = loss_values({64, 1024}, 1, -1, 1);
     x.set_requires_grad();
-    const Tensor y = values({64, 1024}, 2, -1, 1);
+    const Tensor y = loss_values({64, 1024}, 2, -1, 1);
     const uint64_t before = default_device()->memory_report().live;
     const Tensor loss = smooth_l1_loss(x, y);
     CHECK(default_device()->memory_report().live - before < 4096);

@@ -8,22 +8,22 @@
 #include "backends/open.h"
 #include "core/memory/default_device.h"
 #include "ops/numeric.h"
+#include "tests/fixtures/element_bytes.h"
 #include "tests/op_table/gradcheck.h"
 
 namespace rw::test {
 
 namespace {
 
-constexpr float infinity = std::numeric_limits<float>::infinity();
-constexpr float least_normal = std::numeric_limits<float>::min();
+constexpr float least_f32 = std::numeric_limits<float>::min();
 
-const std::shared_ptr<Device>& cpu() {
+const std::shared_ptr<Device>& reference_device() {
   static const std::shared_ptr<Device> device = Device::create(open_backend("reference"));
   return device;
 }
 
 // Null if the machine has no Vulkan device.
-const std::shared_ptr<Device>& vulkan() {
+const std::shared_ptr<Device>& vulkan_device() {
   static const std::shared_ptr<Device> device = []() -> std::shared_ptr<Device> {
     try {
       return Device::create(open_backend("vulkan"));
@@ -38,8 +38,8 @@ const std::shared_ptr<Device>& vulkan() {
 using HostInputs = std::vector<std::vector<float>>;
 
 // Runs the row's function on `device` with these values, all of one shape if one is given.
-Evaluation evaluate_on(const std::shared_ptr<Device>& device, const OpCase& row, DType dtype,
-                       const HostInputs& values, const Shape* shape = nullptr) {
+Evaluated evaluate_on(const std::shared_ptr<Device>& device, const OpCase& row, DType dtype,
+                      const HostInputs& values, const Shape* shape = nullptr) {
   set_default_device(device);
   Tensors inputs;
   for (size_t k = 0; k < row.inputs.size(); ++k) {
@@ -67,11 +67,11 @@ struct Agreement {
     if (std::isnan(b)) return std::isnan(a);
     if (std::isinf(b)) return a == b;
     if (!compares_values) return std::isfinite(a);
-    return std::abs(double{a} - b) <= tolerance * (std::abs(b) + scale) + least_normal;
+    return std::abs(double{a} - b) <= tolerance * (std::abs(b) + scale) + least_f32;
   }
 };
 
-double scale_of(const std::vector<float>& values) {
+double finite_scale(const std::vector<float>& values) {
   double squares = 0, count = 0;
   for (const float v : values)
     if (std::isfinite(v)) squares += double{v} * v, ++count;
@@ -83,15 +83,16 @@ struct Special {
   std::string name;
   float value;
 };
-const Special specials[] = {{"NaN", NAN},         {"infinity", infinity}, {"-infinity", -infinity},
-                            {"denormal", 1e-40f}, {"large", 1e18f},       {"-large", -1e18f}};
+const Special special_values[] = {
+    {"NaN", NAN},         {"infinity", infinity}, {"-infinity", -infinity},
+    {"denormal", 1e-40f}, {"large", 1e18f},       {"-large", -1e18f}};
 
 // Describes the first element that agrees with neither of two; empty: there is none.
 std::string difference(const HostValues& a, const HostValues& b, const HostValues& c,
                        Agreement agree, const char* what) {
   for (size_t k = 0; k < b.size(); ++k) {
     REQUIRE(a[k].size() == b[k].size());
-    agree.scale = scale_of(b[k]);
+    agree.scale = finite_scale(b[k]);
     for (size_t i = 0; i < b[k].size(); ++i)
       if (!agree(a[k][i], b[k][i]) && !agree(a[k][i], c[k][i]))
         return fmt::format(" {} {}, element {}: {}, cpu has {}", what, k, i, a[k][i], b[k][i]);
@@ -100,10 +101,10 @@ std::string difference(const HostValues& a, const HostValues& b, const HostValue
 }
 
 float flushed(float v) {
-  return std::abs(v) < least_normal ? std::copysign(0.0f, v) : v;
+  return std::abs(v) < least_f32 ? std::copysign(0.0f, v) : v;
 }
 
-double tolerance_of(const OpCase& row, DType dtype) {
+double extreme_tolerance(const OpCase& row, DType dtype) {
   return dtype == DType::f32 ? 10 * row.f32_tolerance
                              : 2 * row.roundings * (dtype == DType::f16 ? 0x1p-11 : 0x1p-8);
 }
@@ -122,16 +123,16 @@ void check_special(const OpCase& row, DType dtype, size_t which, const Special& 
     return values;
   };
   const HostInputs values = values_with(special.value);
-  Agreement agree{10 * tolerance_of(row, dtype), 0};  // sums of constants cancel
+  Agreement agree{10 * extreme_tolerance(row, dtype), 0};  // sums of constants cancel
   agree.compares_values = std::abs(special.value) < 1e10f;
   agree.infinity_is_nan = std::isinf(special.value);
   agree.overflows = std::isfinite(special.value);
   agree.spreads = row.spreads;
-  const Evaluation actual = evaluate_on(vulkan(), row, dtype, values);
-  const Evaluation kept = evaluate_on(cpu(), row, dtype, values);
-  const Evaluation flush = special.value == flushed(special.value)
-                               ? kept
-                               : evaluate_on(cpu(), row, dtype, values_with(0));
+  const Evaluated actual = evaluate_on(vulkan_device(), row, dtype, values);
+  const Evaluated kept = evaluate_on(reference_device(), row, dtype, values);
+  const Evaluated flush = special.value == flushed(special.value)
+                              ? kept
+                              : evaluate_on(reference_device(), row, dtype, values_with(0));
   const std::string text =
       difference(actual.outputs, kept.outputs, flush.outputs, agree, "output") +
       difference(actual.gradients, kept.gradients, flush.gradients, agree, "gradient");
@@ -143,7 +144,7 @@ void check_special(const OpCase& row, DType dtype, size_t which, const Special& 
 void check_specials(const OpCase& row, DType dtype) {
   for (size_t which = 0; which < row.inputs.size(); ++which)
     if (is_float(row.inputs[which].dtype) && row.inputs[which].shape.numel() > 0)
-      for (const Special& special : specials)
+      for (const Special& special : special_values)
         for (const bool everywhere : {false, true})
           if (!everywhere || dtype == DType::f32)
             check_special(row, dtype, which, special, everywhere);
@@ -177,11 +178,11 @@ void check_grid(const OpCase& row, DType dtype) {
     step *= grid.size();
   }
   const Shape shape = {static_cast<int64_t>(count)};
-  const Evaluation actual = evaluate_on(vulkan(), row, dtype, values, &shape);
-  const Evaluation kept = evaluate_on(cpu(), row, dtype, values, &shape);
+  const Evaluated actual = evaluate_on(vulkan_device(), row, dtype, values, &shape);
+  const Evaluated kept = evaluate_on(reference_device(), row, dtype, values, &shape);
   HostInputs without = values;
   for (std::vector<float>& v : without) std::transform(v.begin(), v.end(), v.begin(), flushed);
-  const Evaluation flush = evaluate_on(cpu(), row, dtype, without, &shape);
+  const Evaluated flush = evaluate_on(reference_device(), row, dtype, without, &shape);
   const auto compare = [&](const HostValues& a, const HostValues& b, const HostValues& c,
                            const char* what) {
     int shown = 0;
@@ -190,7 +191,7 @@ void check_grid(const OpCase& row, DType dtype) {
         // A remainder's slope is a quotient rounded to a whole number, which may have been denormal
         // before.
         if (values.size() == 2 && values[0][i] != 0 &&
-            std::abs(values[0][i] / values[1][i]) < least_normal)
+            std::abs(values[0][i] / values[1][i]) < least_f32)
           continue;
         bool has_nan = false;
         double largest = 0;
@@ -201,7 +202,7 @@ void check_grid(const OpCase& row, DType dtype) {
         }
         // Where terms cancel, values are lost that double holds on the way and f32 does not.
         const bool is_composed = row.most < 3e38f;
-        const Agreement agree{.tolerance = tolerance_of(row, dtype),
+        const Agreement agree{.tolerance = extreme_tolerance(row, dtype),
                               .scale = is_composed ? 1 + largest : 1,
                               .infinity_is_nan = is_composed && !has_nan};
         if (agree(a[k][i], b[k][i]) || agree(a[k][i], c[k][i])) continue;
@@ -218,7 +219,7 @@ void check_grid(const OpCase& row, DType dtype) {
 // Kernels that read and write 16 bits are those of f32 except for this: f16 has one element only,
 // bf16 functions only.
 void check_extremes(DType dtype) {
-  if (!vulkan()) return;
+  if (!vulkan_device()) return;
   for (const OpCase& row : op_cases()) {
     try {
       if (row.elementwise)
@@ -247,13 +248,14 @@ namespace {
 
 using Values = std::vector<float>;
 
-std::vector<std::shared_ptr<Device>> devices() {
-  return vulkan() ? std::vector{cpu(), vulkan()} : std::vector{cpu()};
+std::vector<std::shared_ptr<Device>> extreme_devices() {
+  return vulkan_device() ? std::vector{reference_device(), vulkan_device()}
+                         : std::vector{reference_device()};
 }
 
 // Returns outputs and gradients of attention over 5 and 0 of 9 keys, with `beyond` in its key,
 // value and mask from there on.
-HostValues attend(int64_t dim, DType dtype, const AttentionOptions& options, float beyond) {
+HostValues attend_beyond(int64_t dim, DType dtype, const AttentionOptions& options, float beyond) {
   manual_seed(3);
   const Shape q_shape = {2, 4, 6, dim}, kv_shape = {2, 2, 9, dim}, mask_shape = {2, 1, 6, 9};
   const std::vector<int32_t> lengths = {5, 0};
@@ -281,7 +283,7 @@ HostValues attend(int64_t dim, DType dtype, const AttentionOptions& options, flo
 }  // namespace
 
 TEST_CASE("op extremes: attention does not see what keys beyond the lengths hold") {
-  for (const auto& device : devices()) {
+  for (const auto& device : extreme_devices()) {
     set_default_device(device);
     CAPTURE(device->str());
     for (const DType dtype : {DType::f32, DType::f16, DType::bf16})
@@ -291,17 +293,17 @@ TEST_CASE("op extremes: attention does not see what keys beyond the lengths hold
           CAPTURE(alibi);
           AttentionOptions options = {.causal = dim == 72, .dropout = dim == 8 ? 0.3f : 0};
           if (alibi) options.alibi = full({4}, 0.1f);
-          const HostValues expected = attend(dim, dtype, options, 0);
+          const HostValues expected = attend_beyond(dim, dtype, options, 0);
           for (const Values& values : expected)
             for (const float v : values) REQUIRE(std::isfinite(v));
           for (const float beyond : {NAN, infinity, -infinity})
-            CHECK(attend(dim, dtype, options, beyond) == expected);
+            CHECK(attend_beyond(dim, dtype, options, beyond) == expected);
         }
   }
 }
 
 TEST_CASE("op extremes: reductions of nothing") {
-  for (const auto& device : devices()) {
+  for (const auto& device : extreme_devices()) {
     set_default_device(device);
     CAPTURE(device->str());
     for (const DType dtype : {DType::f32, DType::f16}) {
@@ -333,7 +335,7 @@ TEST_CASE("op extremes: numbers of host data and fills become integers as in a c
   const Values values = {NAN,  infinity, -infinity, 3e9f, -3e9f,
                          2.9f, -2.9f,    300,       -1,   2147483520.0f};
   const Shape shape = {static_cast<int64_t>(values.size())};
-  for (const auto& device : devices()) {
+  for (const auto& device : extreme_devices()) {
     set_default_device(device);
     CAPTURE(device->str());
     for (const DType dtype : {DType::i32, DType::u8}) {
@@ -349,7 +351,7 @@ TEST_CASE("op extremes: numbers of host data and fills become integers as in a c
 }
 
 TEST_CASE("op extremes: a gate has the shape of what it opens" * doctest::test_suite("host")) {
-  set_default_device(cpu());
+  set_default_device(reference_device());
   for (Tensor (*const gated)(Tensor, Tensor) : {swiglu, geglu}) {
     CHECK_THROWS_AS(gated(ones({2, 3}), ones({3})), ShapeError);
     CHECK_THROWS_AS(gated(zeros({2}, DType::i32), ones({2})), DTypeError);
@@ -358,7 +360,7 @@ TEST_CASE("op extremes: a gate has the shape of what it opens" * doctest::test_s
 }
 
 TEST_CASE("op extremes: options that are no numbers are refused" * doctest::test_suite("host")) {
-  set_default_device(cpu());
+  set_default_device(reference_device());
   const Tensor x = ones({2, 3, 4}), one = ones({4});
   for (const float eps : {NAN, infinity, -1.0f}) {
     CHECK_THROWS_AS(layer_norm(x, {}, {}, eps), ValueError);

@@ -9,11 +9,7 @@ namespace {
 
 using Ints = std::vector<int32_t>;
 
-Tensor ints(const Ints& values) {
-  return tensor(values, {static_cast<int64_t>(values.size())});
-}
-
-Tensor bytes(const std::vector<uint8_t>& values) {
+Tensor byte_tensor(const std::vector<uint8_t>& values) {
   return tensor(values, {static_cast<int64_t>(values.size())});
 }
 
@@ -48,20 +44,20 @@ TEST_CASE("operators: whole numbers keep i32, others make it f32") {
     CHECK((i - 16777217).to_ints() == Ints{-16777210, -16777224, 0});
     CHECK((i * 0.5).str() == "f32 (3)");
     CHECK((i * 0.5).to_vector()[0] == 3.5f);
-    CHECK((1 - bytes({0, 1, 200})).to_ints() == Ints{1, 0, -199});
-    CHECK((bytes({0, 1}) * 0.5f).to_vector() == Values{0, 0.5f});
+    CHECK((1 - byte_tensor({0, 1, 200})).to_ints() == Ints{1, 0, -199});
+    CHECK((byte_tensor({0, 1}) * 0.5f).to_vector() == Values{0, 0.5f});
     CHECK(contains(message_of<ValueError>([&] { i + (int64_t{1} << 40); }),
                    "[+] beside i32 (3) a number must fit i32, got 1099511627776"));
     CHECK(
         contains(message_of<ValueError>([&] { i / 0; }), "[/] an i32 tensor must not be divided"));
     CHECK((i + tensor({0.5f, 0, 0}, {3})).to_vector() == Values{7.5f, -7, 16777216});
     CHECK((i * tensor({1, 2, 0}, {3}, DType::f16)).str() == "f16 (3)");
-    CHECK((bytes({0, 1, 200}) + bytes({1, 1, 100})).to_ints() == Ints{1, 2, 300});
-    CHECK((i - bytes({0, 1, 1})).to_ints() == Ints{7, -8, 16777216});
+    CHECK((byte_tensor({0, 1, 200}) + byte_tensor({1, 1, 100})).to_ints() == Ints{1, 2, 300});
+    CHECK((i - byte_tensor({0, 1, 1})).to_ints() == Ints{7, -8, 16777216});
     CHECK(abs(i).to_ints() == Ints{7, 7, 16777217});
     CHECK(clamp(i, -2.5f, std::numeric_limits<float>::infinity()).to_ints() ==
           Ints{7, -2, 16777217});
-    CHECK(sum(bytes({200, 200})).to_ints() == Ints{400});
+    CHECK(sum(byte_tensor({200, 200})).to_ints() == Ints{400});
     CHECK(exp(ints({0, 0})).to_vector() == Values{1, 1});
   });
 }
@@ -116,9 +112,9 @@ TEST_CASE("operators: comparisons give u8") {
     const Tensor i = ints({-3, 0, 16777217});
     CHECK((i == 16777217).to_ints() == Ints{0, 0, 1});
     CHECK((i > -0.5).to_ints() == Ints{0, 1, 1});
-    CHECK((bytes({0, 1, 255}) == 255).to_ints() == Ints{0, 0, 1});
-    CHECK((bytes({0, 1, 255}) < 300).to_ints() == Ints{1, 1, 1});
-    CHECK((bytes({0, 1, 255}) > -1).to_ints() == Ints{1, 1, 1});
+    CHECK((byte_tensor({0, 1, 255}) == 255).to_ints() == Ints{0, 0, 1});
+    CHECK((byte_tensor({0, 1, 255}) < 300).to_ints() == Ints{1, 1, 1});
+    CHECK((byte_tensor({0, 1, 255}) > -1).to_ints() == Ints{1, 1, 1});
     CHECK(where(x > 1, x, y).to_vector() == Values{3, 2, 3});
     const Tensor kept = x > 1;
     CHECK(kept.dtype() == DType::u8);
@@ -185,7 +181,7 @@ TEST_CASE_FIXTURE(CpuDevice, "operators: x += y refuses what would be lost or ch
   }
   CHECK_THROWS_AS(buffer *= 0.9f, AutogradError);
 
-  Tensor x = full({3}, 1), i = ints({1, 2, 3}), mask = bytes({1, 0});
+  Tensor x = full({3}, 1), i = ints({1, 2, 3}), mask = byte_tensor({1, 0});
   CHECK(contains(message_of<ShapeError>([&] {
                    x += full({2, 3}, 1);
                  }),

@@ -13,13 +13,13 @@ namespace rw::test {
 namespace {
 
 // A backend of this machine, opened once (pipelines are compiled once), and two devices on it.
-struct Bench {
+struct OpBench {
   std::string name;
   std::shared_ptr<Device> device;
   std::shared_ptr<Device> guarded;
   GuardBackend* guard = nullptr;
 
-  explicit Bench(const std::string& backend_name) : name(backend_name) {
+  explicit OpBench(const std::string& backend_name) : name(backend_name) {
     const std::shared_ptr<Backend> backend = open_backend(name);
     device = Device::create(std::make_unique<GuardBackend>(backend, false));
     auto watching = std::make_unique<GuardBackend>(backend, true);
@@ -28,32 +28,32 @@ struct Bench {
   }
 };
 
-Bench& reference() {
-  static Bench bench("reference");
+OpBench& reference_bench() {
+  static OpBench bench("reference");
   return bench;
 }
 
-Bench& cpu() {
-  static Bench bench("cpu");
+OpBench& cpu_bench() {
+  static OpBench bench("cpu");
   return bench;
 }
 
 // Null if the machine has no Vulkan device.
-Bench* vulkan() {
-  static std::unique_ptr<Bench> bench = [] {
+OpBench* vulkan_bench() {
+  static std::unique_ptr<OpBench> bench = [] {
     try {
-      return std::make_unique<Bench>("vulkan");
+      return std::make_unique<OpBench>("vulkan");
     } catch (const DeviceError& e) {
       MESSAGE("skipped: " << std::string(e.what()));
-      return std::unique_ptr<Bench>();
+      return std::unique_ptr<OpBench>();
     }
   }();
   return bench.get();
 }
 
-std::vector<Bench*> benches() {
-  std::vector<Bench*> all = {&reference(), &cpu()};
-  if (vulkan()) all.push_back(vulkan());
+std::vector<OpBench*> benches() {
+  std::vector<OpBench*> all = {&reference_bench(), &cpu_bench()};
+  if (vulkan_bench()) all.push_back(vulkan_bench());
   return all;
 }
 
@@ -74,11 +74,11 @@ void for_each_row(const std::shared_ptr<Device>& device, F&& body) {
   }
 }
 
-Evaluation evaluate_row(const OpCase& row, DType dtype = DType::f32) {
+Evaluated evaluate_row(const OpCase& row, DType dtype = DType::f32) {
   return evaluate(make_inputs(row, dtype), row.run);
 }
 
-double tolerance(const OpCase& row, DType dtype) {
+double op_tolerance(const OpCase& row, DType dtype) {
   return dtype == DType::f16    ? row.roundings * 0x1p-11
          : dtype == DType::bf16 ? row.roundings * 0x1p-8
                                 : row.f32_tolerance;
@@ -124,9 +124,9 @@ Tensors with_neighbours(const OpCase& row, const Tensors& inputs, bool segment) 
   return outputs;
 }
 
-void check_against_reference(Bench& bench, DType dtype) {
-  std::vector<Evaluation> expected;
-  for_each_row(reference().device,
+void check_against_reference(OpBench& bench, DType dtype) {
+  std::vector<Evaluated> expected;
+  for_each_row(reference_bench().device,
                [&](const OpCase& row) { expected.push_back(evaluate_row(row, dtype)); });
   size_t next = 0;
   // Matrices take weights and gradients of scores as factors, rounded to 16 bits.
@@ -134,9 +134,9 @@ void check_against_reference(Bench& bench, DType dtype) {
       bench.device->info().has(dtype == DType::bf16 ? "bf16 matrices" : "cooperative matrices");
   const double by_matrices = is_half(dtype) && has_matrices ? 4 : 1;
   for_each_row(bench.device, [&](const OpCase& row) {
-    const Evaluation& e = expected.at(next++);
+    const Evaluated& e = expected.at(next++);
     const double more = row.name.starts_with("attention") ? by_matrices : 1;
-    check_close(evaluate_row(row, dtype), e, more * tolerance(row, dtype),
+    check_close(evaluate_row(row, dtype), e, more * op_tolerance(row, dtype),
                 fmt::format("{} in {} on {}", row.name, name(dtype), bench.name));
   });
 }
@@ -144,45 +144,45 @@ void check_against_reference(Bench& bench, DType dtype) {
 }  // namespace
 
 TEST_CASE("ops: vulkan against reference in f32") {
-  if (vulkan()) check_against_reference(*vulkan(), DType::f32);
+  if (vulkan_bench()) check_against_reference(*vulkan_bench(), DType::f32);
 }
 TEST_CASE("ops: vulkan against reference in f16") {
-  if (vulkan()) check_against_reference(*vulkan(), DType::f16);
+  if (vulkan_bench()) check_against_reference(*vulkan_bench(), DType::f16);
 }
 TEST_CASE("ops: vulkan against reference in bf16") {
-  if (vulkan()) check_against_reference(*vulkan(), DType::bf16);
+  if (vulkan_bench()) check_against_reference(*vulkan_bench(), DType::bf16);
 }
 TEST_CASE("ops: cpu against reference" * doctest::test_suite("host")) {
   for (const DType dtype : {DType::f32, DType::f16, DType::bf16})
-    check_against_reference(cpu(), dtype);
+    check_against_reference(cpu_bench(), dtype);
 }
 
 TEST_CASE("ops: f16 and bf16 against f32 on reference" * doctest::test_suite("host")) {
   for (const DType dtype : {DType::f16, DType::bf16})
-    for_each_row(reference().device, [&](const OpCase& row) {
+    for_each_row(reference_bench().device, [&](const OpCase& row) {
       Tensors inputs = make_inputs(row, dtype);  // the same rounded values in f32
       for (Tensor& t : inputs)
         if (is_half(t.dtype()))
           t = cast(t.detach(), DType::f32).set_requires_grad(t.requires_grad());
-      const Evaluation wide = evaluate(inputs, row.run);
+      const Evaluated wide = evaluate(inputs, row.run);
       // Gradients are computed from rounded values, and from sums of these that cancel.
-      const double bound = tolerance(row, dtype);
+      const double bound = op_tolerance(row, dtype);
       check_close(evaluate_row(row, dtype), wide, bound,
                   fmt::format("{} in {}", row.name, name(dtype)), 6 * bound);
     });
 }
 
 TEST_CASE("ops: views give the same values as dense tensors") {
-  for (Bench* bench : benches())
+  for (OpBench* bench : benches())
     for_each_row(bench->device, [&](const OpCase& row) {
-      const Evaluation dense = evaluate_row(row);
+      const Evaluated dense = evaluate_row(row);
       for (const ViewKind kind :
            {ViewKind::shifted, ViewKind::transposed, ViewKind::every_second}) {
         const std::string what = fmt::format("{} of views of kind {} on {}", row.name,
                                              static_cast<int>(kind), bench->name);
-        const Evaluation viewed = evaluate(as_views(make_inputs(row), kind), row.run);
+        const Evaluated viewed = evaluate(as_views(make_inputs(row), kind), row.run);
         // Drivers may contract wide and single loads' arithmetic differently.
-        if (bench == &reference())
+        if (bench == &reference_bench())
           check_equal(viewed, dense, what);
         else
           check_close(viewed, dense, 3e-6, what);
@@ -191,25 +191,26 @@ TEST_CASE("ops: views give the same values as dense tensors") {
 }
 
 TEST_CASE("ops: a checkpoint segment gives the same bits") {
-  for (Bench* bench : benches())
+  for (OpBench* bench : benches())
     for_each_row(bench->device, [&](const OpCase& row) {
       const auto plain = [&](const Tensors& in) { return with_neighbours(row, in, false); };
       const auto segment = [&](const Tensors& in) { return with_neighbours(row, in, true); };
-      const Evaluation expected = evaluate(make_inputs(row), plain);
+      const Evaluated expected = evaluate(make_inputs(row), plain);
       check_equal(evaluate(make_inputs(row), segment), expected,
                   row.name + " in a segment on " + bench->name);
     });
 }
 
 TEST_CASE("ops: kernels write their outputs only and read nothing undefined") {
-  for (Bench* bench : benches()) {
-    std::vector<Evaluation> expected;
+  for (OpBench* bench : benches()) {
+    std::vector<Evaluated> expected;
     for_each_row(bench->device, [&](const OpCase& row) { expected.push_back(evaluate_row(row)); });
     size_t next = 0;
     for_each_row(bench->guarded, [&](const OpCase& row) {
-      const Evaluation& e = expected.at(next++);
+      const Evaluated& e = expected.at(next++);
       // After every kernel, all memory is checked, so the row gets as little memory as it needs.
-      uint64_t bytes = bench == &cpu() ? 1 << 17 : 1 << 15;  // convolutions need more scratch there
+      uint64_t bytes =
+          bench == &cpu_bench() ? 1 << 17 : 1 << 15;  // convolutions need more scratch there
       for (const Input& input : row.inputs) bytes += static_cast<uint64_t>(input.shape.numel()) * 4;
       bench->guarded->set_memory_limit(16 * bytes);
       bench->guarded->trim();  // fresh blocks of NaN for each row
@@ -236,7 +237,7 @@ TEST_CASE("ops: the gradient of an embedding of many tokens") {
         expected[index[i] * width + c] += dy[i * width + c];
       }
     }
-    for (Bench* bench : benches()) {
+    for (OpBench* bench : benches()) {
       CAPTURE(bench->name);
       set_default_device(bench->device);
       Tensor table = zeros({rows, width});
@@ -266,7 +267,7 @@ TEST_CASE("ops: no two draws share random numbers" * doctest::test_suite("host")
 }
 
 TEST_CASE("ops: rand and randn have the asked moments and follow the generator") {
-  for (Bench* bench : benches()) {
+  for (OpBench* bench : benches()) {
     set_default_device(bench->device);
     constexpr int64_t n = 40000;
     const auto moments = [](const Tensor& t) {

@@ -10,7 +10,7 @@ namespace rw::test {
 
 namespace {
 
-Values count(int n) {
+Values count_up(int n) {
   Values values(static_cast<size_t>(n));
   std::iota(values.begin(), values.end(), 0.0f);
   return values;
@@ -25,7 +25,7 @@ TEST_CASE("print: values as PyTorch shows them, then dtype and shape") {
     CHECK(to_string(tensor({0.1f, -2, 1, 3}, {2, 2})) ==
           "tensor([[ 0.1000, -2.0000],\n"
           "        [ 1.0000,  3.0000]], f32 (2, 2))");
-    CHECK(to_string(tensor(count(3), {3})) == "tensor([0., 1., 2.], f32 (3))");
+    CHECK(to_string(tensor(count_up(3), {3})) == "tensor([0., 1., 2.], f32 (3))");
     CHECK(to_string(tensor({3.14159265f}, {})) == "tensor(3.1416, f32 ())");
     CHECK(to_string(tensor({1e-5f, 1}, {2})) == "tensor([1.0000e-05, 1.0000e+00], f32 (2))");
     CHECK(to_string(tensor({1e9f, 1}, {2})) == "tensor([1.0000e+09, 1.0000e+00], f32 (2))");
@@ -38,7 +38,7 @@ TEST_CASE("print: values as PyTorch shows them, then dtype and shape") {
           "tensor([ 0.5000,  2.0000, -7.0000], f16 (3))");
     const std::vector<int32_t> ints = {1, -20, 300};
     CHECK(to_string(tensor(ints, {3})) == "tensor([  1, -20, 300], i32 (3))");
-    CHECK(to_string(tensor(count(24), {2, 3, 4})) ==
+    CHECK(to_string(tensor(count_up(24), {2, 3, 4})) ==
           "tensor([[[ 0.,  1.,  2.,  3.],\n"
           "         [ 4.,  5.,  6.,  7.],\n"
           "         [ 8.,  9., 10., 11.]],\n"
@@ -46,7 +46,7 @@ TEST_CASE("print: values as PyTorch shows them, then dtype and shape") {
           "        [[12., 13., 14., 15.],\n"
           "         [16., 17., 18., 19.],\n"
           "         [20., 21., 22., 23.]]], f32 (2, 3, 4))");
-    CHECK(to_string(tensor(count(30), {30}) * 0.37f) ==
+    CHECK(to_string(tensor(count_up(30), {30}) * 0.37f) ==
           "tensor([ 0.0000,  0.3700,  0.7400,  1.1100,  1.4800,  1.8500,  2.2200,  2.5900,\n"
           "         2.9600,  3.3300,  3.7000,  4.0700,  4.4400,  4.8100,  5.1800,  5.5500,\n"
           "         5.9200,  6.2900,  6.6600,  7.0300,  7.4000,  7.7700,  8.1400,  8.5100,\n"
@@ -58,7 +58,7 @@ TEST_CASE("print: values as PyTorch shows them, then dtype and shape") {
 
 TEST_CASE("print: of many elements the edges, of views too") {
   on_each_device([] {
-    CHECK(to_string(tensor(count(2000), {2000})) ==
+    CHECK(to_string(tensor(count_up(2000), {2000})) ==
           "tensor([0.0000e+00, 1.0000e+00, 2.0000e+00,  ..., 1.9970e+03, 1.9980e+03,\n"
           "        1.9990e+03], f32 (2000))");
     std::vector<int32_t> cycle;
@@ -74,7 +74,7 @@ TEST_CASE("print: of many elements the edges, of views too") {
     const Tensor t = tensor(cycle, {10, 400});
     CHECK(to_string(t) == expected);
     CHECK(to_string(transpose(contiguous(transpose(t, 0, 1)), 0, 1)) == expected);
-    const std::string blocks = to_string(tensor(count(3000), {2, 30, 50}));
+    const std::string blocks = to_string(tensor(count_up(3000), {2, 30, 50}));
     CHECK(contains(blocks,
                    "         [1.4500e+03, 1.4510e+03, 1.4520e+03,  ..., 1.4970e+03,\n"
                    "          1.4980e+03, 1.4990e+03]],\n"

@@ -12,12 +12,6 @@ namespace rw::test {
 
 namespace {
 
-using Labels = std::vector<int32_t>;
-
-Tensor ints(const Labels& values) {
-  return tensor(values, {static_cast<int64_t>(values.size())});
-}
-
 struct Joint {
   Tensor encoder, predictor, weight, bias;
   Joint(int64_t samples, int64_t frames, int64_t labels, int64_t size, int64_t classes) {

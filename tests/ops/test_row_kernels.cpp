@@ -32,13 +32,13 @@ std::vector<Way> ways(const DeviceInfo& device) {
   return all;
 }
 
-struct Case {
+struct CastCase {
   DType from, to;
 };
-constexpr Case cases[] = {{DType::f32, DType::f32},
-                          {DType::f16, DType::f16},
-                          {DType::bf16, DType::bf16},
-                          {DType::f16, DType::f32}};
+constexpr CastCase cast_cases[] = {{DType::f32, DType::f32},
+                                   {DType::f16, DType::f16},
+                                   {DType::bf16, DType::bf16},
+                                   {DType::f16, DType::f32}};
 
 }  // namespace
 
@@ -48,7 +48,7 @@ TEST_CASE("kernels: rows kept in registers") {
   if (!device.has("subgroup arithmetic") || !device.has("subgroup shuffle")) return;
   devices.is_aligned = true;
   constexpr float infinity = std::numeric_limits<float>::infinity();
-  for (const auto [from, to] : cases)
+  for (const auto [from, to] : cast_cases)
     for (const auto [team, rounds, cols] : ways(device))
       for (uint32_t flag : {0u, 1u}) {
         const uint32_t rows = 21, n = rows * cols;

@@ -48,14 +48,14 @@ TEST_CASE("tied_cross_entropy: equals linear and cross_entropy in any chunks") {
     for (const bool half : {false, true})
       for (const float smoothing : {0.0f, 0.1f})
         for (const int64_t chunk : {0, 1, 8, 37, 100}) {
-          const Evaluation plain = evaluate(p.fresh(), [&](const Tensors& in) {
+          const Evaluated plain = evaluate(p.fresh(), [&](const Tensors& in) {
             const Autocast autocast(DType::f16, half);
             const Tensor logits = linear(in[0], in[1], in[2]);
             return Tensors{cross_entropy(logits, p.target, {.label_smoothing = smoothing}) *
                            100.0f};
           });
           Tensor predicted;
-          const Evaluation tied = evaluate(p.fresh(), [&](const Tensors& in) {
+          const Evaluated tied = evaluate(p.fresh(), [&](const Tensors& in) {
             const Autocast autocast(DType::f16, half);
             const TiedCrossEntropyOptions o{.label_smoothing = smoothing, .chunk = chunk};
             return Tensors{tied_cross_entropy(in[0], in[1], in[2], p.target, o, &predicted) *

@@ -17,12 +17,12 @@ namespace rw::test {
 
 namespace {
 
-const std::map<std::string, Values> goldens = {
+const std::map<std::string, Values> vision_goldens = {
 #include "tests/goldens/vision.inc"
 };
 
-void check_golden(const std::string& name, const Tensor& t) {
-  const double error = largest_error(t.to_vector(), goldens.at(name));
+void check_vision_golden(const std::string& name, const Tensor& t) {
+  const double error = largest_error(t.to_vector(), vision_goldens.at(name));
   CHECK_MESSAGE(error <= 2e-6, name << " has an element that differs by " << error);
 }
 
@@ -32,39 +32,39 @@ Tensor value(const Shape& shape, int seed) {
 
 // report() of make_vision_goldens.py.
 using Function = std::function<Tensor(const Tensors&)>;
-void report(const std::string& name, const std::vector<Shape>& shapes, const Function& f) {
+void check_function(const std::string& name, const std::vector<Shape>& shapes, const Function& f) {
   Tensors inputs;
   for (size_t k = 0; k < shapes.size(); ++k)
     inputs.push_back(value(shapes[k], 1 + static_cast<int>(k)).set_requires_grad());
   const Tensor y = f(inputs);
   sum(y * value(y.shape(), 90)).backward();
-  check_golden(name, y);
+  check_vision_golden(name, y);
   for (size_t k = 0; k < inputs.size(); ++k)
-    check_golden(fmt::format("{} gradient {}", name, k), inputs[k].grad());
+    check_vision_golden(fmt::format("{} gradient {}", name, k), inputs[k].grad());
 }
 
 }  // namespace
 
 TEST_CASE("vision: PyTorch's convolutions and gradients") {
   on_each_device([] {
-    report("conv1d same", {{2, 6, 3}, {2, 4, 3}, {2}}, [](const Tensors& in) {
+    check_function("conv1d same", {{2, 6, 3}, {2, 4, 3}, {2}}, [](const Tensors& in) {
       return conv1d(in[0], in[1], in[2], {.padding = 1, .padding_end = 2});
     });
     for (const auto& [name, mode] : {std::pair{"reflect", PaddingMode::reflect},
                                      {"replicate", PaddingMode::replicate},
                                      {"circular", PaddingMode::circular}})
-      report(fmt::format("conv2d {}", name), {{1, 4, 5, 2}, {3, 3, 3, 2}},
-             [mode = mode](const Tensors& in) {
-               return conv2d(in[0], in[1], {.padding = {1, 2}, .padding_mode = mode});
-             });
-    report("conv_transpose1d", {{2, 4, 4}, {4, 3, 3}, {6}}, [](const Tensors& in) {
+      check_function(fmt::format("conv2d {}", name), {{1, 4, 5, 2}, {3, 3, 3, 2}},
+                     [mode = mode](const Tensors& in) {
+                       return conv2d(in[0], in[1], {.padding = {1, 2}, .padding_mode = mode});
+                     });
+    check_function("conv_transpose1d", {{2, 4, 4}, {4, 3, 3}, {6}}, [](const Tensors& in) {
       return conv_transpose1d(in[0], in[1], in[2],
                               {.stride = 3, .padding = 1, .output_padding = 2, .groups = 2});
     });
-    report("conv_transpose2d", {{2, 3, 4, 4}, {4, 3, 2, 2}, {4}}, [](const Tensors& in) {
+    check_function("conv_transpose2d", {{2, 3, 4, 4}, {4, 3, 2, 2}, {4}}, [](const Tensors& in) {
       return conv_transpose2d(in[0], in[1], in[2], {{2, 3}, {1, 0}, {1, 2}, {1, 2}, 2});
     });
-    report("conv3d", {{2, 4, 3, 4, 4}, {4, 2, 3, 2, 2}, {4}}, [](const Tensors& in) {
+    check_function("conv3d", {{2, 4, 3, 4, 4}, {4, 2, 3, 2, 2}, {4}}, [](const Tensors& in) {
       return conv3d(in[0], in[1], in[2], {{2, 1, 1}, {1, 1, 0}, {2, 1, 2}, 2});
     });
   });
@@ -83,31 +83,31 @@ TEST_CASE("vision: PyTorch's sizes and gradients") {
       const auto sized = [&](const char* how, InterpolateOptions o) {
         o.mode = mode;
         o.align_corners = aligned;
-        report(fmt::format("{} {}", name, how), {{1, 4, 5, 2}},
-               [o](const Tensors& in) { return interpolate(in[0], o); });
+        check_function(fmt::format("{} {}", name, how), {{1, 4, 5, 2}},
+                       [o](const Tensors& in) { return interpolate(in[0], o); });
       };
       sized("to more", {.size = {5, 7}});
       sized("to less", {.size = {2, 3}});
       sized("by factors", {.scale_factor = {1.7, 0.6}});
     }
-    report("trilinear", {{1, 2, 3, 2, 2}}, [](const Tensors& in) {
+    check_function("trilinear", {{1, 2, 3, 2, 2}}, [](const Tensors& in) {
       return interpolate(in[0], {.size = {3, 2, 5}, .mode = linear});
     });
-    report("linear", {{2, 5, 3}}, [](const Tensors& in) {
+    check_function("linear", {{2, 5, 3}}, [](const Tensors& in) {
       return interpolate(in[0], {.scale_factor = {2}, .mode = linear});
     });
-    report("pixel_shuffle", {{1, 2, 3, 8}},
-           [](const Tensors& in) { return pixel_shuffle(in[0], 2); });
-    report("pixel_unshuffle", {{1, 4, 2, 2}},
-           [](const Tensors& in) { return pixel_unshuffle(in[0], 2); });
-    report("adaptive_avg_pool2d", {{2, 5, 7, 2}}, [](const Tensors& in) {
+    check_function("pixel_shuffle", {{1, 2, 3, 8}},
+                   [](const Tensors& in) { return pixel_shuffle(in[0], 2); });
+    check_function("pixel_unshuffle", {{1, 4, 2, 2}},
+                   [](const Tensors& in) { return pixel_unshuffle(in[0], 2); });
+    check_function("adaptive_avg_pool2d", {{2, 5, 7, 2}}, [](const Tensors& in) {
       return adaptive_avg_pool2d(in[0], {3, 4});
     });
-    report("adaptive_max_pool2d", {{2, 5, 7, 2}}, [](const Tensors& in) {
+    check_function("adaptive_max_pool2d", {{2, 5, 7, 2}}, [](const Tensors& in) {
       return adaptive_max_pool2d(in[0], {3, 4});
     });
-    report("adaptive_max_pool1d", {{2, 7, 2}},
-           [](const Tensors& in) { return adaptive_max_pool1d(in[0], 3); });
+    check_function("adaptive_max_pool1d", {{2, 7, 2}},
+                   [](const Tensors& in) { return adaptive_max_pool1d(in[0], 3); });
   });
 }
 

@@ -1,7 +1,6 @@
 // Accumulate keeps the promise of the original AccumOptimizer, n micro-batches in one update,
 // without its defects.
 #include <cmath>
-#include <limits>
 
 #include "ops/losses/losses.h"
 #include "optim/accumulation/accumulate.h"
@@ -14,8 +13,6 @@ using namespace rw;
 using namespace rw::test;
 
 namespace {
-
-constexpr float infinity = std::numeric_limits<float>::infinity();
 
 // A small regression problem; rows [begin, end) of it are one micro-batch.
 struct Regression {

@@ -13,17 +13,18 @@ using namespace rw::test;
 
 namespace {
 
-struct Buffer {
+struct BufferCase {
   DType dtype;
   bool compensated;
   std::string str() const {
     return std::string(name(dtype)) + (compensated ? ", compensated" : "");
   }
 };
-constexpr Buffer narrow[] = {
+constexpr BufferCase narrow[] = {
     {DType::f16, false}, {DType::f16, true}, {DType::bf16, false}, {DType::bf16, true}};
 
-void micro_batch(Optimizer& optimizer, const Tensor& w, const Values& gradient, float weight = 1) {
+void add_micro_batch(Optimizer& optimizer, const Tensor& w, const Values& gradient,
+                     float weight = 1) {
   optimizer.backward(loss_with(w, gradient), weight);
   optimizer.step();
 }
@@ -34,7 +35,7 @@ uint64_t gradient_bytes() {
 
 // Returns |sum - exact| / |exact| after n gradients of a mean and noise, both of that size, where
 // the exact sum is one of f64.
-double error_after(uint32_t n, const Buffer& buffer) {
+double error_after(uint32_t n, const BufferCase& buffer) {
   constexpr int size = 4096;
   Tensor w = parameter(Values(size));
   Accumulate optimizer(SGD({w}, {.lr = 0}), n);
@@ -47,7 +48,7 @@ double error_after(uint32_t n, const Buffer& buffer) {
       gradient.push_back(random.normal(0.1f, 0.1f));
       exact[static_cast<size_t>(i)] += gradient.back();
     }
-    micro_batch(optimizer, w, gradient);
+    add_micro_batch(optimizer, w, gradient);
   }
   const Values sum = w.grad().to_vector();  // as the update read it
   double difference = 0, all = 0;
@@ -63,14 +64,14 @@ double error_after(uint32_t n, const Buffer& buffer) {
 // 1 + 2^-12 is 1 in f16, and 1 + 2^-9 is 1 in bf16.
 TEST_CASE("accumulate buffer: what 16 bits lose, compensation keeps") {
   on_each_device([] {
-    for (const Buffer& buffer : narrow) {
+    for (const BufferCase& buffer : narrow) {
       CAPTURE(buffer.str());
       const float small = buffer.dtype == DType::f16 ? 0x1p-12f : 0x1p-9f;
       Tensor w = parameter({0, 0, 0});
       Accumulate optimizer(SGD({w}, {.lr = 1}), 16);
       optimizer.set_buffer(buffer.dtype, buffer.compensated);
       for (int i = 0; i < 16; ++i)
-        micro_batch(optimizer, w, {i == 0 ? 1 : small, small, static_cast<float>(i)});
+        add_micro_batch(optimizer, w, {i == 0 ? 1 : small, small, static_cast<float>(i)});
       const float lost = buffer.compensated ? 15 * small : 0;
       CHECK(w.to_vector() == Values{-(1 + lost) / 16, -small, -120.0f / 16});
       CHECK(optimizer.updates() == 1);
@@ -98,7 +99,7 @@ TEST_CASE("accumulate buffer: the table" * doctest::skip()) {
   set_default_device(open_backend("reference"));
   for (const uint32_t n : {4u, 16u, 64u, 256u}) {
     std::string row = fmt::format("| {} | {:.1e} |", n, error_after(n, {DType::f32, false}));
-    for (const Buffer& buffer : narrow) row += fmt::format(" {:.1e} |", error_after(n, buffer));
+    for (const BufferCase& buffer : narrow) row += fmt::format(" {:.1e} |", error_after(n, buffer));
     fmt::print("{}\n", row);
   }
 }
@@ -107,7 +108,7 @@ TEST_CASE("accumulate buffer: trainings are those of f32 sums, as far as the buf
   on_each_device([] {
     for (uint64_t seed = 1; seed <= 4; ++seed) {
       CAPTURE(RandomProblem(seed).str());
-      const auto train = [&](const Buffer& buffer, uint32_t n) {
+      const auto train = [&](const BufferCase& buffer, uint32_t n) {
         const RandomProblem problem(seed);
         Accumulate optimizer(SGD(problem.groups(), {.lr = 0.05f, .momentum = 0.9f}), n);
         optimizer.set_buffer(buffer.dtype, buffer.compensated);
@@ -122,7 +123,7 @@ TEST_CASE("accumulate buffer: trainings are those of f32 sums, as far as the buf
         return problem.values();
       };
       const Values wide = train({DType::f32, false}, 3), single = train({DType::f32, false}, 1);
-      for (const Buffer& buffer : narrow) {
+      for (const BufferCase& buffer : narrow) {
         CAPTURE(buffer.str());
         const double error = relative_distance(train(buffer, 3), wide);
         CHECK(error < (buffer.compensated ? 2e-5 : buffer.dtype == DType::f16 ? 1e-3 : 1e-2));
@@ -134,7 +135,7 @@ TEST_CASE("accumulate buffer: trainings are those of f32 sums, as far as the buf
 
 TEST_CASE("accumulate buffer: it goes on from inside a window bit for bit") {
   on_each_device([] {
-    for (const Buffer& buffer : narrow) {
+    for (const BufferCase& buffer : narrow) {
       CAPTURE(buffer.str());
       const auto train = [&](int stop) {
         Tensor w = parameter({1, 2, 3}, "w"), v = parameter({4, 5}, "v");
@@ -204,10 +205,10 @@ TEST_CASE("accumulate buffer: an overflow of the sum voids the window") {
       Accumulate optimizer(SGD({w}, {.lr = 1}), 2);
       optimizer.set_buffer(DType::f16, compensated);
       optimizer.set_scaler(LossScaler::dynamic(1024));
-      for (int i = 0; i < 2; ++i) micro_batch(optimizer, w, {40});  // 81920 with the scale
+      for (int i = 0; i < 2; ++i) add_micro_batch(optimizer, w, {40});  // 81920 with the scale
       CHECK(w.item() == 1);
       CHECK(optimizer.skipped() == 1);
-      for (int i = 0; i < 2; ++i) micro_batch(optimizer, w, {40});
+      for (int i = 0; i < 2; ++i) add_micro_batch(optimizer, w, {40});
       CHECK(w.item() == -39);
       CHECK(optimizer.loss_scale() == 512);
     }
@@ -218,7 +219,7 @@ TEST_CASE("accumulate buffer: bytes per parameter, and dry runs predict them") {
   on_each_device([] {
     constexpr int layers = 6, width = 64;
     const uint64_t elements = layers * width * width;
-    const auto train = [&](const Buffer& buffer, const std::function<void()>& inside) {
+    const auto train = [&](const BufferCase& buffer, const std::function<void()>& inside) {
       std::vector<Tensor> all;
       for (int i = 0; i < layers; ++i) all.push_back(zeros({width, width}).set_requires_grad());
       Accumulate optimizer(SGD(all), 3);
@@ -232,7 +233,8 @@ TEST_CASE("accumulate buffer: bytes per parameter, and dry runs predict them") {
         if (i % 3 == 1) inside();
       }
     };
-    for (const Buffer& buffer : {Buffer{DType::f32, false}, narrow[0], narrow[1], narrow[2]}) {
+    for (const BufferCase& buffer :
+         {BufferCase{DType::f32, false}, narrow[0], narrow[1], narrow[2]}) {
       CAPTURE(buffer.str());
       const uint64_t bytes = size_of(buffer.dtype) * (buffer.compensated ? 2 : 1);
       check_forecast([&] { train(buffer, [] {}); },
@@ -254,7 +256,7 @@ TEST_CASE("accumulate buffer: mistakes are typed errors" * doctest::test_suite("
   optimizer.set_overflow(voids_micro_batch);
   CHECK_THROWS_AS(optimizer.set_buffer(DType::bf16), ValueError);
   optimizer.set_overflow(voids_window);
-  micro_batch(optimizer, w, {1});
+  add_micro_batch(optimizer, w, {1});
   CHECK_THROWS_AS(optimizer.set_buffer(DType::f16), AutogradError);
   Tensor v = parameter({1}, "w");
   Accumulate other(SGD({v}), 2);

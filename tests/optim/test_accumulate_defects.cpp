@@ -12,7 +12,7 @@ using namespace rw::test;
 
 namespace {
 
-void micro_batch(Optimizer& optimizer, const Tensor& w, const Values& gradient) {
+void run_micro_batch(Optimizer& optimizer, const Tensor& w, const Values& gradient) {
   optimizer.backward(loss_with(w, gradient));
   optimizer.step();
   optimizer.zero_grad();
@@ -31,7 +31,7 @@ TEST_CASE("accumulate defects: micro-batches 0, 4 and 8 were discarded") {
     Accumulate optimizer(SGD({w}, {.lr = 1}), 4);
     float expected = 0;
     for (int i = 0; i < 12; ++i) {
-      micro_batch(optimizer, w, {gradient_at(i)});
+      run_micro_batch(optimizer, w, {gradient_at(i)});
       if (i % 4 == 3)  // all four bits of the window, none of another
         expected -=
             (gradient_at(i) + gradient_at(i - 1) + gradient_at(i - 2) + gradient_at(i - 3)) / 4;
@@ -47,7 +47,7 @@ TEST_CASE("accumulate defects: with n = 1 it never updated") {
     Accumulate optimizer(SGD({w}, {.lr = 1}), 1);
     for (int i = 0; i < 5; ++i) {
       const float before = w.item();
-      micro_batch(optimizer, w, {gradient_at(i)});
+      run_micro_batch(optimizer, w, {gradient_at(i)});
       CHECK(w.item() == before - gradient_at(i));
     }
     CHECK(optimizer.updates() == 5);
@@ -89,7 +89,7 @@ TEST_CASE("accumulate defects: iterations, schedule, bias correction and average
     Ema ema(optimizer, {.decay = 0.5f});
     double expected = 0, average = 0;
     for (int i = 0; i < n * windows; ++i) {
-      micro_batch(optimizer, w, {1});
+      run_micro_batch(optimizer, w, {1});
       const int done = (i + 1) / n;
       CHECK(optimizer.updates() == static_cast<uint64_t>(done));
       if ((i + 1) % n == 0) {

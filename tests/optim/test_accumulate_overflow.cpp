@@ -1,5 +1,4 @@
 // Overflows that void only their micro-batch.
-#include <limits>
 
 #include "optim/adam.h"
 #include "optim/ema.h"
@@ -13,7 +12,6 @@ using namespace rw::test;
 
 namespace {
 
-constexpr float infinity = std::numeric_limits<float>::infinity();
 constexpr auto voids_micro_batch = Accumulate::Overflow::voids_micro_batch;
 
 std::unique_ptr<Accumulate> judging(Optimizer&& optimizer, uint32_t n) {
@@ -22,7 +20,7 @@ std::unique_ptr<Accumulate> judging(Optimizer&& optimizer, uint32_t n) {
   return made;
 }
 
-Values state_of(const Optimizer& optimizer) {
+Values state_values(const Optimizer& optimizer) {
   Values all;
   for (const auto& [name, tensor] : optimizer.state())
     if (name != "control")
@@ -89,7 +87,7 @@ TEST_CASE("accumulate overflow: the bits are those of a window without that micr
           Values all = problem.values();
           ema.restore();
           for (const float v : problem.values()) all.push_back(v);
-          for (const float v : state_of(*optimizer)) all.push_back(v);
+          for (const float v : state_values(*optimizer)) all.push_back(v);
           return all;
         };
         CAPTURE(RandomProblem(seed).str());
@@ -135,10 +133,10 @@ TEST_CASE("accumulate overflow: the loss scale falls once, at the end of the win
     CHECK(optimizer->updates() == 1);
     CHECK(largest_difference(w.to_vector(), {-0.1, -0.1}) < 1e-6);
 
-    const Values before = w.to_vector(), state = state_of(*optimizer);
+    const Values before = w.to_vector(), state = state_values(*optimizer);
     for (int i = 0; i < 3; ++i) one_step(*optimizer, w, {infinity, 1});  // nothing is left
     CHECK(w.to_vector() == before);
-    CHECK(state_of(*optimizer) == state);
+    CHECK(state_values(*optimizer) == state);
     CHECK(optimizer->skipped() == 1);
     CHECK(optimizer->loss_scale() == 256);
     CHECK(optimizer->counts().voided == 5);

@@ -10,7 +10,7 @@ using namespace rw::test;
 
 namespace {
 
-Values gradients(const RandomProblem& problem, double divisor) {
+Values divided_gradients(const RandomProblem& problem, double divisor) {
   Values all;
   for (const Tensor& p : problem.parameters) {
     const Tensor gradient = p.grad();
@@ -45,15 +45,7 @@ void run_chunks(Optimizer& optimizer, const RandomProblem& problem, const Window
   optimizer.step();
 }
 
-// Returns the states without the control buffer, which knows the divisor.
-std::vector<Values> state_of(const Optimizer& optimizer) {
-  std::vector<Values> all;
-  for (const auto& [name, tensor] : optimizer.state())
-    if (name != "control") all.push_back(tensor.to_vector());
-  return all;
-}
-
-void set_up(Optimizer& optimizer, uint64_t seed) {
+void set_up_from(Optimizer& optimizer, uint64_t seed) {
   if (seed % 2 == 0) optimizer.set_max_norm(0.5f);
   if (seed % 3 == 0) optimizer.set_scaler(LossScaler::dynamic(1024, 2, 0.5f, 2));
   optimizer.set_schedule(Schedule::cosine(20, 2));
@@ -76,7 +68,7 @@ TEST_CASE("accumulate properties: the gradient and the updates are those of the 
       plain.step();
       run_window(accumulated, parts, window);
       const double sum = static_cast<double>(window.total()) / static_cast<double>(window.sizes[0]);
-      CHECK(relative_distance(gradients(parts, sum), gradients(whole, 1)) < 1e-6);
+      CHECK(relative_distance(divided_gradients(parts, sum), divided_gradients(whole, 1)) < 1e-6);
       CHECK(relative_distance(parts.values(), whole.values()) < 1e-6);
     }
   });
@@ -119,8 +111,8 @@ TEST_CASE("accumulate properties: every optimizer has the bits of one batch in t
         const int64_t n = between(random, 1, 6);
         const auto plain = maker.plain(whole.groups());
         const auto accumulated = maker.accumulating(parts.groups(), static_cast<uint32_t>(n));
-        set_up(*plain, seed);
-        set_up(*accumulated, seed);
+        set_up_from(*plain, seed);
+        set_up_from(*accumulated, seed);
         for (int update = 0; update < 4; ++update) {
           const Window window = Window::exact(random, between(random, 1, n));
           const int64_t begin =
@@ -148,8 +140,8 @@ TEST_CASE("accumulate properties: n = 1 is every plain optimizer to the bit" *
       CAPTURE(one.str());
       const auto plain = maker.plain(one.groups());
       const auto accumulated = maker.accumulating(other.groups(), 1);
-      set_up(*plain, seed);
-      set_up(*accumulated, seed);
+      set_up_from(*plain, seed);
+      set_up_from(*accumulated, seed);
       DataRandom random(seed, 7);
       for (int update = 0; update < 6; ++update) {
         const int64_t begin = between(random, 0, 40), end = between(random, begin + 1, 48);
@@ -174,8 +166,8 @@ TEST_CASE("accumulate properties: windows may change their length" * doctest::te
     DataRandom random(seed, 7);
     Adam plain(whole.groups(), {.lr = 0.01f});
     Accumulate accumulated(Adam(parts.groups(), {.lr = 0.01f}), 3);
-    set_up(plain, seed);
-    set_up(accumulated, seed);
+    set_up_from(plain, seed);
+    set_up_from(accumulated, seed);
     for (const int64_t n : {int64_t{3}, int64_t{1}, int64_t{1}, between(random, 1, 6), int64_t{5},
                             int64_t{1}, between(random, 2, 6)}) {
       accumulated.set_micro_batches(static_cast<uint32_t>(n));

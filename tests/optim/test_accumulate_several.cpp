@@ -9,13 +9,6 @@ using namespace rw::test;
 
 namespace {
 
-Values all_values(const std::vector<Tensor>& parameters) {
-  Values all;
-  for (const Tensor& p : parameters)
-    for (const float v : p.to_vector()) all.push_back(v);
-  return all;
-}
-
 // A model of which two optimizers have a part each.
 struct Halves {
   explicit Halves(uint64_t seed) : problem(seed) {

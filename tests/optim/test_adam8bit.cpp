@@ -23,7 +23,7 @@ using namespace rw::test;
 
 namespace {
 
-constexpr int block = 256;
+constexpr int state_block = 256;
 
 // Returns n values whose sizes reach over eight decades, different for every seed.
 Values wide_values(int n, int seed) {
@@ -33,7 +33,7 @@ Values wide_values(int n, int seed) {
   return values;
 }
 
-Tensor state_of(const Optimizer& optimizer, const std::string& name) {
+Tensor named_state(const Optimizer& optimizer, const std::string& name) {
   for (const auto& [key, tensor] : optimizer.state())
     if (key == name) return tensor;
   FAIL("no state " << name);
@@ -43,22 +43,22 @@ Tensor state_of(const Optimizer& optimizer, const std::string& name) {
 // Returns a moment of 'w', decoded.
 std::vector<double> decoded(const Optimizer& optimizer, const std::string& moment) {
   const std::array<float, 256> map = dynamic_map(moment == "exp_avg");
-  const std::vector<int32_t> codes = state_of(optimizer, moment + "_codes.w").to_ints();
-  const Values absmax = state_of(optimizer, moment + "_absmax.w").to_vector();
+  const std::vector<int32_t> codes = named_state(optimizer, moment + "_codes.w").to_ints();
+  const Values absmax = named_state(optimizer, moment + "_absmax.w").to_vector();
   std::vector<double> values;
   for (size_t i = 0; i < codes.size(); ++i)
-    values.push_back(double{map[static_cast<size_t>(codes[i])]} * absmax[i / block]);
+    values.push_back(double{map[static_cast<size_t>(codes[i])]} * absmax[i / state_block]);
   return values;
 }
 
 // The rule as in its paper, in double precision, with a search for the nearest of all values.
-struct Model {
+struct Adam8bitModel {
   AdamOptions options;
   bool decoupled;
   std::vector<double> x, m, v;
   int t = 0;
 
-  Model(const Values& start, const AdamOptions& o, bool is_adamw)
+  Adam8bitModel(const Values& start, const AdamOptions& o, bool is_adamw)
       : options(o),
         decoupled(is_adamw),
         x(start.begin(), start.end()),
@@ -72,8 +72,8 @@ struct Model {
   }
   static void quantise(std::vector<double>& moment, bool is_signed) {
     const std::array<float, 256> map = dynamic_map(is_signed);
-    for (size_t begin = 0; begin < moment.size(); begin += block) {
-      const size_t end = std::min(moment.size(), begin + block);
+    for (size_t begin = 0; begin < moment.size(); begin += state_block) {
+      const size_t end = std::min(moment.size(), begin + state_block);
       double most = 0;
       for (size_t i = begin; i < end; ++i) most = std::max(most, std::abs(moment[i]));
       for (size_t i = begin; i < end; ++i) {
@@ -100,9 +100,9 @@ struct Model {
 };
 
 // A classifier with one layer that is quantised and one that is not.
-struct Net {
+struct QuantizedNet {
   Sequential model;
-  Net() {
+  QuantizedNet() {
     manual_seed(3);
     model.emplace<Linear>(48, 96);
     model.emplace<Tanh>();
@@ -134,7 +134,7 @@ struct Net {
   }
 };
 
-uint64_t optimizer_bytes() {
+uint64_t live_optimizer_bytes() {
   return default_device()->memory_report().live_by_purpose[static_cast<int>(Purpose::optimizer)];
 }
 
@@ -188,15 +188,15 @@ TEST_CASE("adam8bit: a moment is the nearest value of its block's map") {
     const std::vector<double> m = decoded(optimizer, "exp_avg"),
                               v = decoded(optimizer, "exp_avg_sq");
     const auto map_m = dynamic_map(true), map_v = dynamic_map(false);
-    for (size_t begin = 0; begin < n; begin += block) {
-      const size_t end = std::min<size_t>(n, begin + block);
+    for (size_t begin = 0; begin < n; begin += state_block) {
+      const size_t end = std::min<size_t>(n, begin + state_block);
       float most = 0;
       for (size_t i = begin; i < end; ++i) most = std::max(most, std::abs(gradient[i]));
-      CHECK(state_of(optimizer, "exp_avg_absmax.w").to_vector()[begin / block] ==
+      CHECK(named_state(optimizer, "exp_avg_absmax.w").to_vector()[begin / state_block] ==
             doctest::Approx(most));
       for (size_t i = begin; i < end; ++i) {
         const double g = gradient[i], rounding = 1e-6;
-        const double best = most > 0 ? most * Model::nearest(g / most, map_m) : 0;
+        const double best = most > 0 ? most * Adam8bitModel::nearest(g / most, map_m) : 0;
         CHECK(std::abs(m[i] - g) <= std::abs(best - g) + rounding * std::abs(best));
         // The bound is half of the distance between two values of a decade: 0.9 / 64 in the
         // largest.
@@ -206,7 +206,7 @@ TEST_CASE("adam8bit: a moment is the nearest value of its block's map") {
         if (g == 0) CHECK(v[i] == 0);
         if (g == 0 || most_v == 0) continue;
         const double best_v =
-            most_v * std::max(double{map_v[1]}, Model::nearest(g * g / most_v, map_v));
+            most_v * std::max(double{map_v[1]}, Adam8bitModel::nearest(g * g / most_v, map_v));
         CHECK(std::abs(v[i] - g * g) <= std::abs(best_v - g * g) + rounding * (g * g + best_v));
         CHECK(v[i] > 0);
       }
@@ -221,7 +221,7 @@ TEST_CASE("adam8bit: the rule, against a model in double precision") {
       CAPTURE(is_adamw);
       const AdamOptions options{.lr = 0.01f, .weight_decay = 0.1f};
       Tensor w = parameter(some_values(n), "w");
-      Model model(w.to_vector(), options, is_adamw);
+      Adam8bitModel model(w.to_vector(), options, is_adamw);
       std::unique_ptr<Optimizer> optimizer;
       if (is_adamw)
         optimizer = std::make_unique<AdamW8bit>(
@@ -273,7 +273,7 @@ TEST_CASE("adam8bit: what stops being moved is not thrown far") {
     Tensor w = parameter(Values(4096, 0), "w");
     Adam8bit optimizer({w}, {.lr = 0.01f});
     Values gradient(4096, 1e-4f);
-    for (size_t i = 0; i < gradient.size(); i += block) gradient[i] = 1;
+    for (size_t i = 0; i < gradient.size(); i += state_block) gradient[i] = 1;
     one_step(optimizer, w, gradient);
     for (int t = 0; t < 5; ++t) one_step(optimizer, w, Values(4096, 0));
     for (const float x : w.to_vector()) REQUIRE(std::abs(x) < 0.1f);
@@ -282,7 +282,7 @@ TEST_CASE("adam8bit: what stops being moved is not thrown far") {
 
 TEST_CASE("adam8bit: training ends where Adam's does") {
   on_each_device([] {
-    Net eight, full, start;
+    QuantizedNet eight, full, start;
     const float before = start.loss(6).item();
     const AdamOptions options{.lr = 3e-3f};
     const float loss8 = eight.train(Adam8bit(eight.model.parameters(), options), 100);
@@ -304,7 +304,7 @@ TEST_CASE("adam8bit: training ends where Adam's does") {
 
 TEST_CASE("adam8bit: fused into backward, the same bits") {
   on_each_device([] {
-    Net plain, fused;
+    QuantizedNet plain, fused;
     plain.train(AdamW8bit(plain.model.parameters()), 5);
     fused.train(FusedBackward(AdamW8bit(fused.model.parameters())), 5);
     CHECK(plain.values() == fused.values());
@@ -316,22 +316,22 @@ TEST_CASE("adam8bit: memory is 2 bytes and 8 / 256 of a byte per element") {
     constexpr int64_t n = 2048 * 9, maps = 4096;
     const auto of = [&](auto make) {
       Tensor w = zeros({n}).set_requires_grad();
-      const uint64_t before = optimizer_bytes();
+      const uint64_t before = live_optimizer_bytes();
       const auto optimizer = make(w);
-      return optimizer_bytes() - before;
+      return live_optimizer_bytes() - before;
     };
     const uint64_t adam =
         of([](const Tensor& w) { return std::make_unique<Adam>(std::vector{w}); });
     const uint64_t eight =
         of([](const Tensor& w) { return std::make_unique<Adam8bit>(std::vector{w}); });
-    CHECK(adam - (eight - maps) == 8 * n - (2 * n + 8 * n / block));
+    CHECK(adam - (eight - maps) == 8 * n - (2 * n + 8 * n / state_block));
   });
 }
 
 TEST_CASE("adam8bit: dry runs predict its memory to the byte") {
   on_each_device([] {
     const auto program = [] {
-      Net net;
+      QuantizedNet net;
       net.train(Accumulate(AdamW8bit(net.model.parameters()), 2), 6);
     };
     check_forecast(program);
@@ -341,9 +341,9 @@ TEST_CASE("adam8bit: dry runs predict its memory to the byte") {
 TEST_CASE("adam8bit: a snapshot goes on to the bit") {
   on_each_device([] {
     const TemporaryFolder folder;
-    Net first, second;
+    QuantizedNet first, second;
     Adam8bit a(first.model.parameters()), b(second.model.parameters());
-    const auto steps = [](Net& net, Optimizer& optimizer, int from, int to) {
+    const auto steps = [](QuantizedNet& net, Optimizer& optimizer, int from, int to) {
       for (int t = from; t < to; ++t) {
         optimizer.zero_grad();
         optimizer.backward(net.loss(t));
@@ -361,7 +361,7 @@ TEST_CASE("adam8bit: a snapshot goes on to the bit") {
     CHECK(first.values() == second.values());
 
     // The state of f32 moments differs.
-    Net third;
+    QuantizedNet third;
     Adam plain(third.model.parameters());
     CHECK_THROWS_AS(plain.load_state(a.state()), FileError);
     CHECK_THROWS_AS(a.load_state(plain.state()), FileError);
@@ -383,7 +383,7 @@ TEST_CASE("adam8bit: 16-bit parameters follow f32 masters") {
         a.step();
         one_step(b, full, gradient);
       }
-      CHECK(state_of(a, "master.w").to_vector() == full.to_vector());
+      CHECK(named_state(a, "master.w").to_vector() == full.to_vector());
       CHECK(low.to_vector() == to_dtype(full.detach(), dtype).to_vector());
     }
   });

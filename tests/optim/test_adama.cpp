@@ -1,6 +1,5 @@
 // AdamA: gradients of micro-batches go into the moments, one at a time.
 #include <cmath>
-#include <limits>
 
 #include "nn/layers.h"
 #include "nn/sequential.h"
@@ -16,29 +15,28 @@ using namespace rw::test;
 
 namespace {
 
-constexpr float infinity = std::numeric_limits<float>::infinity();
-constexpr int size = 21;
+constexpr int adama_size = 21;
 
 // Returns the gradient of micro-batch i of window t.
-Values gradient(int t, int i) {
-  return some_values(size, 7 * t + i);
+Values window_gradient(int t, int i) {
+  return some_values(adama_size, 7 * t + i);
 }
 
 // The rule in f64 (Zhang et al. 2023), with decoupled decay.
-struct Model {
+struct AdamAModel {
   AdamAOptions o;
-  std::vector<double> w, m = std::vector<double>(size), v = m;
+  std::vector<double> w, m = std::vector<double>(adama_size), v = m;
   double t = 0;
 
-  explicit Model(const AdamAOptions& options) : o(options) {
-    for (const float x : some_values(size, 50)) w.push_back(x);
+  explicit AdamAModel(const AdamAOptions& options) : o(options) {
+    for (const float x : some_values(adama_size, 50)) w.push_back(x);
   }
   void window(int index, int n, const std::vector<double>& weights) {
     for (size_t k = 0; k < w.size(); ++k) {
       m[k] *= double{o.beta1};
       v[k] *= double{o.beta2};
       for (int i = 0; i < n; ++i) {
-        const double g = weights[size_t(i)] * gradient(index, i)[k] / n;
+        const double g = weights[size_t(i)] * window_gradient(index, i)[k] / n;
         m[k] += (1 - double{o.beta1}) * g;
         v[k] += (1 - double{o.beta2}) * g * g;
       }
@@ -59,14 +57,15 @@ TEST_CASE("adama: the published rule, with weights, scaling and a short window")
     constexpr int n = 3;
     for (const LossScaler& scaler : {LossScaler::none(), LossScaler::dynamic(256, 2, 0.5f, 2)}) {
       const AdamAOptions options{.lr = 0.02f, .weight_decay = 0.1f};
-      Model model(options);
-      const Tensor w = parameter(some_values(size, 50));
+      AdamAModel model(options);
+      const Tensor w = parameter(some_values(adama_size, 50));
       AdamA optimizer({w}, n, options);
       optimizer.set_scaler(scaler);
       for (int t = 0; t < 4; ++t) {
         const std::vector<double> weights = {1, 1.5, t == 3 ? 0.0 : 0.5};
         for (int i = 0; i < (t == 3 ? 2 : n); ++i) {
-          optimizer.backward(loss_with(w, gradient(t, i)), static_cast<float>(weights[size_t(i)]));
+          optimizer.backward(loss_with(w, window_gradient(t, i)),
+                             static_cast<float>(weights[size_t(i)]));
           CHECK(!w.grad().defined());
           CHECK(optimizer.step() == (i == n - 1));
           optimizer.zero_grad();
@@ -82,26 +81,28 @@ TEST_CASE("adama: the published rule, with weights, scaling and a short window")
 
 TEST_CASE("adama: one micro-batch is AdamW; its mean gradient is Accumulate's") {
   on_each_device([] {
-    const Tensor a = parameter(some_values(size, 50)), b = parameter(some_values(size, 50));
+    const Tensor a = parameter(some_values(adama_size, 50)),
+                 b = parameter(some_values(adama_size, 50));
     AdamA adama({a}, 1, {.lr = 0.02f, .weight_decay = 0.1f});
     AdamW adamw({b}, {.lr = 0.02f, .weight_decay = 0.1f});
     for (int t = 0; t < 5; ++t) {
-      adama.backward(loss_with(a, gradient(t, 0)));
+      adama.backward(loss_with(a, window_gradient(t, 0)));
       CHECK(adama.step());
       adamw.zero_grad();
-      adamw.backward(loss_with(b, gradient(t, 0)));
+      adamw.backward(loss_with(b, window_gradient(t, 0)));
       adamw.step();
     }
     const Values expected = b.to_vector();
     CHECK(largest_difference(a.to_vector(), {expected.begin(), expected.end()}) < 1e-6);
 
-    const Tensor c = parameter(some_values(size, 50)), d = parameter(some_values(size, 50));
+    const Tensor c = parameter(some_values(adama_size, 50)),
+                 d = parameter(some_values(adama_size, 50));
     AdamA folded({c}, 4);
     Accumulate kept(Adam({d}), 4);
     for (int i = 0; i < 8; ++i) {
-      folded.backward(loss_with(c, gradient(0, i)));
+      folded.backward(loss_with(c, window_gradient(0, i)));
       folded.step();
-      kept.backward(loss_with(d, gradient(0, i)));
+      kept.backward(loss_with(d, window_gradient(0, i)));
       kept.step();
       kept.zero_grad();
     }
@@ -114,13 +115,15 @@ TEST_CASE("adama: one micro-batch is AdamW; its mean gradient is Accumulate's") 
 
 TEST_CASE("adama: an overflow leaves out its micro-batch, and the scale falls") {
   on_each_device([] {
-    const Tensor w = parameter(some_values(size, 50)), v = parameter(some_values(size, 50));
+    const Tensor w = parameter(some_values(adama_size, 50)),
+                 v = parameter(some_values(adama_size, 50));
     AdamA hit({w}, 3), spared({v}, 3);
     hit.set_scaler(LossScaler::dynamic(16, 2, 0.5f, 100));
     for (int i = 0; i < 3; ++i) {
-      hit.backward(loss_with(w, gradient(0, i)) * (i == 1 ? infinity : 1.0f));
+      hit.backward(loss_with(w, window_gradient(0, i)) * (i == 1 ? infinity : 1.0f));
       hit.step();
-      spared.backward(loss_with(v, gradient(0, i)), i == 1 ? 0 : 1);  // weight 0: not run at all
+      spared.backward(loss_with(v, window_gradient(0, i)),
+                      i == 1 ? 0 : 1);  // weight 0: not run at all
       spared.step();
     }
     const Values expected = v.to_vector();
@@ -134,7 +137,7 @@ TEST_CASE("adama: an overflow leaves out its micro-batch, and the scale falls") 
 TEST_CASE("adama: a run goes on inside a window, bit for bit") {
   on_each_device([] {
     const auto run = [](int resume_at) {
-      Tensor w = parameter(some_values(size, 50), "w"), other = parameter({1, 2}, "other");
+      Tensor w = parameter(some_values(adama_size, 50), "w"), other = parameter({1, 2}, "other");
       auto optimizer = std::make_unique<AdamA>(std::vector{w, other}, 4);
       for (int i = 0; i < 10; ++i) {
         if (i == resume_at) {
@@ -145,7 +148,7 @@ TEST_CASE("adama: a run goes on inside a window, bit for bit") {
           optimizer->load_state(old->state());
           CHECK(optimizer->position() == static_cast<uint32_t>(resume_at) % 4);
         }
-        Tensor loss = loss_with(w, gradient(0, i));
+        Tensor loss = loss_with(w, window_gradient(0, i));
         if (i % 4 == 1) loss = loss + sum(other);
         optimizer->backward(loss);
         optimizer->step();

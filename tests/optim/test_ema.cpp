@@ -1,7 +1,6 @@
 // Averages of parameters: when they are updated, what they hold, exchange with the parameters,
 // state.
 #include <cmath>
-#include <limits>
 
 #include "optim/accumulation/accumulate.h"
 #include "optim/ema.h"
@@ -14,12 +13,11 @@ using namespace rw::test;
 
 namespace {
 
-constexpr float infinity = std::numeric_limits<float>::infinity();
-constexpr int size = 13;
+constexpr int ema_size = 13;
 
 // Runs one micro-batch and returns the parameter.
-Values step(Optimizer& optimizer, const Tensor& w, int seed, bool overflows = false) {
-  Values gradient = some_values(size, seed);
+Values ema_step(Optimizer& optimizer, const Tensor& w, int seed, bool overflows = false) {
+  Values gradient = some_values(ema_size, seed);
   if (overflows) gradient[3] = infinity;
   optimizer.zero_grad();
   optimizer.backward(loss_with(w, gradient));
@@ -35,30 +33,26 @@ Values average(ParameterAverage& ema, const Tensor& w) {
   return shown;
 }
 
-std::vector<double> doubles(const Values& values) {
-  return {values.begin(), values.end()};
-}
-
 }  // namespace
 
 TEST_CASE("ema: one tick per update, none for a skipped one") {
   on_each_device([] {
     for (const bool corrected : {false, true}) {
       CAPTURE(corrected);
-      Tensor w = parameter(some_values(size));
+      Tensor w = parameter(some_values(ema_size));
       SGD sgd({w}, {.lr = 0.1f});
-      step(sgd, w, 9);  // before the average begins
+      ema_step(sgd, w, 9);  // before the average begins
       Ema ema(sgd, {.decay = 0.9f, .bias_correction = corrected});
       CHECK(average(ema, w) == w.to_vector());
 
       std::vector<double> sum = doubles(w.to_vector());
-      if (corrected) sum.assign(size, 0);
+      if (corrected) sum.assign(ema_size, 0);
       int ticks = 0;
       for (const bool overflows : {false, true, false, true, true, false, false}) {
-        const Values now = step(sgd, w, ticks, overflows);
+        const Values now = ema_step(sgd, w, ticks, overflows);
         if (!overflows) {
           ++ticks;
-          for (int i = 0; i < size; ++i) sum[i] = 0.9 * sum[i] + 0.1 * now[i];
+          for (int i = 0; i < ema_size; ++i) sum[i] = 0.9 * sum[i] + 0.1 * now[i];
         }
         std::vector<double> expected = sum;
         if (corrected)
@@ -73,7 +67,7 @@ TEST_CASE("ema: one tick per update, none for a skipped one") {
 TEST_CASE("ema: one tick per window of Accumulate, also when made before it") {
   on_each_device([] {
     for (const bool before : {false, true}) {
-      Tensor w = parameter(some_values(size));
+      Tensor w = parameter(some_values(ema_size));
       SGD sgd({w}, {.lr = 0.1f});
       std::unique_ptr<Ema> ema;
       if (before) ema = std::make_unique<Ema>(sgd, EmaOptions{.decay = 0.5f});
@@ -81,9 +75,9 @@ TEST_CASE("ema: one tick per window of Accumulate, also when made before it") {
       if (!before) ema = std::make_unique<Ema>(optimizer, EmaOptions{.decay = 0.5f});
       std::vector<double> expected = doubles(w.to_vector());
       for (int t = 0; t < 9; ++t) {
-        const Values now = step(optimizer, w, t, t == 4);  // the second window overflows
+        const Values now = ema_step(optimizer, w, t, t == 4);  // the second window overflows
         if (t == 2 || t == 8)
-          for (int i = 0; i < size; ++i) expected[i] = 0.5 * expected[i] + 0.5 * now[i];
+          for (int i = 0; i < ema_size; ++i) expected[i] = 0.5 * expected[i] + 0.5 * now[i];
         CHECK(largest_difference(average(*ema, w), expected) < 1e-6);
       }
       CHECK(optimizer.skipped() == 1);
@@ -94,15 +88,15 @@ TEST_CASE("ema: one tick per window of Accumulate, also when made before it") {
 TEST_CASE("ema: state continues it to the bit") {
   on_each_device([] {
     const EmaOptions options{.decay = 0.9f, .bias_correction = true};
-    Tensor a = parameter(some_values(size), "w"), b = parameter(some_values(size, 8), "w");
+    Tensor a = parameter(some_values(ema_size), "w"), b = parameter(some_values(ema_size, 8), "w");
     SGD first({a}, {.lr = 0.1f, .momentum = 0.9f}), second({b}, {.lr = 0.1f, .momentum = 0.9f});
-    step(first, a, 1);
+    ema_step(first, a, 1);
     Ema ema(first, options), resumed(second, options);
-    step(first, a, 2);
+    ema_step(first, a, 2);
     b.copy_(a);
     second.load_state(first.state());
     resumed.load_state(ema.state());
-    for (int t = 3; t < 6; ++t) CHECK(step(first, a, t) == step(second, b, t));
+    for (int t = 3; t < 6; ++t) CHECK(ema_step(first, a, t) == ema_step(second, b, t));
     CHECK(average(ema, a) == average(resumed, b));
     CHECK(ema.state()[1].first == "ema.w");
     CHECK_THROWS_AS(ema.load_state({}), FileError);
@@ -111,7 +105,7 @@ TEST_CASE("ema: state continues it to the bit") {
 
 TEST_CASE("ema: what may not happen while the averages are applied" * doctest::test_suite("host")) {
   set_default_device(open_backend("reference"));
-  Tensor w = parameter(some_values(size));
+  Tensor w = parameter(some_values(ema_size));
   SGD sgd({w});
   w.set_grad(ones(w.shape()));
   {
@@ -133,18 +127,18 @@ TEST_CASE("ema: what may not happen while the averages are applied" * doctest::t
 
 TEST_CASE("lookahead: slow weights, by the paper's rule") {
   on_each_device([] {
-    Tensor w = parameter(some_values(size), "w");
+    Tensor w = parameter(some_values(ema_size), "w");
     SGD sgd({w}, {.lr = 0.1f});
-    step(sgd, w, 9);  // before the slow weights begin
+    ema_step(sgd, w, 9);  // before the slow weights begin
     Lookahead lookahead(sgd, {.every = 3, .alpha = 0.25f});
     std::vector<double> fast = doubles(w.to_vector()), slow = fast;
     for (int t = 0, updates = 0; t < 10; ++t) {
       const bool overflows = t == 4;
-      const Values now = step(sgd, w, t, overflows);
+      const Values now = ema_step(sgd, w, t, overflows);
       if (!overflows) {
         ++updates;
-        const Values g = some_values(size, t);
-        for (int i = 0; i < size; ++i) {
+        const Values g = some_values(ema_size, t);
+        for (int i = 0; i < ema_size; ++i) {
           fast[i] -= 0.1f * g[i];
           if (updates % 3 == 0) fast[i] = slow[i] += 0.25 * (fast[i] - slow[i]);
         }
@@ -158,30 +152,30 @@ TEST_CASE("lookahead: slow weights, by the paper's rule") {
 
 TEST_CASE("lookahead: state continues it to the bit") {
   on_each_device([] {
-    Tensor a = parameter(some_values(size), "w"), b = parameter(some_values(size, 8), "w");
+    Tensor a = parameter(some_values(ema_size), "w"), b = parameter(some_values(ema_size, 8), "w");
     SGD first({a}, {.lr = 0.1f}), second({b}, {.lr = 0.1f});
     Lookahead lookahead(first, {.every = 3}), resumed(second, {.every = 3});
-    for (int t = 0; t < 4; ++t) step(first, a, t);
+    for (int t = 0; t < 4; ++t) ema_step(first, a, t);
     b.copy_(a);
     second.load_state(first.state());
     resumed.load_state(lookahead.state());
-    for (int t = 4; t < 8; ++t) CHECK(step(first, a, t) == step(second, b, t));
+    for (int t = 4; t < 8; ++t) CHECK(ema_step(first, a, t) == ema_step(second, b, t));
   });
 }
 
 TEST_CASE("swa: the mean of the parameters after every second update") {
   on_each_device([] {
-    Tensor w = parameter(some_values(size), "w");
+    Tensor w = parameter(some_values(ema_size), "w");
     SGD sgd({w}, {.lr = 0.1f});
-    step(sgd, w, 9);  // before the average begins
+    ema_step(sgd, w, 9);  // before the average begins
     Swa swa(sgd, 2);
-    std::vector<double> mean(size);
+    std::vector<double> mean(ema_size);
     for (int t = 0, updates = 0; t < 8; ++t) {
       const bool overflows = t == 3;
-      const Values now = step(sgd, w, t, overflows);
+      const Values now = ema_step(sgd, w, t, overflows);
       if (overflows || ++updates % 2 != 0) continue;
       const int count = updates / 2;
-      for (int i = 0; i < size; ++i) mean[i] += (now[i] - mean[i]) / count;
+      for (int i = 0; i < ema_size; ++i) mean[i] += (now[i] - mean[i]) / count;
       CHECK(largest_difference(average(swa, w), mean) < 1e-6);
     }
     CHECK(w.to_vector() != average(swa, w));

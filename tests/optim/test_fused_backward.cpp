@@ -1,5 +1,4 @@
 // Updates fused into backward: the plain optimizer's bits, without its gradients in memory.
-#include <limits>
 
 #include "core/autograd/checkpoint.h"
 #include "core/autograd/tape.h"
@@ -25,15 +24,13 @@ using namespace rw::test;
 
 namespace {
 
-constexpr float infinity = std::numeric_limits<float>::infinity();
-
 // Linear layers with a tied weight, a parameter that no loss reaches, and segments.
-struct Net : Module {
+struct FusedNet : Module {
   Linear first{6, 40}, second{40, 40}, last{40, 3};
   Tensor scale, unused;
   bool segments = false;
 
-  Net() {
+  FusedNet() {
     register_module("first", first);
     register_module("second", second);
     register_module("last", last);
@@ -66,15 +63,15 @@ struct Net : Module {
 };
 
 using Groups = std::vector<ParameterGroup>;
-using Make = std::function<std::unique_ptr<Optimizer>(Groups)>;
+using MakeFused = std::function<std::unique_ptr<Optimizer>(Groups)>;
 
-struct Maker {
+struct FusedMaker {
   const char* name;
-  Make plain, one, two;
+  MakeFused plain, one, two;
 };
 
 template <class O, class Options>
-Maker maker(const char* name, const Options& options) {
+FusedMaker fused_maker(const char* name, const Options& options) {
   return {name, [=](Groups g) { return std::make_unique<O>(std::move(g), options); },
           [=](Groups g) { return std::make_unique<FusedBackward>(O(std::move(g), options)); },
           [=](Groups g) {
@@ -82,26 +79,26 @@ Maker maker(const char* name, const Options& options) {
           }};
 }
 
-std::vector<Maker> makers() {
-  return {maker<SGD>("sgd", SGDOptions{.lr = 0.1f, .momentum = 0.9f, .weight_decay = 0.01f}),
-          maker<Adam>("adam", AdamOptions{.lr = 0.01f, .weight_decay = 0.1f}),
-          maker<AdamW>("adamw", AdamWOptions{.lr = 0.01f}),
-          maker<AdamW>("amsgrad", AdamWOptions{.lr = 0.01f, .amsgrad = true}),
-          maker<Lamb>("lamb", LambOptions{.lr = 0.01f, .weight_decay = 0.01f}),
-          maker<Lion>("lion", LionOptions{}),
-          maker<RMSprop>("rmsprop", RMSpropOptions{}),
-          maker<Adagrad>("adagrad", AdagradOptions{}),
-          maker<Adafactor>("adafactor", AdafactorOptions{})};
+std::vector<FusedMaker> fused_makers() {
+  return {fused_maker<SGD>("sgd", SGDOptions{.lr = 0.1f, .momentum = 0.9f, .weight_decay = 0.01f}),
+          fused_maker<Adam>("adam", AdamOptions{.lr = 0.01f, .weight_decay = 0.1f}),
+          fused_maker<AdamW>("adamw", AdamWOptions{.lr = 0.01f}),
+          fused_maker<AdamW>("amsgrad", AdamWOptions{.lr = 0.01f, .amsgrad = true}),
+          fused_maker<Lamb>("lamb", LambOptions{.lr = 0.01f, .weight_decay = 0.01f}),
+          fused_maker<Lion>("lion", LionOptions{}),
+          fused_maker<RMSprop>("rmsprop", RMSpropOptions{}),
+          fused_maker<Adagrad>("adagrad", AdagradOptions{}),
+          fused_maker<Adafactor>("adafactor", AdafactorOptions{})};
 }
 
 // Two groups with options of their own.
-Groups groups_of(const Net& net) {
+Groups groups_of(const FusedNet& net) {
   const std::vector<Tensor> all = net.parameters();
   return {{.parameters = {all.begin(), all.begin() + 2}, .lr_scale = 0.5f},
           {.parameters = {all.begin() + 2, all.end()}, .weight_decay = 0.05f}};
 }
 
-struct Settings {
+struct FusedSettings {
   bool segments = false;
   float max_norm = 0;
   LossScaler scaler = LossScaler::none();
@@ -110,9 +107,9 @@ struct Settings {
 
 // Returns the parameters after some steps, the norm of the last gradient, the counts, and the
 // states.
-Values train(const Make& make, const Settings& settings = {}) {
+Values train_fused(const MakeFused& make, const FusedSettings& settings = {}) {
   manual_seed(3);
-  Net net;
+  FusedNet net;
   net.segments = settings.segments;
   const auto optimizer = make(groups_of(net));
   optimizer->set_schedule(Schedule::cosine(8, 2));
@@ -141,26 +138,26 @@ Values train(const Make& make, const Settings& settings = {}) {
 
 TEST_CASE("fused backward: every rule, to the bit") {
   on_each_device([] {
-    for (const Maker& m : makers()) {
+    for (const FusedMaker& m : fused_makers()) {
       INFO(m.name);
-      const Values plain = train(m.plain);
-      CHECK(train(m.one) == plain);
-      CHECK(train(m.one, {.segments = true}) == plain);
-      CHECK(train(m.two) == plain);
+      const Values plain = train_fused(m.plain);
+      CHECK(train_fused(m.one) == plain);
+      CHECK(train_fused(m.one, {.segments = true}) == plain);
+      CHECK(train_fused(m.two) == plain);
     }
   });
 }
 
 TEST_CASE("fused backward: two passes clip and skip as the plain optimizer") {
   on_each_device([] {
-    const Maker adam = maker<AdamW>("adamw", AdamWOptions{.lr = 0.01f});
+    const FusedMaker adam = fused_maker<AdamW>("adamw", AdamWOptions{.lr = 0.01f});
     const LossScaler scaler = LossScaler::dynamic(1024, 2, 0.5f, 2);
     for (const bool segments : {false, true})
       for (const int overflow : {-1, 0, 2}) {
-        const Settings settings{segments, 0.05f, scaler, overflow};
-        CHECK(train(adam.two, settings) == train(adam.plain, settings));
+        const FusedSettings settings{segments, 0.05f, scaler, overflow};
+        CHECK(train_fused(adam.two, settings) == train_fused(adam.plain, settings));
       }
-    CHECK(train(adam.one, {.scaler = scaler}) == train(adam.plain, {.scaler = scaler}));
+    CHECK(train_fused(adam.one, {.scaler = scaler}) == train_fused(adam.plain, {.scaler = scaler}));
   });
 }
 
@@ -168,7 +165,7 @@ TEST_CASE("fused backward: muon, whose parameters are given apart") {
   on_each_device([] {
     const auto run = [](bool fused) {
       manual_seed(3);
-      Net net;
+      FusedNet net;
       std::vector<Tensor> matrices, others;
       for (const Tensor& p : net.parameters()) (p.rank() == 2 ? matrices : others).push_back(p);
       Muon muon(matrices, MuonOptions{}, others);
@@ -240,7 +237,7 @@ TEST_CASE("fused backward: averages, 16-bit parameters and resuming") {
   on_each_device([] {
     const auto run = [](bool fused, DType dtype, int resume_at) {
       manual_seed(3);
-      auto net = std::make_unique<Net>();
+      auto net = std::make_unique<FusedNet>();
       net->to(dtype);
       const auto make = [&]() -> std::unique_ptr<Optimizer> {
         AdamW adam(groups_of(*net), {.lr = 0.01f});
@@ -251,7 +248,7 @@ TEST_CASE("fused backward: averages, 16-bit parameters and resuming") {
       auto ema = std::make_unique<Ema>(*optimizer, EmaOptions{.decay = 0.5f});
       for (int t = 0; t < 4; ++t) {
         if (t == resume_at) {  // everything is in new objects
-          auto other = std::make_unique<Net>();
+          auto other = std::make_unique<FusedNet>();
           other->to(dtype);
           for (size_t i = 0; i < net->parameters().size(); ++i)
             other->parameters()[i].copy_(net->parameters()[i].detach());

@@ -38,7 +38,7 @@ struct LambReference {
   }
 };
 
-LambReference reference(const LambOptions& options, const Values& start) {
+LambReference lamb_reference(const LambOptions& options, const Values& start) {
   return {options, {start.begin(), start.end()}};
 }
 
@@ -57,7 +57,7 @@ struct Setup {
       parameters.push_back(parameter(starts[i], fmt::format("p{}", i)));
       LambOptions own = options;
       if (i == count - 1) own.weight_decay = 0;
-      references.push_back(reference(own, starts[i]));
+      references.push_back(lamb_reference(own, starts[i]));
     }
   }
   std::vector<ParameterGroup> groups() const {

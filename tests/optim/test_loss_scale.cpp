@@ -1,7 +1,6 @@
 // Loss scaling: whole sequences of scales against models of the rules, and the names of scalers.
 #include <cmath>
 #include <functional>
-#include <limits>
 #include <memory>
 
 #include "optim/accumulation/accumulate.h"
@@ -15,10 +14,8 @@ using namespace rw::test;
 
 namespace {
 
-constexpr float infinity = std::numeric_limits<float>::infinity();
-
 // The same as in tests/goldens/make_grad_scaler_goldens.py: `often` among 256 updates overflow.
-std::vector<bool> overflows(size_t count, uint32_t seed, uint32_t often) {
+std::vector<bool> overflow_pattern(size_t count, uint32_t seed, uint32_t often) {
   std::vector<bool> bad;
   for (uint32_t state = seed; bad.size() < count;) {
     state = state * 1664525u + 1013904223u;
@@ -75,7 +72,8 @@ struct TensorFlowModel {
 
 // Returns the scales after each update, with `micro_batches` per update, one of which overflows in
 // the updates that do.
-Values scales(const LossScaler& scaler, const std::vector<bool>& bad, uint32_t micro_batches = 1) {
+Values scales_after(const LossScaler& scaler, const std::vector<bool>& bad,
+                    uint32_t micro_batches = 1) {
   Tensor w = parameter({0});
   Accumulate sgd(SGD({w}), micro_batches);
   sgd.set_scaler(scaler);
@@ -96,7 +94,7 @@ Values scales(const LossScaler& scaler, const std::vector<bool>& bad, uint32_t m
 }
 
 template <class Model>
-Values expected(Model model, const std::vector<bool>& bad) {
+Values expected_scales(Model model, const std::vector<bool>& bad) {
   Values seen;
   for (const bool b : bad) seen.push_back(model.update(b));
   return seen;
@@ -117,14 +115,15 @@ TEST_CASE("loss scale: PyTorch's GradScaler over 400 updates") {
   on_each_device([] {
     for (const GoldenScales& golden : golden_scales) {
       INFO("seed ", golden.seed);
-      const std::vector<bool> bad = overflows(golden.scales.size(), golden.seed, golden.often);
+      const std::vector<bool> bad =
+          overflow_pattern(golden.scales.size(), golden.seed, golden.often);
       LossScaler scaler =
           LossScaler::dynamic(golden.initial, golden.growth, golden.backoff, golden.interval);
       scaler.floor = 0x1p-100f;  // PyTorch has none
-      CHECK(scales(scaler, bad) == golden.scales);
-      CHECK(
-          expected(GradScalerModel{golden.initial, golden.growth, golden.backoff, golden.interval},
-                   bad) == golden.scales);
+      CHECK(scales_after(scaler, bad) == golden.scales);
+      CHECK(expected_scales(
+                GradScalerModel{golden.initial, golden.growth, golden.backoff, golden.interval},
+                bad) == golden.scales);
     }
   });
 }
@@ -134,11 +133,12 @@ TEST_CASE("loss scale: TensorFlow's manager over 400 updates") {
     for (uint32_t seed = 1; seed <= 4; ++seed)
       for (const uint32_t decr_every : {1u, 2u, 3u}) {
         INFO("seed ", seed, ", decr_every ", decr_every);
-        const std::vector<bool> bad = overflows(400, seed, 10 + 20 * seed);
+        const std::vector<bool> bad = overflow_pattern(400, seed, 10 + 20 * seed);
         const uint32_t incr_every = 3 + seed;
         const LossScaler scaler = LossScaler::tensorflow(32768, incr_every, decr_every);
-        const Values model = expected(TensorFlowModel{32768, incr_every, decr_every, 2, 0.8f}, bad);
-        CHECK(scales(scaler, bad) == model);
+        const Values model =
+            expected_scales(TensorFlowModel{32768, incr_every, decr_every, 2, 0.8f}, bad);
+        CHECK(scales_after(scaler, bad) == model);
         CHECK(std::adjacent_find(model.begin(), model.end(), std::less()) != model.end());
         CHECK(std::adjacent_find(model.begin(), model.end(), std::greater()) != model.end());
       }
@@ -149,12 +149,13 @@ TEST_CASE("loss scale: overflows in a window's first, middle or last micro-batch
   on_each_device([] {
     for (const uint32_t n : {1u, 3u}) {
       INFO(n, " micro-batches");
-      const std::vector<bool> bad = overflows(150, 7, 40);
+      const std::vector<bool> bad = overflow_pattern(150, 7, 40);
       LossScaler scaler = LossScaler::dynamic(4096, 2, 0.5f, 5);
       scaler.floor = 0x1p-100f;
-      CHECK(scales(scaler, bad, n) == expected(GradScalerModel{4096, 2, 0.5f, 5}, bad));
-      CHECK(scales(LossScaler::tensorflow(4096, 5), bad, n) ==
-            expected(TensorFlowModel{4096, 5, 2, 2, 0.8f}, bad));
+      CHECK(scales_after(scaler, bad, n) ==
+            expected_scales(GradScalerModel{4096, 2, 0.5f, 5}, bad));
+      CHECK(scales_after(LossScaler::tensorflow(4096, 5), bad, n) ==
+            expected_scales(TensorFlowModel{4096, 5, 2, 2, 0.8f}, bad));
     }
   });
 }
@@ -260,17 +261,17 @@ TEST_CASE("loss scaling: the gradient is unscaled in the update") {
 TEST_CASE("loss scaling: GradScaler's and TensorFlow's rules") {
   on_each_device([] {
     // The scale grows after two finite updates in a row; an overflow halves it at once.
-    CHECK(
-        scales(LossScaler::dynamic(1024, 2, 0.5f, 2), {false, false, false, true, false, false}) ==
-        Values{1024, 2048, 2048, 1024, 1024, 2048});
+    CHECK(scales_after(LossScaler::dynamic(1024, 2, 0.5f, 2),
+                       {false, false, false, true, false, false}) ==
+          Values{1024, 2048, 2048, 1024, 1024, 2048});
     // It takes two overflows, and a finite update between them does not reset the count.
-    CHECK(scales(LossScaler::tensorflow(1024, 3, 2, 2, 0.5f),
-                 {true, false, true, false, false, false, true, false}) ==
+    CHECK(scales_after(LossScaler::tensorflow(1024, 3, 2, 2, 0.5f),
+                       {true, false, true, false, false, false, true, false}) ==
           Values{1024, 1024, 512, 512, 512, 1024, 1024, 1024});
     LossScaler bounded = LossScaler::dynamic(2, 2, 0.5f, 1);
     bounded.ceiling = 4;
-    CHECK(scales(bounded, {false, false, true, true, true}) == Values{4, 4, 2, 1, 1});
-    CHECK(scales(LossScaler::fixed(8), {false, true, false}) == Values{8, 8, 8});
+    CHECK(scales_after(bounded, {false, false, true, true, true}) == Values{4, 4, 2, 1, 1});
+    CHECK(scales_after(LossScaler::fixed(8), {false, true, false}) == Values{8, 8, 8});
   });
   CHECK_THROWS_AS(LossScaler::fixed(0), ValueError);
   CHECK_THROWS_AS(LossScaler::dynamic(65536, 2, 1.5f), ValueError);

@@ -18,12 +18,10 @@ using namespace rw::test;
 
 namespace {
 
-constexpr float infinity = std::numeric_limits<float>::infinity();
-
 // Returns the loss of step t, from 1, of a parameter of 16 elements.
 using LossOf = std::function<Tensor(const Tensor& w, uint64_t t)>;
 
-struct Training {
+struct MonitoredTraining {
   LossOf loss;
   LossScaler scaler = LossScaler::none();
   uint64_t steps = 4;
@@ -33,13 +31,13 @@ struct Training {
 };
 
 // The reports, and the parameter at the end.
-struct Outcome {
+struct MonitorOutcome {
   NumericsReport report;
   std::string diagnosis;
   Values w;
 };
 
-Outcome train(const Training& plan, bool is_watched = true) {
+MonitorOutcome train_monitored(const MonitoredTraining& plan, bool is_watched = true) {
   Tensor w = parameter(some_values(16), "layer.weight");
   Accumulate sgd(SGD({w}, {.lr = plan.learning_rate}), plan.micro_batches);
   sgd.set_scaler(plan.scaler);
@@ -50,7 +48,7 @@ Outcome train(const Training& plan, bool is_watched = true) {
     sgd.step();
     sgd.zero_grad();
   }
-  Outcome outcome;
+  MonitorOutcome outcome;
   if (is_watched) {
     outcome.report = monitor->report();
     outcome.diagnosis = diagnose(sgd, outcome.report);
@@ -66,7 +64,7 @@ Tensor half(const Tensor& x) {
   return cast(x, DType::f16);
 }
 // Returns a chain whose forward is finite for small factors: casts, a product, and a sum.
-Tensor chain(const Tensor& w, float factor) {
+Tensor cast_chain(const Tensor& w, float factor) {
   return sum(cast(half(w) * half(filled(factor)), DType::f32));
 }
 
@@ -78,7 +76,8 @@ TEST_CASE("numerics: an op that overflows in the forward of f16") {
       const Tensor x = half(w) + half(filled(t == 3 ? 12 : 2));  // exp(12) is 162755
       return mean(cast(exp(x), DType::f32));
     };
-    const NumericsReport report = train({.loss = loss, .scaler = LossScaler::fixed(8)}).report;
+    const NumericsReport report =
+        train_monitored({.loss = loss, .scaler = LossScaler::fixed(8)}).report;
     CHECK(report.steps == 4);
     REQUIRE(report.overflow);
     CHECK(report.overflow->kind == ValueKind::output);
@@ -103,7 +102,7 @@ TEST_CASE("numerics: a matrix product of f16 that overflows, with its parameter'
       const Tensor hidden = linear(x, reshape(w, {1, 16}));
       return mean(hidden) + mean(linear(x, ones));
     };
-    const NumericsReport report = train({.loss = loss}).report;
+    const NumericsReport report = train_monitored({.loss = loss}).report;
     REQUIRE(report.overflow);
     CHECK(report.overflow->kind == ValueKind::output);
     CHECK(report.overflow->step == 2);
@@ -114,8 +113,9 @@ TEST_CASE("numerics: a matrix product of f16 that overflows, with its parameter'
 
 TEST_CASE("numerics: a gradient that the loss scale makes too large") {
   on_each_device([] {
-    const auto loss = [](const Tensor& w, uint64_t) { return chain(w, 0.5f); };
-    const Outcome fixed = train({.loss = loss, .scaler = LossScaler::fixed(0x1p20f)});
+    const auto loss = [](const Tensor& w, uint64_t) { return cast_chain(w, 0.5f); };
+    const MonitorOutcome fixed =
+        train_monitored({.loss = loss, .scaler = LossScaler::fixed(0x1p20f)});
     REQUIRE(fixed.report.overflow);
     const NumericsFinding& found = *fixed.report.overflow;
     CHECK(found.kind == ValueKind::gradient);
@@ -128,8 +128,8 @@ TEST_CASE("numerics: a gradient that the loss scale makes too large") {
     CHECK(contains(fixed.diagnosis, "the scale cannot fall"));
 
     // Growing from 2^13 by 2 per update, the scale is too large at the fourth update.
-    const Outcome grown =
-        train({.loss = loss, .scaler = LossScaler::dynamic(8192, 2, 0.5f, 1), .steps = 6});
+    const MonitorOutcome grown = train_monitored(
+        {.loss = loss, .scaler = LossScaler::dynamic(8192, 2, 0.5f, 1), .steps = 6});
     REQUIRE(grown.report.overflow);
     CHECK(grown.report.overflow->step == 4);
     CHECK(grown.report.overflow->scale == 65536);
@@ -139,8 +139,10 @@ TEST_CASE("numerics: a gradient that the loss scale makes too large") {
 
 TEST_CASE("numerics: gradients that are denormal, or nothing, at scale 1") {
   on_each_device([] {
-    const auto loss = [](const Tensor& w, uint64_t) { return affine(chain(w, 0.5f), 3e-6f, 0); };
-    const Outcome small = train({.loss = loss});
+    const auto loss = [](const Tensor& w, uint64_t) {
+      return affine(cast_chain(w, 0.5f), 3e-6f, 0);
+    };
+    const MonitorOutcome small = train_monitored({.loss = loss});
     CHECK(!small.report.overflow);
     REQUIRE(small.report.underflow);
     const NumericsFinding& found = *small.report.underflow;
@@ -151,12 +153,12 @@ TEST_CASE("numerics: gradients that are denormal, or nothing, at scale 1") {
     CHECK(found.normals == 0);
     CHECK(contains(found.str(), "16 of 16 elements that are not 0 are denormal"));
     CHECK(contains(small.diagnosis, "In 100 % of the 16-bit gradients most values are denormal"));
-    CHECK(!train({.loss = loss, .scaler = LossScaler::fixed(1024)}).report.underflow);
+    CHECK(!train_monitored({.loss = loss, .scaler = LossScaler::fixed(1024)}).report.underflow);
 
     const auto tiny = [](const Tensor& w, uint64_t) {  // the product's gradient is 0 in f16
       return affine(sum(cast(half(w) * half(filled(0x1p-14f)), DType::f32)), 0x1p-13f, 0);
     };
-    const NumericsReport lost = train({.loss = tiny}).report;
+    const NumericsReport lost = train_monitored({.loss = tiny}).report;
     REQUIRE(lost.vanished);
     CHECK(contains(lost.vanished->tensor, "gradient of output 0 of cast"));
     CHECK(contains(lost.vanished->op, "mul"));
@@ -171,7 +173,7 @@ TEST_CASE("numerics: a NaN in the data, and in a parameter") {
       if (t == 2) x[5] = std::numeric_limits<float>::quiet_NaN();
       return mean(w * tensor(x, {16}));
     };
-    const NumericsReport report = train({.loss = data}).report;
+    const NumericsReport report = train_monitored({.loss = data}).report;
     REQUIRE(report.overflow);
     CHECK(report.overflow->kind == ValueKind::input);
     CHECK(report.overflow->step == 2);
@@ -184,7 +186,7 @@ TEST_CASE("numerics: a NaN in the data, and in a parameter") {
       if (t == 3) Tensor(w).copy_from(Values(16, infinity));
       return mean(w * w);
     };
-    const NumericsReport bad = train({.loss = broken}).report;
+    const NumericsReport bad = train_monitored({.loss = broken}).report;
     REQUIRE(bad.overflow);
     CHECK(bad.overflow->kind == ValueKind::input);
     CHECK(bad.overflow->step == 3);
@@ -198,7 +200,7 @@ TEST_CASE("numerics: an op's own gradient that is no number") {
       const Tensor zero = affine(w, t == 2 ? 0.0f : 1e-3f, t == 2 ? 0 : 4);
       return sum(sqrt(zero) * filled(t == 2 ? 0 : 1));
     };
-    const NumericsReport report = train({.loss = loss}).report;
+    const NumericsReport report = train_monitored({.loss = loss}).report;
     REQUIRE(report.overflow);
     CHECK(report.overflow->kind == ValueKind::gradient);
     CHECK(report.overflow->step == 2);
@@ -216,11 +218,11 @@ TEST_CASE("numerics: masks of -infinity are no overflow") {
       const Tensor attention = softmax(w + tensor(mask, {16}));
       return sum(attention * filled(1)) + mean(log(filled(t == 3 ? 0 : 2) * exp(w)));
     };
-    const NumericsReport healthy = train({.loss = loss, .steps = 2}).report;
+    const NumericsReport healthy = train_monitored({.loss = loss, .steps = 2}).report;
     CHECK(!healthy.overflow);
     CHECK(healthy.harmless.size() == 2);  // the mask, and the sum with it
     CHECK(contains(healthy.str(), "without harm to losses and gradients: input 1 of add (op 1)"));
-    const NumericsReport report = train({.loss = loss}).report;
+    const NumericsReport report = train_monitored({.loss = loss}).report;
     REQUIRE(report.overflow);
     CHECK(report.overflow->step == 3);
     CHECK(contains(report.overflow->op, "log"));
@@ -232,12 +234,12 @@ TEST_CASE("numerics: overflows inside windows of Accumulate") {
   on_each_device([] {
     for (const uint64_t bad : {4u, 5u, 6u}) {
       const auto loss = [&](const Tensor& w, uint64_t t) {
-        return chain(w, t == bad ? 4 : 0.5f);  // 4 * 2^15 is no f16
+        return cast_chain(w, t == bad ? 4 : 0.5f);  // 4 * 2^15 is no f16
       };
-      const NumericsReport report = train({.loss = loss,
-                                           .scaler = LossScaler::dynamic(0x1p15f),
-                                           .steps = 9,
-                                           .micro_batches = 3})
+      const NumericsReport report = train_monitored({.loss = loss,
+                                                     .scaler = LossScaler::dynamic(0x1p15f),
+                                                     .steps = 9,
+                                                     .micro_batches = 3})
                                         .report;
       REQUIRE(report.overflow);
       CHECK(report.steps == 9);
@@ -262,7 +264,7 @@ TEST_CASE("numerics: segments are counted once, and are named") {
         }
         return mean(cast(x, DType::f32));
       };
-      const NumericsReport report = train({.loss = loss}).report;
+      const NumericsReport report = train_monitored({.loss = loss}).report;
       REQUIRE(report.overflow);
       CHECK(report.overflow->step == 3);
       CHECK(report.overflow->op == "exp (op 5)");
@@ -274,17 +276,17 @@ TEST_CASE("numerics: segments are counted once, and are named") {
 
 TEST_CASE("numerics: one update in so many is watched") {
   on_each_device([] {
-    const auto loss = [&](const Tensor& w, uint64_t t) { return chain(w, t >= 5 ? 4 : 0.5f); };
-    Training plan{
+    const auto loss = [&](const Tensor& w, uint64_t t) { return cast_chain(w, t >= 5 ? 4 : 0.5f); };
+    MonitoredTraining plan{
         .loss = loss, .scaler = LossScaler::fixed(0x1p15f), .steps = 12, .micro_batches = 2};
     plan.options.every = 2;  // updates 1, 3 and 5: steps 1, 2, 5, 6, 9, 10
-    const NumericsReport report = train(plan).report;
+    const NumericsReport report = train_monitored(plan).report;
     CHECK(report.steps == 6);
     REQUIRE(report.overflow);
     CHECK(report.overflow->step == 5);
     CHECK(report.overflow->update == 3);
     plan.options = {.values = 3};  // inputs and outputs of the forward's beginning
-    const NumericsReport few = train(plan).report;
+    const NumericsReport few = train_monitored(plan).report;
     CHECK(few.values == 3);
     CHECK(few.left_out > 0);
     CHECK(contains(few.str(), "allow more values"));
@@ -295,9 +297,9 @@ TEST_CASE("numerics: forwards without a backward leave no trace") {
   on_each_device([] {
     const auto loss = [](const Tensor& w, uint64_t t) {
       sum(w * filled(infinity));  // no backward follows
-      return chain(w, t == 3 ? infinity : 1);
+      return cast_chain(w, t == 3 ? infinity : 1);
     };
-    const NumericsReport report = train({.loss = loss}).report;
+    const NumericsReport report = train_monitored({.loss = loss}).report;
     CHECK(report.steps == 4);
     REQUIRE(report.overflow);
     CHECK(report.overflow->step == 3);

@@ -23,9 +23,9 @@ using namespace rw::test;
 namespace {
 
 // Takes steps of a small network in f16 with dropout, batch norms, and recomputed blocks if wanted.
-class Net {
+class MonitoredNet {
  public:
-  explicit Net(CheckpointMode mode) : model_(resnet_cifar(8, 1, BlockKind::basic, 10)) {
+  explicit MonitoredNet(CheckpointMode mode) : model_(resnet_cifar(8, 1, BlockKind::basic, 10)) {
     if (mode != CheckpointMode::none) model_.set_checkpoint(mode, 1);
     optimizer.set_scaler(LossScaler::dynamic(0x1p24f, 2, 0.5f, 3));  // falls, then grows
   }
@@ -59,7 +59,7 @@ class Net {
 
 void watched_steps() {
   manual_seed(3);
-  Net net(CheckpointMode::block);
+  MonitoredNet net(CheckpointMode::block);
   NumericsMonitor monitor(net.optimizer);
   const GradientRanges ranges(net.optimizer);
   for (int t = 0; t < 6; ++t) net.step(t);
@@ -74,7 +74,7 @@ TEST_CASE("numerics: training keeps its bits, and a step allocates nothing more"
       uint64_t own = 0;  // bytes of the monitor
       const auto run = [&](bool is_watched) {
         manual_seed(3);
-        Net net(mode);
+        MonitoredNet net(mode);
         std::optional<NumericsMonitor> monitor;
         std::optional<GradientRanges> ranges;
         const uint64_t before = default_device()->memory_report().live;

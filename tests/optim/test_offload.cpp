@@ -25,18 +25,17 @@ using namespace rw::test;
 
 namespace {
 
-constexpr uint64_t MiB = 1 << 20;
-constexpr int64_t unit = Placement::part_unit;
+constexpr int64_t part_unit = Placement::part_unit;
 
 uint64_t optimizer_bytes(const MemoryReport& report) {
   return report.live_by_purpose[static_cast<int>(Purpose::optimizer)];
 }
 
 using Parameters = std::vector<Tensor>;
-using Make = std::function<std::unique_ptr<Optimizer>(std::vector<ParameterGroup>)>;
+using MakeOffloaded = std::function<std::unique_ptr<Optimizer>(std::vector<ParameterGroup>)>;
 
 template <class O, class Options>
-Make make(const Options& options) {
+MakeOffloaded offload_maker(const Options& options) {
   return [=](std::vector<ParameterGroup> groups) {
     return std::make_unique<O>(std::move(groups), options);
   };
@@ -44,16 +43,16 @@ Make make(const Options& options) {
 
 // Returns optimizers one run of which may be a part of a parameter, and others that cannot divide
 // one.
-std::vector<std::pair<std::string, Make>> optimizers() {
-  return {{"sgd", make<SGD>(SGDOptions{.lr = 0.1f, .momentum = 0.9f})},
-          {"sgd without a state", make<SGD>(SGDOptions{.lr = 0.1f})},
-          {"adam", make<Adam>(AdamOptions{.weight_decay = 0.1f})},
-          {"adamw, amsgrad", make<AdamW>(AdamWOptions{.amsgrad = true})},
-          {"lion", make<Lion>(LionOptions{})},
-          {"adagrad", make<Adagrad>(AdagradOptions{.initial_accumulator_value = 0.5f})},
-          {"adam8bit", make<Adam8bit>(AdamOptions{})},
-          {"adafactor", make<Adafactor>(AdafactorOptions{})},
-          {"lamb", make<Lamb>(LambOptions{})},
+std::vector<std::pair<std::string, MakeOffloaded>> offload_optimizers() {
+  return {{"sgd", offload_maker<SGD>(SGDOptions{.lr = 0.1f, .momentum = 0.9f})},
+          {"sgd without a state", offload_maker<SGD>(SGDOptions{.lr = 0.1f})},
+          {"adam", offload_maker<Adam>(AdamOptions{.weight_decay = 0.1f})},
+          {"adamw, amsgrad", offload_maker<AdamW>(AdamWOptions{.amsgrad = true})},
+          {"lion", offload_maker<Lion>(LionOptions{})},
+          {"adagrad", offload_maker<Adagrad>(AdagradOptions{.initial_accumulator_value = 0.5f})},
+          {"adam8bit", offload_maker<Adam8bit>(AdamOptions{})},
+          {"adafactor", offload_maker<Adafactor>(AdafactorOptions{})},
+          {"lamb", offload_maker<Lamb>(LambOptions{})},
           {"muon", [](std::vector<ParameterGroup> groups) {
              ParameterGroup matrices = groups[0], others = groups[0];
              std::erase_if(matrices.parameters, [](const Tensor& p) { return p.rank() < 2; });
@@ -65,9 +64,9 @@ std::vector<std::pair<std::string, Make>> optimizers() {
 
 // Returns a parameter of more than a part, one of less than a unit of parts, and small ones between
 // them.
-Parameters make_parameters(DType dtype) {
+Parameters parameters_in_parts(DType dtype) {
   Parameters all;
-  for (const Shape& shape : {Shape{6}, Shape{2 * unit + 12345}, Shape{96, 64}, Shape{5, 3}}) {
+  for (const Shape& shape : {Shape{6}, Shape{2 * part_unit + 12345}, Shape{96, 64}, Shape{5, 3}}) {
     const auto seed = static_cast<int>(all.size());
     Values values(static_cast<size_t>(shape.numel()));
     for (size_t i = 0; i < values.size(); ++i)
@@ -78,7 +77,7 @@ Parameters make_parameters(DType dtype) {
   return all;
 }
 
-Tensor loss_of(const Parameters& parameters, int t) {
+Tensor offload_loss(const Parameters& parameters, int t) {
   Tensor total;
   for (const Tensor& p : parameters) {
     const Tensor part = sum(square(cast(p, DType::f32) - 0.1f * static_cast<float>(t)));
@@ -87,24 +86,24 @@ Tensor loss_of(const Parameters& parameters, int t) {
   return total;
 }
 
-void train(Optimizer& optimizer, const Parameters& parameters, int from, int to) {
+void train_between(Optimizer& optimizer, const Parameters& parameters, int from, int to) {
   optimizer.set_max_norm(1);
   for (int t = from; t < to; ++t) {
     optimizer.zero_grad();
-    optimizer.backward(loss_of(parameters, t));
+    optimizer.backward(offload_loss(parameters, t));
     optimizer.step();
   }
 }
 
-std::vector<std::vector<std::byte>> bytes_of(const Parameters& parameters) {
+std::vector<std::vector<std::byte>> raw_bytes(const Parameters& parameters) {
   std::vector<std::vector<std::byte>> all;
   for (const Tensor& p : parameters) all.push_back(read_bytes(p));
   return all;
 }
-std::vector<std::vector<std::byte>> bytes_of(const Optimizer::NamedState& state) {
+std::vector<std::vector<std::byte>> raw_bytes(const Optimizer::NamedState& state) {
   Parameters all;
   for (const auto& [name, tensor] : state) all.push_back(tensor);
-  return bytes_of(all);
+  return raw_bytes(all);
 }
 
 std::shared_ptr<Device> fresh_device() {
@@ -114,11 +113,11 @@ std::shared_ptr<Device> fresh_device() {
 }
 
 // The place of states: f32 moments of `n` elements.
-struct Moments {
+struct OffloadedMoments {
   Parameters parameters;
   std::unique_ptr<AdamW> optimizer;
 
-  Moments(int64_t n, bool offloaded, DType dtype = DType::f32, uint64_t part = 4 * MiB)
+  OffloadedMoments(int64_t n, bool offloaded, DType dtype = DType::f32, uint64_t part = 4 * MiB)
       : parameters{full({n}, 0.5f, dtype).set_requires_grad()} {
     std::vector<ParameterGroup> groups = one_group(parameters);
     if (offloaded) groups = offload_states(groups, {.part_bytes = part});
@@ -219,22 +218,22 @@ TEST_CASE("host memory: limits and budgets of the device are not its own" *
 TEST_CASE("offload: the same bits, of every optimizer") {
   on_each_device([] {
     for (const DType dtype : {DType::f32, DType::f16})
-      for (const auto& [name, make] : optimizers()) {
+      for (const auto& [name, make] : offload_optimizers()) {
         CAPTURE(name);
         CAPTURE(rw::name(dtype));
-        const Parameters a = make_parameters(dtype), b = make_parameters(dtype);
+        const Parameters a = parameters_in_parts(dtype), b = parameters_in_parts(dtype);
         const auto plain = make(one_group(a));
         const auto other = make(offload_states(b, {.part_bytes = 2 * MiB}));
-        train(*plain, a, 0, 3);
-        train(*other, b, 0, 3);
-        CHECK(bytes_of(a) == bytes_of(b));
-        CHECK(bytes_of(plain->state()) == bytes_of(other->state()));
+        train_between(*plain, a, 0, 3);
+        train_between(*other, b, 0, 3);
+        CHECK(raw_bytes(a) == raw_bytes(b));
+        CHECK(raw_bytes(plain->state()) == raw_bytes(other->state()));
         // Either loads the other's state.
         plain->load_state(other->state());
         other->load_state(plain->state());
-        train(*plain, a, 3, 4);
-        train(*other, b, 3, 4);
-        CHECK(bytes_of(a) == bytes_of(b));
+        train_between(*plain, a, 3, 4);
+        train_between(*other, b, 3, 4);
+        CHECK(raw_bytes(a) == raw_bytes(b));
       }
   });
 }
@@ -243,7 +242,7 @@ TEST_CASE("offload: groups, windows, skipped updates and what follows updates") 
   on_each_device([] {
     for (const DType dtype : {DType::f32, DType::f16}) {
       const auto run = [&](bool offloaded) {
-        const Parameters p = make_parameters(dtype);
+        const Parameters p = parameters_in_parts(dtype);
         std::vector<ParameterGroup> groups = decay_groups(p, 0.1f);
         if (offloaded) groups[0] = offload_states({groups[0]}, {.part_bytes = MiB})[0];
         Accumulate optimizer(AdamW(groups), 2);
@@ -251,16 +250,16 @@ TEST_CASE("offload: groups, windows, skipped updates and what follows updates") 
         Ema ema(optimizer);
         const Lookahead lookahead(optimizer, {.every = 2});
         for (int t = 0; t < 8; ++t) {
-          const Tensor loss = loss_of(p, t);
+          const Tensor loss = offload_loss(p, t);
           optimizer.backward(t == 4 ? loss * std::numeric_limits<float>::infinity() : loss);
           optimizer.step();
           optimizer.zero_grad();
         }
         CHECK(optimizer.skipped() == 1);
         ema.apply();
-        auto bytes = bytes_of(p);
+        auto bytes = raw_bytes(p);
         ema.restore();
-        for (auto& b : bytes_of(p)) bytes.push_back(b);
+        for (auto& b : raw_bytes(p)) bytes.push_back(b);
         return bytes;
       };
       CHECK(run(true) == run(false));
@@ -272,14 +271,14 @@ TEST_CASE("offload: updates in backward take states where they lie, the same bit
   on_each_device([] {
     for (const DType dtype : {DType::f32, DType::f16}) {
       const auto run = [&](bool offloaded, const auto& make) {
-        const Parameters p = make_parameters(dtype);
+        const Parameters p = parameters_in_parts(dtype);
         auto optimizer =
             make(offloaded ? offload_states(p, {.part_bytes = 2 * MiB}) : one_group(p));
         for (int t = 0; t < 4; ++t) {
-          optimizer.backward(loss_of(p, t));
+          optimizer.backward(offload_loss(p, t));
           optimizer.step();
         }
-        return bytes_of(p);
+        return raw_bytes(p);
       };
       const auto fused = [](std::vector<ParameterGroup> groups) {
         return FusedBackward(AdamW(std::move(groups)));
@@ -295,10 +294,10 @@ TEST_CASE("offload: updates in backward take states where they lie, the same bit
 
 TEST_CASE("offload: the device holds no moments, and three parts of them for the update") {
   on_each_device([] {
-    const int64_t n = 8 * unit;
+    const int64_t n = 8 * part_unit;
     const auto held = [&](bool offloaded, DType dtype) {
       const auto device = fresh_device();
-      const Moments moments(n, offloaded, dtype);
+      const OffloadedMoments moments(n, offloaded, dtype);
       return device->memory_report();
     };
     for (const DType dtype : {DType::f32, DType::f16}) {
@@ -311,8 +310,8 @@ TEST_CASE("offload: the device holds no moments, and three parts of them for the
       CHECK(plain.host_live == 0);
     }
     const auto device = fresh_device();
-    Moments moments(n, true);
-    loss_of(moments.parameters, 1).backward();
+    OffloadedMoments moments(n, true);
+    offload_loss(moments.parameters, 1).backward();
     device->reset_peak();
     const uint64_t live = device->live();
     moments.optimizer->step();
@@ -338,10 +337,10 @@ TEST_CASE("offload: copies run beside updates") {
   on_each_device([] {
     const auto device = fresh_device();
     if (device->info().backend != "vulkan") return;
-    Moments moments(8 * unit, true, DType::f32, 2 * MiB);  // 8 parts
-    loss_of(moments.parameters, 1).backward();
+    OffloadedMoments moments(8 * part_unit, true, DType::f32, 2 * MiB);  // 8 parts
+    offload_loss(moments.parameters, 1).backward();
     moments.optimizer->step();
-    loss_of(moments.parameters, 1).backward();
+    offload_loss(moments.parameters, 1).backward();
     device->synchronize();
     const uint64_t before = device->backend().stats().barriers;
     moments.optimizer->step();
@@ -353,8 +352,8 @@ TEST_CASE("offload: copies run beside updates") {
 TEST_CASE("offload: dry runs predict the device's and the host's memory to the byte") {
   on_each_device([] {
     const auto program = [] {
-      Moments moments(3 * unit + 100, true, DType::f16, 3 * MiB);
-      for (int t = 0; t < 5; ++t) train(*moments.optimizer, moments.parameters, t, t + 1);
+      OffloadedMoments moments(3 * part_unit + 100, true, DType::f16, 3 * MiB);
+      for (int t = 0; t < 5; ++t) train_between(*moments.optimizer, moments.parameters, t, t + 1);
     };
     const auto device = fresh_device();
     const Forecast forecast = plan(program);

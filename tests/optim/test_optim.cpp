@@ -15,8 +15,6 @@ using namespace rw::test;
 
 namespace {
 
-constexpr float infinity = std::numeric_limits<float>::infinity();
-
 // The rule of torch.optim.SGD, for one parameter.
 struct SgdReference {
   SGDOptions o;
@@ -63,7 +61,7 @@ struct AdamReference {
 
 // Takes ten steps of both and returns the largest difference.
 template <class O, class R>
-double compare(const Tensor& w, O& optimizer, R& reference) {
+double difference_after_steps(const Tensor& w, O& optimizer, R& reference) {
   for (int t = 0; t < 10; ++t) {
     const Values gradient = some_values(static_cast<int>(w.numel()), t + 1);
     optimizer.zero_grad();
@@ -72,10 +70,6 @@ double compare(const Tensor& w, O& optimizer, R& reference) {
     reference.step(gradient);
   }
   return largest_difference(w.to_vector(), reference.x);
-}
-
-std::vector<double> doubles(const Values& values) {
-  return {values.begin(), values.end()};
 }
 
 }  // namespace
@@ -96,7 +90,7 @@ TEST_CASE("sgd: PyTorch's rule") {
       Tensor w = parameter(start);
       SGD optimizer({w}, options);
       SgdReference reference{options, doubles(start)};
-      CHECK(compare(w, optimizer, reference) < 2e-6);
+      CHECK(difference_after_steps(w, optimizer, reference) < 2e-6);
     }
   });
 }
@@ -112,8 +106,8 @@ TEST_CASE("adam and adamw: PyTorch's rule") {
       const AdamOptions options{.lr = 0.01f, .weight_decay = decay};
       AdamReference coupled{options, false, doubles(start)},
           decoupled{options, true, doubles(start)};
-      CHECK(compare(a, adam, coupled) < 5e-6);
-      CHECK(compare(b, adamw, decoupled) < 2e-6);
+      CHECK(difference_after_steps(a, adam, coupled) < 5e-6);
+      CHECK(difference_after_steps(b, adamw, decoupled) < 2e-6);
     }
   });
 }

@@ -18,7 +18,7 @@ using Values = std::vector<float>;
 
 namespace {
 
-UpdatePrepareParams plain() {
+UpdatePrepareParams plain_params() {
   UpdatePrepareParams p{};
   p.chunks = 1;
   p.weight = 1;
@@ -60,7 +60,7 @@ Values factors(const UpdatePrepareParams& p, int n) {
 }
 
 // Returns the scales after each gradient of `history` ('.' finite, 'x' overflow).
-Values scales(const UpdatePrepareParams& p, float initial, std::string_view history) {
+Values kernel_scales(const UpdatePrepareParams& p, float initial, std::string_view history) {
   Updates updates(initial);
   Values values;
   for (char c : history) values.push_back(updates.prepare(p, c == '.')[STATE_SCALE]);
@@ -70,7 +70,7 @@ Values scales(const UpdatePrepareParams& p, float initial, std::string_view hist
 }  // namespace
 
 TEST_CASE("update_prepare: schedules" * doctest::test_suite("host")) {
-  UpdatePrepareParams p = plain();
+  UpdatePrepareParams p = plain_params();
   CHECK(factors(p, 3) == Values{1, 1, 1});
   p.warmup = 4;
   CHECK(factors(p, 6) == Values{0.25f, 0.5f, 0.75f, 1, 1, 1});
@@ -90,32 +90,34 @@ TEST_CASE("update_prepare: schedules" * doctest::test_suite("host")) {
 
 TEST_CASE("update_prepare: loss scale by PyTorch's GradScaler rules" *
           doctest::test_suite("host")) {
-  UpdatePrepareParams p = plain();
+  UpdatePrepareParams p = plain_params();
   p.dynamic = 1, p.hysteresis = 1, p.interval = 3;
   p.growth = 2, p.backoff = 0.5f, p.min_scale = 0, p.max_scale = 64;
-  CHECK(scales(p, 16, "...") == Values{16, 16, 32});
-  CHECK(scales(p, 16, "..x...") == Values{16, 16, 8, 8, 8, 16});  // an overflow restarts the count
-  CHECK(scales(p, 16, "xx") == Values{8, 4});
-  CHECK(scales(p, 64, "...") == Values{64, 64, 64});  // the ceiling
+  CHECK(kernel_scales(p, 16, "...") == Values{16, 16, 32});
+  CHECK(kernel_scales(p, 16, "..x...") ==
+        Values{16, 16, 8, 8, 8, 16});  // an overflow restarts the count
+  CHECK(kernel_scales(p, 16, "xx") == Values{8, 4});
+  CHECK(kernel_scales(p, 64, "...") == Values{64, 64, 64});  // the ceiling
 }
 
 TEST_CASE("update_prepare: loss scale by TensorFlow's ExponentialUpdateLossScaleManager rules" *
           doctest::test_suite("host")) {
-  UpdatePrepareParams p = plain();
+  UpdatePrepareParams p = plain_params();
   p.dynamic = 1, p.keep_bad = 1, p.hysteresis = 2, p.interval = 3;
   p.growth = 2, p.backoff = 0.8f, p.min_scale = 1, p.max_scale = 0x1p126f;
-  CHECK(scales(p, 10, "xx") == Values{10, 8});
-  CHECK(scales(p, 10, "x.x") == Values{10, 10, 8});  // overflows add up across finite updates
-  CHECK(scales(p, 10, "x...x") == Values{10, 10, 10, 20, 20});  // until the scale changes
-  CHECK(scales(p, 1, "xx") == Values{1, 1});                    // the floor
+  CHECK(kernel_scales(p, 10, "xx") == Values{10, 8});
+  CHECK(kernel_scales(p, 10, "x.x") ==
+        Values{10, 10, 8});  // overflows add up across finite updates
+  CHECK(kernel_scales(p, 10, "x...x") == Values{10, 10, 10, 20, 20});  // until the scale changes
+  CHECK(kernel_scales(p, 1, "xx") == Values{1, 1});                    // the floor
   // The original example: from 2^32 with two overflows per halving, 32 updates are skipped down to
   // 2^16.
   p.backoff = 0.5f, p.interval = 1000;
-  CHECK(scales(p, 0x1p32f, std::string(32, 'x')).back() == 0x1p16f);
+  CHECK(kernel_scales(p, 0x1p32f, std::string(32, 'x')).back() == 0x1p16f);
 }
 
 TEST_CASE("update_prepare: unscale, clip, skip" * doctest::test_suite("host")) {
-  UpdatePrepareParams p = plain();
+  UpdatePrepareParams p = plain_params();
   p.dynamic = 1, p.hysteresis = 1, p.interval = 1;
   p.growth = 2, p.backoff = 0.5f, p.max_scale = 1e9f;
   p.weight = 4, p.max_norm = 0.5f;
@@ -164,7 +166,7 @@ TEST_CASE("sgd: momentum, nesterov, weight decay, maximize" * doctest::test_suit
     const Binding table = updates.cpu.upload({0, 0, 1, 0}, DType::i32);
     Values values;
     for (float g : {1.0f, -2.0f}) {
-      updates.prepare(plain());
+      updates.prepare(plain_params());
       const Binding& buffer = p.momentum == 0 ? param : momentum;
       updates.cpu.run("sgd", {param, updates.cpu.upload({g}), buffer, table, updates.state()}, p);
       values.push_back(updates.cpu.download(param)[0]);
@@ -195,9 +197,9 @@ TEST_CASE("adam: two updates by hand, weight decay, skipped update" * doctest::t
   };
 
   SUBCASE("moments and bias correction") {
-    updates.prepare(plain());
+    updates.prepare(plain_params());
     CHECK(step(1) == doctest::Approx(0.9));  // the first step is lr * sign(g)
-    updates.prepare(plain());
+    updates.prepare(plain_params());
     // m = 0.04, v = 0.001249: (0.04 / 0.19) / sqrt(0.001249 / 0.001999)
     CHECK(step(-0.5f) == doctest::Approx(0.9 - 0.1 * 0.21052632 / 0.79045006).epsilon(1e-6));
     CHECK(cpu.download(m)[0] == doctest::Approx(0.04).epsilon(1e-5));
@@ -205,18 +207,18 @@ TEST_CASE("adam: two updates by hand, weight decay, skipped update" * doctest::t
   }
   SUBCASE("decoupled decay shrinks the parameter, not the moments") {
     p.weight_decay = 0.5f, p.decoupled = 1;
-    updates.prepare(plain());
+    updates.prepare(plain_params());
     CHECK(step(1) == doctest::Approx(0.95 - 0.1));
     CHECK(cpu.download(m)[0] == doctest::Approx(0.1));
   }
   SUBCASE("L2 decay enters the moments") {
     p.weight_decay = 0.5f;
-    updates.prepare(plain());
+    updates.prepare(plain_params());
     step(1);
     CHECK(cpu.download(m)[0] == doctest::Approx(0.15));
   }
   SUBCASE("an overflow leaves everything as it was") {
-    updates.prepare(plain(), false);
+    updates.prepare(plain_params(), false);
     CHECK(step(INFINITY) == 1);
     CHECK(cpu.download(m)[0] == 0);
     CHECK(cpu.download(v)[0] == 0);

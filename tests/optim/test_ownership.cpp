@@ -13,7 +13,7 @@ using namespace rw;
 
 namespace {
 
-int64_t elements_of(const Ownership& ownership, size_t parameters, int rank) {
+int64_t owned_elements(const Ownership& ownership, size_t parameters, int rank) {
   int64_t sum = 0;
   for (size_t i = 0; i < parameters; ++i) sum += ownership.part(i, rank).size;
   return sum;
@@ -68,7 +68,7 @@ TEST_CASE("ownership: every element is one rank's, and parts differ by a row at 
     // Every cut is within half a row of its ideal place, so no part is off by more than a row.
     int64_t end = 0;
     for (int rank = 0; rank < ranks; ++rank) {
-      const int64_t own = elements_of(ownership, line.size(), rank);
+      const int64_t own = owned_elements(ownership, line.size(), rank);
       end += own;
       CHECK(std::abs(end - total * (rank + 1) / ranks) <= row / 2 + 1);
       CHECK(std::abs(own - total / ranks) <= row + 1);
@@ -93,7 +93,7 @@ TEST_CASE("ownership: one table that is most of the model" * doctest::test_suite
   const int64_t row = row_elements(30522 * 256 + 256 + 3000000);
   CHECK(row == 4096);
   std::vector<int64_t> sizes;
-  for (int rank = 0; rank < 4; ++rank) sizes.push_back(elements_of(ownership, 3, rank));
+  for (int rank = 0; rank < 4; ++rank) sizes.push_back(owned_elements(ownership, 3, rank));
   CHECK(std::ranges::max(sizes) - std::ranges::min(sizes) <= row);
   CHECK(ownership.is_divided(0));
   CHECK(row_elements(1) == 4096);

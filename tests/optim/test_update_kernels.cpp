@@ -12,7 +12,7 @@ namespace {
 
 // Returns rows of chunks of at most `chunk` elements of a parameter that begins at 8; its gradient
 // begins at `grad`. The last row has no gradient. The numbers of the chunks go down.
-std::vector<float> table(uint32_t n, uint32_t chunk, uint32_t grad) {
+std::vector<float> chunk_rows(uint32_t n, uint32_t chunk, uint32_t grad) {
   std::vector<float> rows;
   uint32_t number = (n + chunk - 1) / chunk;
   const auto row = [&](uint32_t begin, uint32_t at, uint32_t size) {
@@ -24,7 +24,7 @@ std::vector<float> table(uint32_t n, uint32_t chunk, uint32_t grad) {
   return rows;
 }
 
-std::vector<float> state(float updates, float found_inf = 0) {
+std::vector<float> update_state(float updates, float found_inf = 0) {
   std::vector<float> s(STATE_SIZE, 0);
   s[STATE_SCALE] = 1024;
   s[STATE_GOOD] = 1;
@@ -42,7 +42,7 @@ TEST_CASE("kernels: grad_stats") {
   devices.tolerance = 1e-4;
   for (const uint32_t grad : {0u, 16u, 3u})
     for (uint32_t n : {1u, 100u, 5000u}) {
-      const auto rows = table(n, 1024, grad);
+      const auto rows = chunk_rows(n, 1024, grad);
       const auto count = static_cast<uint32_t>(rows.size() / CHUNK_ROW);
       const GradStatsParams p{.first = 0, .rows = count, .chunks = count};
       auto g = values(grad + n);
@@ -72,10 +72,10 @@ TEST_CASE("kernels: value_range") {
         if (n > 7) x[n - 2] = x[3] = std::numeric_limits<float>::quiet_NaN();
         const ValueRangeParams p{
             .n = n, .chunk = 8192, .least_normal = 0x1p-14f, .scaled = scaled, .rank = 1};
-        devices.run(
-            "value_range",
-            {in(dtype, x), inout(DType::i32, {1, 2, 3, 4, 5, 6, 7, 8}), in(DType::f32, state(0))},
-            p, {1}, {(n + 8191) / 8192});
+        devices.run("value_range",
+                    {in(dtype, x), inout(DType::i32, {1, 2, 3, 4, 5, 6, 7, 8}),
+                     in(DType::f32, update_state(0))},
+                    p, {1}, {(n + 8191) / 8192});
       }
   // Every other column of a matrix, transposed; and a repeated row.
   for (const auto& [rows, columns] : {std::pair{2u, 15u}, {0u, 1u}}) {
@@ -87,7 +87,7 @@ TEST_CASE("kernels: value_range") {
                              .stride = {rows, columns}};
     devices.run("value_range",
                 {in(DType::f16, values(160)), inout(DType::i32, std::vector<float>(RANGE_SIZE)),
-                 in(DType::f32, state(0))},
+                 in(DType::f32, update_state(0))},
                 p, {0}, {4});
   }
 }
@@ -104,9 +104,10 @@ TEST_CASE("kernels: range_history") {
   for (size_t i = 0; i < known.size(); ++i) known[i] = static_cast<float>(i % 7);
   for (const uint32_t step : {0u, 1u, 9u})
     for (const auto& history : {known, fresh})
-      devices.run("range_history",
-                  {inout(DType::i32, rows), inout(DType::i32, history), in(DType::f32, state(0))},
-                  RangeHistoryParams{.rows = 4, .step = step, .update = 4}, {}, {4});
+      devices.run(
+          "range_history",
+          {inout(DType::i32, rows), inout(DType::i32, history), in(DType::f32, update_state(0))},
+          RangeHistoryParams{.rows = 4, .step = step, .update = 4}, {}, {4});
 }
 
 TEST_CASE("kernels: update_prepare") {
@@ -140,7 +141,7 @@ TEST_CASE("kernels: update_prepare") {
                         {in(DType::f32, part == PREPARE_CHECK
                                             ? std::vector<float>{0, overflow, 0}
                                             : std::vector<float>{1, 2, 3, 0, overflow, 0}),
-                         inout(DType::f32, state(updates))},
+                         inout(DType::f32, update_state(updates))},
                         p, {part}, {1});
         }
 }
@@ -162,7 +163,7 @@ TEST_CASE("kernels: update_prepare of windows, micro-batch by micro-batch") {
                                       .backoff = 0.5f,
                                       .min_scale = 1,
                                       .max_scale = 65536};
-          std::vector<float> before = state(7, 1);
+          std::vector<float> before = update_state(7, 1);
           before[STATE_WINDOW_WEIGHT] = weight;
           before[STATE_WINDOW_VOIDED] = voided;
           before[STATE_VOIDED] = voided + 5;
@@ -179,11 +180,11 @@ TEST_CASE("kernels: window_fold") {
   for (const uint32_t at : {0u, 16u, 3u})
     for (const uint32_t n : {0u, 1u, 13u, 1003u})
       for (const float found_inf : {0.0f, 1.0f}) {
-        const auto rows = table(n, REWIND_FLAT << shift, at);
+        const auto rows = chunk_rows(n, REWIND_FLAT << shift, at);
         const auto count = static_cast<uint32_t>(rows.size() / CHUNK_ROW);
         devices.run("window_fold",
                     {inout(DType::f32, values(8 + n)), in(DType::f32, values(at + n + 1, -1, 1, 2)),
-                     in(DType::i32, rows), in(DType::f32, state(3, found_inf))},
+                     in(DType::i32, rows), in(DType::f32, update_state(3, found_inf))},
                     WindowFoldParams{.rows = count, .shift = shift}, {}, {count << shift});
       }
 }
@@ -214,10 +215,10 @@ TEST_CASE("kernels: sgd and adam") {
           const auto grad = in(DType::f32, values(at + n + 1, -1, 1, 2));
           const auto first = inout(DType::f32, values(8 + n, -0.1f, 0.1f, 3));
           const auto second = inout(DType::f32, values(8 + n, 0.1f, 1, 4));
-          const auto rows = table(n, REWIND_FLAT << shift, at);
+          const auto rows = chunk_rows(n, REWIND_FLAT << shift, at);
           const auto count = static_cast<uint32_t>(rows.size() / CHUNK_ROW);
           const auto t = in(DType::i32, rows);
-          const auto s = in(DType::f32, state(updates, flags == 3));
+          const auto s = in(DType::f32, update_state(updates, flags == 3));
           devices.run("sgd", {param, grad, first, t, s},
                       SgdParams{.rows = count,
                                 .shift = shift,
@@ -249,11 +250,11 @@ TEST_CASE("kernels: adama") {
     for (uint32_t n : {0u, 1u, 13u, 1003u})
       for (const float found_inf : {0.0f, 1.0f})
         for (const float decay : {1.0f, 0.9f}) {
-          const auto rows = table(n, REWIND_FLAT << shift, at);
+          const auto rows = chunk_rows(n, REWIND_FLAT << shift, at);
           const auto count = static_cast<uint32_t>(rows.size() / CHUNK_ROW);
           const auto m = inout(DType::f32, values(8 + n, -0.1f, 0.1f, 3));
           const auto v = inout(DType::f32, values(8 + n, 0.1f, 1, 4));
-          const auto s = in(DType::f32, state(3, found_inf));
+          const auto s = in(DType::f32, update_state(3, found_inf));
           devices.run("adama_fold",
                       {in(DType::f32, values(at + n + 1, -1, 1, 2)), m, v, in(DType::i32, rows), s},
                       AdamaFoldParams{.rows = count,
@@ -302,7 +303,7 @@ TEST_CASE("kernels: adam_8bit") {
             {inout(DType::f32, values(n)), in(DType::f32, values(n, -1, 1, 2)),
              inout(DType::u8, integers(n, 0, 256, 3)), inout(DType::u8, integers(n, 1, 256, 4)),
              inout(DType::f32, most), inout(DType::f32, most), in(DType::f32, maps),
-             in(DType::f32, state(7, flags == 2))},
+             in(DType::f32, update_state(7, flags == 2))},
             p, {}, {blocks});
       };
       run(values(blocks, 0.5f, 2, 5));
@@ -321,7 +322,7 @@ TEST_CASE("kernels: moment_update") {
         for (uint32_t flags = 0; flags < 2; ++flags)
           for (const float b : {0.0f, 0.5f})
             for (const float found_inf : {0.0f, 1.0f}) {
-              const auto rows = table(n, REWIND_FLAT << shift, at);
+              const auto rows = chunk_rows(n, REWIND_FLAT << shift, at);
               const auto count = static_cast<uint32_t>(rows.size() / CHUNK_ROW);
               devices.run(
                   "moment_update",
@@ -329,7 +330,7 @@ TEST_CASE("kernels: moment_update") {
                    inout(DType::f32, values(8 + n, 0.1f, 1, 3)),
                    inout(DType::f32, values(8 + n, 0.1f, 1, 4)),
                    inout(DType::f32, values(8 + n, 0.1f, 0.3f, 5)), in(DType::i32, rows),
-                   in(DType::f32, state(3, found_inf))},
+                   in(DType::f32, update_state(3, found_inf))},
                   MomentUpdateParams{.rows = count,
                                      .shift = shift,
                                      .lr = 0.1f,

@@ -25,21 +25,21 @@ Graph with_8_bits(Graph graph, double cost_per_byte) {
   return graph;
 }
 
-constexpr int64_t rows = 256, width = 32;
+constexpr int64_t layer_rows = 256, layer_width = 32;
 
 // The losses and the gradients of two steps of a chain of layers.
-struct Outcome {
+struct LayerOutcome {
   std::vector<float> losses;
   std::vector<std::vector<float>> gradients;  // of the first step, then of the second
 };
 
-Outcome train(int layers = 10) {
+LayerOutcome train_layers(int layers = 10) {
   manual_seed(1);
   std::vector<Tensor> weights;
   for (int i = 0; i < layers; ++i)
-    weights.push_back((randn({width, width}) * 0.15f).detach().set_requires_grad());
-  const Tensor x = randn({rows, width});
-  Outcome outcome;
+    weights.push_back((randn({layer_width, layer_width}) * 0.15f).detach().set_requires_grad());
+  const Tensor x = randn({layer_rows, layer_width});
+  LayerOutcome outcome;
   for (int step = 0; step < 2; ++step) {
     Tensor y = x;
     for (const Tensor& w : weights) y = add(relu(matmul(y, w)), y);
@@ -64,8 +64,8 @@ double relative_error(const std::vector<float>& a, const std::vector<float>& exa
   return std::sqrt(error / size);
 }
 
-Search search_for(bool keep_8_bits) {
-  return Search([] { return open_backend("dry:cpu"); }, [] { train(); },
+Search search_8_bits(bool keep_8_bits) {
+  return Search([] { return open_backend("dry:cpu"); }, [] { train_layers(); },
                 {.candidates = 16, .keep_8_bits = keep_8_bits});
 }
 
@@ -119,15 +119,15 @@ TEST_CASE(
 
 TEST_CASE(
     "8 bits: passes have the plain run's losses, its gradients nearly, and the bytes predicted") {
-  Search search = search_for(true);
+  Search search = search_8_bits(true);
   set_default_device(open_backend("cpu"));
-  const Outcome plain = train();
+  const LayerOutcome plain = train_layers();
   size_t packing = 0, both = 0;
   for (const Candidate& choice : search.candidates()) {
     const auto device = set_default_device(open_backend("cpu"));
     Tape::current()->verify_replay(true);  // replays have the forward pass's bits all the same
     const Follower scope(choice.plan);
-    const Outcome outcome = train();
+    const LayerOutcome outcome = train_layers();
     Tape::current()->verify_replay(false);
     CHECK(outcome.losses == plain.losses);
     CHECK(device->memory_report().peak == choice.peak());
@@ -145,7 +145,7 @@ TEST_CASE(
 }
 
 TEST_CASE("8 bits: only where they are allowed") {
-  Search allowed = search_for(true), alone = search_for(false);
+  Search allowed = search_8_bits(true), alone = search_8_bits(false);
   for (const Candidate& choice : alone.candidates()) CHECK(choice.plan.offloads.empty());
   CHECK(allowed.memory().plan.offloads.empty());
   CHECK(allowed.speed().plan.offloads.empty());
@@ -165,9 +165,11 @@ TEST_CASE("8 bits: only where they are allowed") {
 
 TEST_CASE("8 bits: the error of a product's gradient is within the bound") {
   set_default_device(open_backend("cpu"));
-  const Tensor x = tensor(some_values(rows * width, 1), {rows, width}).set_requires_grad();
-  const Tensor w = tensor(some_values(width * width, 2), {width, width}).set_requires_grad();
-  const Tensor dy = tensor(some_values(rows * width, 3), {rows, width});
+  const Tensor x = tensor(some_values(layer_rows * layer_width, 1), {layer_rows, layer_width})
+                       .set_requires_grad();
+  const Tensor w = tensor(some_values(layer_width * layer_width, 2), {layer_width, layer_width})
+                       .set_requires_grad();
+  const Tensor dy = tensor(some_values(layer_rows * layer_width, 3), {layer_rows, layer_width});
   const auto gradient = [&](const Plan& plan, Graph* graph) {
     const Follower scope(plan, graph);
     matmul(tanh(x), w).backward(dy);
@@ -184,13 +186,13 @@ TEST_CASE("8 bits: the error of a product's gradient is within the bound") {
   for (size_t i = 0; i < h.size(); ++i)
     half_steps[i / 128] = std::max(half_steps[i / 128], std::fabs(h[i]) / 254.0);
   double most = 0;
-  for (int64_t k = 0; k < width; ++k)
-    for (int64_t j = 0; j < width; ++j) {
+  for (int64_t k = 0; k < layer_width; ++k)
+    for (int64_t j = 0; j < layer_width; ++j) {
       double bound = 1e-4;
-      for (int64_t i = 0; i < rows; ++i)
-        bound += half_steps[static_cast<size_t>(i * width + k) / 128] *
-                 std::fabs(g[static_cast<size_t>(i * width + j)]);
-      const auto at = static_cast<size_t>(k * width + j);
+      for (int64_t i = 0; i < layer_rows; ++i)
+        bound += half_steps[static_cast<size_t>(i * layer_width + k) / 128] *
+                 std::fabs(g[static_cast<size_t>(i * layer_width + j)]);
+      const auto at = static_cast<size_t>(k * layer_width + j);
       const double error = std::fabs(near[at] - exact[at]);
       CHECK(error <= bound);
       most = std::max(most, error);
@@ -200,7 +202,8 @@ TEST_CASE("8 bits: the error of a product's gradient is within the bound") {
 
 TEST_CASE("8 bits: what the program holds, or a gradient needs exactly, stays as it is") {
   set_default_device(open_backend("cpu"));
-  const Tensor x = tensor(some_values(rows * width, 1), {rows, width}).set_requires_grad();
+  const Tensor x = tensor(some_values(layer_rows * layer_width, 1), {layer_rows, layer_width})
+                       .set_requires_grad();
   Graph graph;
   for (const bool packs : {false, true}) {
     const Follower scope(packs ? follow(graph, {.offloads = {{0, 0, 1, true}}}) : Plan{},
@@ -230,11 +233,11 @@ TEST_CASE("8 bits: what the program holds, or a gradient needs exactly, stays as
 
 TEST_CASE("8 bits: AutoRecompute keeps a loop within its budget") {
   set_default_device(open_backend("cpu"));
-  const Outcome plain = train();
+  const LayerOutcome plain = train_layers();
   const uint64_t budget = default_device()->memory_report().peak / 2;
   const auto device = set_default_device(open_backend("cpu"));
   const AutoRecompute recompute({.budget = budget, .keep_8_bits = true});
-  const Outcome outcome = train();
+  const LayerOutcome outcome = train_layers();
   CHECK(outcome.losses == plain.losses);
   CHECK(device->memory_report().peak_reserved <= budget);
   REQUIRE(recompute.kinds().size() == 1);

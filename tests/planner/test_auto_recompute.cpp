@@ -27,9 +27,9 @@ struct Gelu : Module {
 };
 
 // A program as a user writes it. `rows` has the rows of each step's batch.
-class Program {
+class UserProgram {
  public:
-  Program() : seeded_((manual_seed(3), true)), optimizer_(build(model_).parameters()) {}
+  UserProgram() : seeded_((manual_seed(3), true)), optimizer_(build(model_).parameters()) {}
 
   float step(int64_t rows = 64) {
     const auto seed = static_cast<int>(++steps_ + rows);
@@ -63,7 +63,7 @@ class Program {
   int64_t steps_ = 0;
 };
 
-struct Result {
+struct RecomputedResult {
   std::vector<float> losses;
   uint64_t peak = 0, replayed = 0;
   std::vector<std::string> kinds;
@@ -71,14 +71,14 @@ struct Result {
 
 // Runs the program under some recomputation, on a device of its own.
 template <class Body>
-Result run(std::optional<AutoRecomputeOptions> options, Body&& body) {
+RecomputedResult run_recomputed(std::optional<AutoRecomputeOptions> options, Body&& body) {
   const CpuDevice device;
   const uint64_t before = CpuDevice::tape().replayed_records();
-  Result result;
+  RecomputedResult result;
   {
     std::optional<AutoRecompute> recompute;
     if (options) recompute.emplace(*options);
-    Program program;
+    UserProgram program;
     body(program, result.losses);
     if (recompute) result.kinds = recompute->kinds();
   }
@@ -87,28 +87,28 @@ Result run(std::optional<AutoRecomputeOptions> options, Body&& body) {
   return result;
 }
 
-const auto five_steps = [](Program& program, std::vector<float>& losses) {
+const auto five_steps = [](UserProgram& program, std::vector<float>& losses) {
   for (int i = 0; i < 5; ++i) losses.push_back(program.step());
 };
 
 TEST_SUITE_BEGIN("host");
 
 TEST_CASE("auto recompute: the same losses, with less memory") {
-  const Result plain = run({}, five_steps);
+  const RecomputedResult plain = run_recomputed({}, five_steps);
   CHECK(plain.replayed == 0);
-  const Result memory = run({{.mode = Mode::memory}}, five_steps);
+  const RecomputedResult memory = run_recomputed({{.mode = Mode::memory}}, five_steps);
   CHECK(memory.losses == plain.losses);
   CHECK(memory.replayed > 0);
   REQUIRE(memory.kinds.size() == 1);
   CHECK(contains(memory.kinds[0], "5 passes"));
   CHECK(contains(memory.kinds[0], "planned"));
-  const Result speed = run({{.mode = Mode::speed}}, five_steps);
+  const RecomputedResult speed = run_recomputed({{.mode = Mode::speed}}, five_steps);
   CHECK(speed.losses == plain.losses);
   CHECK(speed.replayed > 0);
 
   const uint64_t budget = plain.peak * 8 / 10;
   for (const Mode mode : {Mode::budget, Mode::evict}) {
-    const Result bounded = run({{.mode = mode, .budget = budget}}, five_steps);
+    const RecomputedResult bounded = run_recomputed({{.mode = mode, .budget = budget}}, five_steps);
     CAPTURE(bounded.kinds);
     CHECK(bounded.losses == plain.losses);
     CHECK(bounded.peak <= budget);
@@ -117,13 +117,13 @@ TEST_CASE("auto recompute: the same losses, with less memory") {
     CHECK(contains(bounded.kinds[0], mode == Mode::budget ? "planned" : "evicted"));
   }
   // A plan replays at most as much as eviction does.
-  const Result roomy = run({{.budget = plain.peak * 2}}, five_steps);
+  const RecomputedResult roomy = run_recomputed({{.budget = plain.peak * 2}}, five_steps);
   CHECK(roomy.losses == plain.losses);
   CHECK(roomy.replayed == 0);
 }
 
 TEST_CASE("auto recompute: steps of other sizes, and passes without a backward") {
-  const auto body = [](Program& program, std::vector<float>& losses) {
+  const auto body = [](UserProgram& program, std::vector<float>& losses) {
     for (int i = 0; i < 12; ++i) {
       losses.push_back(program.step(i % 3 == 2 ? 40 : 64));
       if (i == 5) losses.push_back(program.look());
@@ -135,14 +135,14 @@ TEST_CASE("auto recompute: steps of other sizes, and passes without a backward")
       }
     }
   };
-  const Result plain = run({}, body);
+  const RecomputedResult plain = run_recomputed({}, body);
   const uint64_t budget = plain.peak * 8 / 10;
-  const Result bounded = run({{.budget = budget}}, body);
+  const RecomputedResult bounded = run_recomputed({{.budget = budget}}, body);
   CAPTURE(bounded.kinds);
   CHECK(bounded.losses == plain.losses);
   CHECK(bounded.peak <= budget);
   CHECK(bounded.kinds.size() >= 2);  // by sizes
-  const Result memory = run({{.mode = Mode::memory}}, body);
+  const RecomputedResult memory = run_recomputed({{.mode = Mode::memory}}, body);
   CAPTURE(memory.kinds);
   CHECK(memory.losses == plain.losses);
   CHECK(memory.replayed > 0);
@@ -178,15 +178,15 @@ TEST_CASE("auto recompute: a plan is left at whichever record has another size")
 }
 
 TEST_CASE("auto recompute: of ever other sizes the last are known") {
-  const auto body = [](Program& program, std::vector<float>& losses) {
+  const auto body = [](UserProgram& program, std::vector<float>& losses) {
     for (int64_t rows = 2; rows <= 160; rows += 2) losses.push_back(program.step(rows));
     for (int i = 0; i < 3; ++i) losses.push_back(program.step(120));
     // It differs from the expected pass from the first record on.
     losses.push_back(program.step(160));
     losses.push_back(program.step(2));  // its kind was forgotten
   };
-  const Result plain = run({}, body);
-  const Result bounded = run({{.budget = plain.peak * 9 / 10}}, body);
+  const RecomputedResult plain = run_recomputed({}, body);
+  const RecomputedResult bounded = run_recomputed({{.budget = plain.peak * 9 / 10}}, body);
   CHECK(bounded.losses == plain.losses);
   CHECK(bounded.kinds.size() == 64);
   const auto count = [&](const char* what) {
@@ -239,14 +239,14 @@ TEST_CASE("auto recompute: what cannot be") {
 }
 
 // Takes five steps in a thread of their own, which has read no variable yet.
-Result in_new_thread() {
-  Result result;
+RecomputedResult in_new_thread() {
+  RecomputedResult result;
   std::exception_ptr error;
   std::thread([&] {
     try {
       const DeviceScope scope(Device::create(open_backend("reference")));
       {
-        Program program;
+        UserProgram program;
         five_steps(program, result.losses);
       }
       result.peak = default_device()->memory_report().peak;
@@ -260,7 +260,7 @@ Result in_new_thread() {
 }
 
 TEST_CASE("environment: budget, way to recompute and timeline of a program that says nothing") {
-  const Result plain = in_new_thread();
+  const RecomputedResult plain = in_new_thread();
   CHECK(plain.replayed == 0);
   const auto with = [](const char* budget, const char* how) {
     const Env bytes("REWIND_MEMORY_BUDGET", budget), recompute("REWIND_RECOMPUTE", how);
@@ -268,14 +268,14 @@ TEST_CASE("environment: budget, way to recompute and timeline of a program that 
   };
   const uint64_t budget = plain.peak * 8 / 10;
   for (const char* how : {"", "evict"}) {
-    const Result bounded = with(std::to_string(budget).c_str(), how);
+    const RecomputedResult bounded = with(std::to_string(budget).c_str(), how);
     CHECK(bounded.losses == plain.losses);
     CHECK(bounded.peak <= budget);
     CHECK(bounded.replayed > 0);
   }
   for (const char* how : {"memory", "speed", "block"}) {
     CAPTURE(how);
-    const Result less = with("", how);
+    const RecomputedResult less = with("", how);
     CHECK(less.losses == plain.losses);
     CHECK(less.replayed > 0);
   }
@@ -296,26 +296,26 @@ TEST_CASE("environment: budget, way to recompute and timeline of a program that 
 }
 
 // Blocks of a user's own module.
-struct Block : Module {
-  Block() {
+struct UserBlock : Module {
+  UserBlock() {
     register_module("first", first);
     register_module("second", second);
   }
   Tensor forward(Tensor x) override { return second(gelu(first(std::move(x)))); }
   Linear first{8, 8}, second{8, 8};
 };
-struct Net : Module {
-  Net() {
+struct UserNet : Module {
+  UserNet() {
     register_module("a", a);
     register_module("b", b);
   }
   Tensor forward(Tensor x) override { return b(a(std::move(x))); }
-  Block a, b;
+  UserBlock a, b;
 };
 
 TEST_CASE("environment: blocks of any module and of a Sequential become segments") {
   const CpuDevice device;
-  Net net;
+  UserNet net;
   Sequential flat;
   for (int i = 0; i < 9; ++i) flat.emplace<Linear>(8, 8);
   const Tensor x = tensor(some_values(16), {2, 8});

@@ -27,16 +27,16 @@ namespace {
 
 using Entrance = std::function<Losses(const Training&)>;
 
-struct Outcome {
+struct BudgetOutcome {
   Losses losses;
   MemoryReport memory;
   std::string refusal;  // empty: none
 };
 
 // Runs on a device of its own, in a thread of its own, which has read no variable yet.
-Outcome run(const Training& training, const Entrance& entrance, uint64_t limit = 0,
-            const std::string& name = "reference") {
-  Outcome outcome;
+BudgetOutcome run_in_budget(const Training& training, const Entrance& entrance, uint64_t limit = 0,
+                            const std::string& name = "reference") {
+  BudgetOutcome outcome;
   std::exception_ptr error;
   std::thread([&] {
     try {
@@ -56,7 +56,7 @@ Outcome run(const Training& training, const Entrance& entrance, uint64_t limit =
   return outcome;
 }
 
-Losses plain(const Training& training) {
+Losses plain_losses(const Training& training) {
   return training();
 }
 
@@ -75,14 +75,14 @@ Entrance by_budget(uint64_t bytes) {
   };
 }
 
-void check_kept(const Outcome& outcome, const Outcome& plain, uint64_t budget) {
+void check_kept(const BudgetOutcome& outcome, const BudgetOutcome& plain, uint64_t budget) {
   CHECK(outcome.refusal == "");
   CHECK(outcome.memory.peak_reserved <= budget);
   CHECK(outcome.losses == plain.losses);
 }
 
 // Checks that a dry run needs the same.
-void check_predicted(const Outcome& real, const Training& training, const Entrance& entrance,
+void check_predicted(const BudgetOutcome& real, const Training& training, const Entrance& entrance,
                      const std::string& name = "reference") {
   const auto device = Device::create(open_backend(name));
   const DeviceScope scope(device);
@@ -93,7 +93,7 @@ void check_predicted(const Outcome& real, const Training& training, const Entran
 }
 
 // Programs, and the least of 70, 50 and 35 % of their plain peak with which they can run.
-const std::tuple<const char*, Training, int> programs[] = {
+const std::tuple<const char*, Training, int> budget_programs[] = {
     {"gpt", test::train_gpt, 35},
     {"resnet", test::train_resnet, 35},
     {"unet", [] { return test::train_unet(35, 37); }, 50},
@@ -102,9 +102,9 @@ const std::tuple<const char*, Training, int> programs[] = {
 
 // The cpu with blocks of other sizes; on request it refuses large ones, or gives each kernel a
 // workspace.
-class Blocks : public test::GuardBackend {
+class BudgetBlocks : public test::GuardBackend {
  public:
-  explicit Blocks(uint64_t largest)
+  explicit BudgetBlocks(uint64_t largest)
       : GuardBackend(open_backend("reference"), false), info_(GuardBackend::info()) {
     info_.max_block_bytes = largest;
   }
@@ -151,12 +151,12 @@ struct Value {
 TEST_SUITE_BEGIN("host");
 
 TEST_CASE("budget: blocks of a user's program stay within it, by every entrance") {
-  for (const auto& [program, training, feasible] : programs) {
-    const Outcome whole = run(training, plain);
+  for (const auto& [program, training, feasible] : budget_programs) {
+    const BudgetOutcome whole = run_in_budget(training, plain_losses);
     for (const int percent : {70, 50, 35}) {
       const uint64_t budget = whole.memory.peak * static_cast<uint64_t>(percent) / 100;
       INFO(std::string(program) << ", " << percent << " % of " << whole.memory.peak);
-      const Outcome evicting = run(training, by_budget(budget));
+      const BudgetOutcome evicting = run_in_budget(training, by_budget(budget));
       CHECK(evicting.memory.peak_reserved <= budget);
       CHECK(evicting.refusal.empty() == (percent >= feasible));
       if (percent < feasible) {
@@ -167,24 +167,24 @@ TEST_CASE("budget: blocks of a user's program stay within it, by every entrance"
       check_predicted(evicting, training, by_budget(budget));
       if (percent != 50) continue;
       const Entrance planned = by_auto({.budget = budget, .candidates = 4});
-      const Outcome real = run(training, planned);
+      const BudgetOutcome real = run_in_budget(training, planned);
       check_kept(real, whole, budget);
       check_predicted(real, training, planned);
       const Env bytes("REWIND_MEMORY_BUDGET", std::to_string(budget).c_str());
       const Env how("REWIND_RECOMPUTE", "evict");
-      check_kept(run(training, plain), whole, budget);
+      check_kept(run_in_budget(training, plain_losses), whole, budget);
     }
   }
 }
 
 // The needs of some programs depend on the number of threads; 70 % are enough for any number.
 TEST_CASE("budget: kept on the cpu, too, whose kernels take workspaces") {
-  for (const auto& [program, training, feasible] : programs) {
-    const Outcome whole = run(training, plain, 0, "cpu");
+  for (const auto& [program, training, feasible] : budget_programs) {
+    const BudgetOutcome whole = run_in_budget(training, plain_losses, 0, "cpu");
     const uint64_t budget = whole.memory.peak * 7 / 10;
     INFO(std::string(program) << " in " << budget << " of " << whole.memory.peak);
     for (const auto& entrance : {by_budget(budget), by_auto({.budget = budget, .candidates = 4})}) {
-      const Outcome real = run(training, entrance, 0, "cpu");
+      const BudgetOutcome real = run_in_budget(training, entrance, 0, "cpu");
       check_kept(real, whole, budget);
       check_predicted(real, training, entrance, "cpu");
     }
@@ -193,14 +193,15 @@ TEST_CASE("budget: kept on the cpu, too, whose kernels take workspaces") {
 
 // Products with long sums and small outputs cost more to recompute than to fetch.
 TEST_CASE("budget: a limit of exactly the plain peak does") {
-  for (const auto& [program, training, feasible] : programs) {
+  for (const auto& [program, training, feasible] : budget_programs) {
     INFO(std::string(program));
-    const Outcome whole = run(training, plain);
-    const Outcome tight = run(training, plain, whole.memory.peak);
+    const BudgetOutcome whole = run_in_budget(training, plain_losses);
+    const BudgetOutcome tight = run_in_budget(training, plain_losses, whole.memory.peak);
     check_kept(tight, whole, whole.memory.peak);
     CHECK(tight.memory.peak == whole.memory.peak);
     CHECK(tight.memory.moved > 0);
-    CHECK(contains(run(training, plain, whole.memory.peak - 256).refusal, "the memory limit is"));
+    CHECK(contains(run_in_budget(training, plain_losses, whole.memory.peak - 256).refusal,
+                   "the memory limit is"));
   }
 }
 
@@ -228,7 +229,7 @@ TEST_CASE("budget: values keep their bits wherever they move") {
   for (int round = 0; round < 24; ++round) {
     const bool is_whole = round % 4 != 3;  // in one block
     const auto device =
-        Device::create(std::make_unique<Blocks>(is_whole ? 1 << 20 : 24 << 10), limit);
+        Device::create(std::make_unique<BudgetBlocks>(is_whole ? 1 << 20 : 24 << 10), limit);
     std::vector<Value> values;
     for (int i = 0; i < 200; ++i) {
       if (!values.empty() && random() % 2 == 0)
@@ -258,8 +259,8 @@ TEST_CASE("budget: values keep their bits wherever they move") {
 
 TEST_CASE("budget: operands that move for a kernel's workspace are found") {
   for (size_t which = 0; which < 4; ++which) {
-    auto backend = std::make_unique<Blocks>(1 << 20);
-    Blocks& blocks = *backend;
+    auto backend = std::make_unique<BudgetBlocks>(1 << 20);
+    BudgetBlocks& blocks = *backend;
     const auto device = Device::create(std::move(backend), 16 << 10);
     const DeviceScope scope(device);
     std::vector<Tensor> kept, gone;
@@ -279,8 +280,8 @@ TEST_CASE("budget: operands that move for a kernel's workspace are found") {
 
 TEST_CASE("budget: a driver that refuses what it had given loses nothing while smaller blocks do") {
   constexpr int64_t KiB = 1024;
-  auto backend = std::make_unique<Blocks>(1 << 20);
-  Blocks& blocks = *backend;
+  auto backend = std::make_unique<BudgetBlocks>(1 << 20);
+  BudgetBlocks& blocks = *backend;
   blocks.most = 20 * KiB;
   const auto device = Device::create(std::move(backend), 64 * KiB);
   std::vector<Value> values;  // three blocks of 20 KiB, with 4 KiB in each
@@ -406,13 +407,13 @@ TEST_CASE("budget: on vulkan") {
   };
   std::pair<Losses, MemoryReport> whole;
   try {
-    whole = on_vulkan(plain, 0);
+    whole = on_vulkan(plain_losses, 0);
   } catch (const DeviceError& e) {
     MESSAGE("skipped: " << e.what());
     return;
   }
   const uint64_t peak = whole.second.peak;
-  const auto tight = on_vulkan(plain, peak);
+  const auto tight = on_vulkan(plain_losses, peak);
   CHECK(tight.first == whole.first);
   CHECK(tight.second.peak_reserved <= peak);
   CHECK(tight.second.moved > 0);

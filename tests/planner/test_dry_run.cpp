@@ -81,7 +81,7 @@ struct Named {
   std::function<void()> program;
 };
 
-const std::vector<Named> programs = {
+const std::vector<Named> dry_run_programs = {
     {"resnet f32", [] { resnet_steps(DType::f32, CheckpointMode::none); }},
     {"resnet f16", [] { resnet_steps(DType::f16, CheckpointMode::none); }},
     {"resnet f16 block", [] { resnet_steps(DType::f16, CheckpointMode::block); }},
@@ -94,7 +94,7 @@ const std::vector<Named> programs = {
 
 TEST_CASE("dry run: predicts every model's memory to the byte") {
   on_each_device([] {
-    for (const Named& p : programs) {
+    for (const Named& p : dry_run_programs) {
       const std::string name = p.name;
       const bool is_vulkan = default_device()->info().backend == "vulkan";
       if (is_vulkan && !name.ends_with("f16 block") && name != "lstm")
@@ -191,8 +191,8 @@ TEST_CASE_FIXTURE(CpuDevice, "dry run: leaves device, tape, generator and contex
   const Tensor y = tanh(x);
   manual_seed(17);
   const uint64_t before = live();
-  CHECK_THROWS_AS(plan(programs[0].program, {.memory_limit = 100 << 10}), OutOfMemory);
-  const Forecast forecast = plan(programs[0].program, {.trace = true});
+  CHECK_THROWS_AS(plan(dry_run_programs[0].program, {.memory_limit = 100 << 10}), OutOfMemory);
+  const Forecast forecast = plan(dry_run_programs[0].program, {.trace = true});
   CHECK(live() == before);
   CHECK(default_device() == device);
   CHECK(default_generator().position() == 0);
@@ -260,8 +260,8 @@ TEST_CASE("dry run: profiles predict a device that is not there") {
   std::FILE* out = std::fopen(file.c_str(), "w");
   std::fputs(profile.c_str(), out);
   std::fclose(out);
-  const Forecast saved = dry_run(open_backend("dry:" + file), programs[0].program);
-  const Forecast present = dry_run(open_backend("dry:vulkan"), programs[0].program);
+  const Forecast saved = dry_run(open_backend("dry:" + file), dry_run_programs[0].program);
+  const Forecast present = dry_run(open_backend("dry:vulkan"), dry_run_programs[0].program);
   CHECK(saved.memory.peak == present.memory.peak);
   CHECK(saved.memory.reserved == present.memory.reserved);
   std::remove(file.c_str());

@@ -11,7 +11,7 @@ namespace rw::test {
 namespace {
 
 // Each op overwrites its input if nobody else reads it, on which eviction does not count.
-Losses chain() {
+Losses overwriting_chain() {
   manual_seed(5);
   const Tensor w = rand({4096}, -0.4f, 0.4f).set_requires_grad();
   SGD optimizer({w}, {.lr = 0.1f});
@@ -45,22 +45,23 @@ Losses two_losses() {
   return losses;
 }
 
-Losses plain(const Training& training, const std::string& device = "reference") {
+Losses plainly(const Training& training, const std::string& device = "reference") {
   const DeviceScope scope(Device::create(open_backend(device)));
   return training();
 }
 
-struct Outcome {
+struct FeasibleOutcome {
   Losses losses;
   std::vector<std::string> kinds;
   uint64_t peak = 0, replayed = 0;
   std::string refusal;
 };
 
-Outcome within(uint64_t budget, const Training& training, const std::string& device = "reference") {
+FeasibleOutcome within(uint64_t budget, const Training& training,
+                       const std::string& device = "reference") {
   const DeviceScope scope(Device::create(open_backend(device)));
   const uint64_t replayed = Tape::current()->replayed_records();
-  Outcome outcome;
+  FeasibleOutcome outcome;
   {
     const AutoRecompute recompute({.budget = budget, .candidates = 4});
     try {
@@ -77,23 +78,23 @@ Outcome within(uint64_t budget, const Training& training, const std::string& dev
 }
 
 // Checks on a device without workspaces, and on one with them.
-void check_programs(const std::string& device) {
+void check_feasible(const std::string& device) {
   const std::pair<const char*, Training> programs[] = {
       {"gpt", train_gpt},
       {"resnet", train_resnet},
       {"unet", [] { return train_unet(19, 21); }},
       {"recurrent", [] { return train_recurrent(24); }},
-      {"chain", chain},
+      {"chain", overwriting_chain},
   };
   for (const auto& [program, training] : programs) {
-    const Losses expected = plain(training, device);
+    const Losses expected = plainly(training, device);
     Search search([&] { return open_backend("dry:" + device); }, [&] { training(); },
                   {.candidates = 4});
     const auto& choices = search.candidates();
     for (const size_t k : {choices.size() - 1, choices.size() / 2, size_t{0}}) {
       const uint64_t budget = choices[k].peak();
       INFO(std::string(program) << " in " << budget << " bytes of " << device);
-      const Outcome bounded = within(budget, training, device);
+      const FeasibleOutcome bounded = within(budget, training, device);
       CHECK(bounded.refusal == "");
       CHECK(bounded.losses == expected);
       CHECK(bounded.peak <= budget);
@@ -103,7 +104,7 @@ void check_programs(const std::string& device) {
     }
     const uint64_t too_little = choices.back().peak() * 3 / 4;
     INFO(std::string(program) << " in " << too_little << " bytes of " << device);
-    const Outcome refused = within(too_little, training, device);
+    const FeasibleOutcome refused = within(too_little, training, device);
     CHECK(contains(refused.refusal, "the memory budget is"));
     if (!refused.kinds.empty())  // otherwise it does not get through its forward pass
       CHECK(contains(refused.refusal, "no plan that was found needs less than"));
@@ -115,21 +116,21 @@ void check_programs(const std::string& device) {
 TEST_SUITE_BEGIN("host");
 
 TEST_CASE("feasible budgets: a program trains in the peak of every plan, and is told the least") {
-  check_programs("reference");
+  check_feasible("reference");
 }
 
 TEST_CASE("feasible budgets: the same with workspaces, on the cpu") {
-  check_programs("cpu");
+  check_feasible("cpu");
 }
 
 TEST_CASE("feasible budgets: values that the program holds, and two backwards of one pass") {
-  const Losses expected = plain(two_losses);
+  const Losses expected = plainly(two_losses);
   const DeviceScope scope(Device::create(open_backend("reference")));
   two_losses();
   const uint64_t peak = default_device()->memory_report().peak;
   for (const uint64_t percent : {90, 80, 70, 60}) {
     INFO("in " << percent << " % of " << peak);
-    const Outcome bounded = within(peak * percent / 100, two_losses);
+    const FeasibleOutcome bounded = within(peak * percent / 100, two_losses);
     CHECK(bounded.refusal == "");
     CHECK(bounded.losses == expected);
     CHECK(bounded.replayed > 0);
@@ -155,7 +156,7 @@ TEST_CASE("feasible budgets: the plain peak does where values from outside give 
   const DeviceScope scope(Device::create(open_backend("reference")));
   const Losses expected = training();
   const uint64_t peak = default_device()->memory_report().peak;
-  const Outcome bounded = within(peak, training);
+  const FeasibleOutcome bounded = within(peak, training);
   CHECK(bounded.refusal == "");
   CHECK(bounded.losses == expected);
 }

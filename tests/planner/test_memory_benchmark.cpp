@@ -14,11 +14,9 @@
 #include "benchmarks/memory/workloads.h"
 #include "tests/fixtures/temporary_folder.h"
 
-namespace rw::test {
+namespace rw::memory {
 
 namespace {
-
-using namespace rw::memory;
 
 // Runs two small networks in every way, predicted and really.
 Report small_report() {
@@ -188,4 +186,4 @@ TEST_CASE("memory benchmark: networks are as they are described" * doctest::test
         records(cifar_workload(4, 1, false, DType::f32)));
 }
 
-}  // namespace rw::test
+}  // namespace rw::memory

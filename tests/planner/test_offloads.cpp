@@ -60,7 +60,7 @@ class Discrete : public GuardBackend {
 constexpr HostBandwidth quick{1e18, 1e18}, slow{1e6, 1e6};
 
 // Two steps of a chain of layers with a matrix product each; returns losses and gradients.
-std::vector<std::vector<float>> train(int layers = 16) {
+std::vector<std::vector<float>> train_chain(int layers = 16) {
   manual_seed(1);
   std::vector<Tensor> weights;
   for (int i = 0; i < layers; ++i) weights.push_back(randn({16, 16}).set_requires_grad());
@@ -81,21 +81,21 @@ std::vector<std::vector<float>> train(int layers = 16) {
   return results;
 }
 
-Search search_for(HostBandwidth bandwidth, SearchOptions options = {}) {
+Search search_offloads(HostBandwidth bandwidth, SearchOptions options = {}) {
   options.candidates = 12;
-  return Search([=] { return Discrete(bandwidth).dry(); }, [] { train(); }, options);
+  return Search([=] { return Discrete(bandwidth).dry(); }, [] { train_chain(); }, options);
 }
 
 // Follows each candidate on a device of `open`: the bits of the plain run, and the bytes of both
 // memories as they were predicted. Returns how many have offloads.
 size_t check_runs(Search& search, const std::function<std::unique_ptr<Backend>()>& open) {
   set_default_device(open());
-  const auto plain = train();
+  const auto plain = train_chain();
   size_t offloading = 0;
   for (const Candidate& choice : search.candidates()) {
     const auto device = set_default_device(open());
     const Follower scope(choice.plan);
-    REQUIRE(train() == plain);
+    REQUIRE(train_chain() == plain);
     const MemoryReport report = device->memory_report();
     CHECK(report.peak == choice.peak());
     CHECK(report.host_peak == choice.forecast.memory.host_peak);
@@ -205,10 +205,10 @@ TEST_CASE("offloads: the host has room for some") {
 }
 
 TEST_CASE("offloads: passes have the plain run's bits, and the bytes that were predicted") {
-  Search search = search_for(quick);
+  Search search = search_offloads(quick);
   CHECK(check_runs(search, [] { return std::make_unique<Discrete>(quick); }) > 0);
   // Every candidate of recomputation alone has one on or below it, and most have one far below.
-  Search alone = search_for(quick, {.host_bytes = 0});
+  Search alone = search_offloads(quick, {.host_bytes = 0});
   const auto best = [&](uint64_t peak) {
     double cost = INFINITY;
     for (const Candidate& other : search.candidates())
@@ -228,8 +228,8 @@ TEST_CASE("offloads: passes have the plain run's bits, and the bytes that were p
 TEST_CASE("offloads: plans that may have them are never dearer than plans that may not") {
   for (const HostBandwidth& bandwidth : {quick, slow})
     for (const double effort : {0.01, 1.0}) {
-      Search search = search_for(bandwidth, {.effort = effort});
-      Search alone = search_for(bandwidth, {.effort = effort, .host_bytes = 0});
+      Search search = search_offloads(bandwidth, {.effort = effort});
+      Search alone = search_offloads(bandwidth, {.effort = effort, .host_bytes = 0});
       const uint64_t plain = alone.plain().peak(), least = alone.candidates().back().peak();
       for (uint64_t k = 0; k <= 8; ++k) {
         const uint64_t bytes = least + (plain - least) * k / 8;
@@ -240,8 +240,9 @@ TEST_CASE("offloads: plans that may have them are never dearer than plans that m
 }
 
 TEST_CASE("offloads: plans of devices that compute in the host's memory have none") {
-  Search search = search_for({}), dear = search_for(slow);
-  Search alone([] { return open_backend("dry:reference"); }, [] { train(); }, {.candidates = 12});
+  Search search = search_offloads({}), dear = search_offloads(slow);
+  Search alone([] { return open_backend("dry:reference"); }, [] { train_chain(); },
+               {.candidates = 12});
   REQUIRE(search.candidates().size() == alone.candidates().size());
   for (size_t i = 0; i < alone.candidates().size(); ++i) {
     CHECK(search.candidates()[i].plan.offloads.empty());
@@ -253,12 +254,12 @@ TEST_CASE("offloads: plans of devices that compute in the host's memory have non
 
 TEST_CASE("offloads: AutoRecompute, and what the host has no memory for") {
   set_default_device(std::make_unique<Discrete>(quick));
-  const auto plain = train();
+  const auto plain = train_chain();
   const uint64_t budget = default_device()->memory_report().peak * 2 / 3;
   for (const uint64_t host_bytes : {UINT64_MAX, uint64_t{0}}) {
     const auto device = set_default_device(std::make_unique<Discrete>(quick, host_bytes));
     const AutoRecompute recompute({.budget = budget});
-    CHECK(train() == plain);
+    CHECK(train_chain() == plain);
     CHECK(device->memory_report().peak_reserved <= budget);
     CHECK((device->memory_report().host_peak > 0) == (host_bytes > 0));
   }
@@ -331,7 +332,7 @@ TEST_CASE("offloads: on vulkan, through memory of its own") {
   CHECK(info.host_bandwidth.to_host > 0);
   DeviceInfo fast = info;
   fast.host_bandwidth = quick;
-  Search search([&] { return open_backend("dry:vulkan")->dry(fast); }, [] { train(); },
+  Search search([&] { return open_backend("dry:vulkan")->dry(fast); }, [] { train_chain(); },
                 {.candidates = 12});
   CHECK(check_runs(search, [] { return open_backend("vulkan"); }) > 0);
 }

@@ -18,7 +18,7 @@ namespace rw::test {
 namespace {
 
 // Computes y = tanh(y W) + y six times, with a view on the way.
-void step() {
+void tanh_step() {
   manual_seed(1);
   const Tensor w = rand({32, 32}, -0.1f, 0.1f).set_requires_grad();
   Tensor y = rand({64, 32});
@@ -51,7 +51,7 @@ struct CacheFile {
   }
 };
 
-// A device and a cache that has the times of the ops of step() on it.
+// A device and a cache that has the times of the ops of tanh_step() on it.
 struct MeasuredDevice {
   const TemporaryFolder folder;
   const Env cache{"REWIND_CACHE", folder.path};
@@ -59,7 +59,9 @@ struct MeasuredDevice {
   const Graph graph = search().graph();
   const CacheFile file{folder.path};
 
-  Search search() const { return {open_dry, step, {.times = std::make_shared<OpTimes>(device)}}; }
+  Search search() const {
+    return {open_dry, tanh_step, {.times = std::make_shared<OpTimes>(device)}};
+  }
   uint64_t dispatches() const { return device->backend().stats().dispatches; }
 };
 
@@ -110,7 +112,7 @@ TEST_CASE("op times: plans by time take no more of it than plans by FLOPs" *
   const MeasuredDevice measured;
   for (const char* slow : {"matmul", "tanh", "add"}) {
     measured.file.write(slow);
-    Search by_time = measured.search(), by_work(open_dry, step);
+    Search by_time = measured.search(), by_work(open_dry, tanh_step);
     const uint64_t plain = by_work.plain().peak(), least = by_work.candidates().back().peak();
     for (uint64_t k = 0; k <= 12; ++k) {
       const uint64_t bytes = least + (plain - least) * k / 12;

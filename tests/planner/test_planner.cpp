@@ -19,24 +19,24 @@ using Mode = AutoRecomputeOptions::Mode;
 
 namespace {
 
-constexpr int64_t width = 64;
+constexpr int64_t planned_width = 64;
 
-class Block : public Module {
+class PlannedBlock : public Module {
  public:
-  Block() {
+  PlannedBlock() {
     register_module("in", in_);
     register_module("out", out_);
   }
   Tensor forward(Tensor x) override { return checkpoint_name(x + out_(gelu(in_(x))), "block"); }
 
  private:
-  Linear in_{width, width}, out_{width, width};
+  Linear in_{planned_width, planned_width}, out_{planned_width, planned_width};
 };
 
-class Net : public Module {
+class PlannedNet : public Module {
  public:
-  Net() {
-    for (int i = 0; i < 8; ++i) blocks_.emplace<Block>();
+  PlannedNet() {
+    for (int i = 0; i < 8; ++i) blocks_.emplace<PlannedBlock>();
     register_module("blocks", blocks_);
   }
   Tensor forward(Tensor x) override { return blocks_(std::move(x)); }
@@ -45,35 +45,36 @@ class Net : public Module {
   Sequential blocks_;
 };
 
-void train_on(Net& net, Adam& adam, const StepSettings& s, Tensor x) {
+void train_on(PlannedNet& net, Adam& adam, const StepSettings& s, Tensor x) {
   const Autocast autocast(s.dtype, s.dtype != DType::f32);
   adam.backward(mean(square(net(std::move(x)))));
   adam.step();
   adam.zero_grad();
 }
 
-const MakeSteps make = training_steps([](const StepSettings& s) {
-  auto net = std::make_shared<Net>();
+const MakeSteps planned_steps = training_steps([](const StepSettings& s) {
+  auto net = std::make_shared<PlannedNet>();
   auto adam = std::make_shared<Adam>(net->parameters());
-  return [=] { train_on(*net, *adam, s, empty({s.batch, width})); };
+  return [=] { train_on(*net, *adam, s, empty({s.batch, planned_width})); };
 });
 
-struct Trained {
+struct TrainedSteps {
   std::vector<float> weights;
   MemoryReport memory;
 };
 
 // Takes three steps on a new device, as a user does.
-Trained train(const StepSettings& settings, const std::optional<AutoRecomputeOptions>& how = {}) {
+TrainedSteps train_planned(const StepSettings& settings,
+                           const std::optional<AutoRecomputeOptions>& how = {}) {
   const auto device = set_default_device(open_backend("reference"));
   manual_seed(7);
-  PlannedRun run({.make = make, .settings = settings}, how);
-  Trained result;
+  PlannedRun run({.make = planned_steps, .settings = settings}, how);
+  TrainedSteps result;
   run.guard([&] {
-    Net net;
+    PlannedNet net;
     Adam adam(net.parameters());
     for (int i = 0; i < 3; ++i)
-      train_on(net, adam, run.settings(), randn({run.settings().batch, width}));
+      train_on(net, adam, run.settings(), randn({run.settings().batch, planned_width}));
     result.weights = net.parameters()[0].to_vector();
   });
   result.memory = run.account().memory;
@@ -87,14 +88,14 @@ Trained train(const StepSettings& settings, const std::optional<AutoRecomputeOpt
 TEST_CASE("planner: the forecast of a user's program is exact, whatever recomputes" *
           doctest::test_suite("host")) {
   const auto cpu = open_backend("reference");
-  const Planner planner({.make = make, .settings = {.batch = 96}}, *cpu);
+  const Planner planner({.make = planned_steps, .settings = {.batch = 96}}, *cpu);
   const uint64_t peak = planner.forecast().memory.peak;
-  const Trained plain = train({.batch = 96});
+  const TrainedSteps plain = train_planned({.batch = 96});
   CHECK(plain.memory.peak == peak);
   CHECK(planner.peak(planner.settings()) == peak);
   CHECK(planner.forecast().memory.peak_reserved == plain.memory.peak_reserved);
 
-  const Trained block = train({.batch = 96, .checkpoint = "block"});
+  const TrainedSteps block = train_planned({.batch = 96, .checkpoint = "block"});
   CHECK(block.memory.peak < peak);
   CHECK(block.weights == plain.weights);
   const uint64_t least = planner.search(planner.settings()).candidates().back().peak();
@@ -105,7 +106,7 @@ TEST_CASE("planner: the forecast of a user's program is exact, whatever recomput
         AutoRecomputeOptions{.budget = middle},
         AutoRecomputeOptions{.mode = Mode::evict, .budget = middle}}) {
     INFO("mode " << static_cast<int>(how.mode));
-    const Trained other = train({.batch = 96}, how);
+    const TrainedSteps other = train_planned({.batch = 96}, how);
     CHECK(other.weights == plain.weights);
     CHECK(other.memory.peak < peak);
     if (how.budget) CHECK(other.memory.peak <= how.budget);
@@ -117,11 +118,12 @@ TEST_CASE("planner: the forecast of a user's program is exact, whatever recomput
 TEST_CASE("planner: f16 follows the settings, and the whole table adds up" *
           doctest::test_suite("host")) {
   const auto cpu = open_backend("reference");
-  const Planner planner({.make = make, .settings = {.batch = 64}}, *cpu);
+  const Planner planner({.make = planned_steps, .settings = {.batch = 64}}, *cpu);
   CHECK(planner.peak({.dtype = DType::f16, .batch = 64}) < planner.peak({.batch = 64}));
   const std::vector<Saving> savings = attribute_savings(planner);
   CHECK(savings.back().peak == planner.forecast().memory.peak);
-  CHECK(estimate(planner).parameters == 8 * 2 * (width * width + width) * sizeof(float));
+  CHECK(estimate(planner).parameters ==
+        8 * 2 * (planned_width * planned_width + planned_width) * sizeof(float));
 
   const uint64_t bytes = planner.forecast().memory.peak;
   size_t told = 0;
@@ -146,17 +148,18 @@ TEST_CASE("planner: a limit other than the memory is named" * doctest::test_suit
   DeviceInfo limits = cpu->info();
   limits.max_block_bytes = 1 << 20;
   const auto dry = cpu->dry(limits);
-  const Planner planner({.make = make}, *dry);
+  const Planner planner({.make = planned_steps}, *dry);
   const auto rows = fit(planner, uint64_t{1} << 30, {.dtypes = {DType::f32}, .candidates = 2});
   REQUIRE(!rows.empty());
-  CHECK(rows[0].settings.batch == (1 << 20) / (width * 4));  // a tensor of them fills a block
+  CHECK(rows[0].settings.batch ==
+        (1 << 20) / (planned_width * 4));  // a tensor of them fills a block
   CHECK(contains(rows[0].limit, "largest block"));
   CHECK(contains(fit_table(rows, uint64_t{1} << 30), "limited by the driver's largest block"));
 }
 
 TEST_CASE("planner: what cannot be met says what can" * doctest::test_suite("host")) {
   set_default_device(open_backend("reference"));
-  const TrainingProgram program{.make = make, .settings = {.batch = 96}};
+  const TrainingProgram program{.make = planned_steps, .settings = {.batch = 96}};
   for (const Mode mode : {Mode::budget, Mode::evict, Mode::memory}) {
     INFO("mode " << static_cast<int>(mode));
     const std::string text = message_of<OutOfMemory>(
@@ -203,8 +206,8 @@ TEST_CASE_FIXTURE(CpuDevice, "planner: a recomputation scope around a loop plans
                                  doctest::test_suite("host")) {
   const auto pass = [](bool backward) {
     manual_seed(3);
-    Net net;
-    const Tensor loss = mean(square(net(randn({64, width}))));
+    PlannedNet net;
+    const Tensor loss = mean(square(net(randn({64, planned_width}))));
     if (backward) loss.backward();
     return backward ? net.parameters()[0].grad().to_vector() : std::vector<float>();
   };
@@ -237,9 +240,9 @@ TEST_CASE_FIXTURE(CpuDevice, "planner: named values are kept, what is between th
 
 TEST_CASE_FIXTURE(CpuDevice, "planner: blocks are checkpointed by a scope, whatever else says" *
                                  doctest::test_suite("host")) {
-  Net net;
+  PlannedNet net;
   const auto segments = [&] {
-    const Tensor y = net(randn({8, width}));
+    const Tensor y = net(randn({8, planned_width}));
     return Tape::current()->stats().segments;
   };
   CHECK(segments() == 0);
@@ -254,7 +257,7 @@ TEST_CASE_FIXTURE(CpuDevice, "planner: blocks are checkpointed by a scope, whate
 
 TEST_CASE_FIXTURE(CpuDevice, "autocast: a scope around backward changes no gradient" *
                                  doctest::test_suite("host")) {
-  const Tensor w = randn({width, width}), x = randn({16, width});
+  const Tensor w = randn({planned_width, planned_width}), x = randn({16, planned_width});
   const auto gradient = [&](bool around) {
     const Tensor leaf = w.detach().set_requires_grad();
     const Tensor loss = mean(square(matmul(x, leaf)));
@@ -299,10 +302,10 @@ TEST_CASE("planner: a program whose steps differ says what differs" * doctest::t
   set_default_device(open_backend("reference"));
   // Every other step has one more op.
   const MakeSteps alternating = training_steps([](const StepSettings& s) {
-    auto net = std::make_shared<Net>();
+    auto net = std::make_shared<PlannedNet>();
     auto steps = std::make_shared<int>(0);
     return [=] {
-      Tensor y = net->forward(empty({s.batch, width}));
+      Tensor y = net->forward(empty({s.batch, planned_width}));
       mean(square((*steps)++ % 2 == 0 ? y : relu(y))).backward();
       for (Tensor p : net->parameters()) p.set_grad({});
       default_device()->end_step();

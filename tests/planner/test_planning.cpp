@@ -45,7 +45,7 @@ std::vector<int32_t> labels(int64_t count, int32_t classes) {
   return values;
 }
 
-Example resnet() {
+Example resnet_example() {
   const ResNetRecipe recipe{
       .model = resnet_cifar(8, 1, BlockKind::basic, 10), .height = 16, .width = 16};
   return {"resnet8",
@@ -140,7 +140,7 @@ Module& model_of(TrainingSteps& steps) {
   return static_cast<ModelSteps&>(steps).trained();
 }
 
-void evaluate(const Example& example, TrainingSteps& steps, int64_t rows) {
+void evaluate_example(const Example& example, TrainingSteps& steps, int64_t rows) {
   const NoGrad guard;
   model_of(steps).eval();
   example.real_evaluation(steps, rows);
@@ -158,7 +158,7 @@ MemoryReport real_run(const Example& example, const StepSettings& settings, uint
     // An evaluation begins like a step, so it is recognised late, and lies partly elsewhere than
     // planned.
     misses = default_device()->memory_report().plan_misses;
-    evaluate(example, *steps, settings.batch);
+    evaluate_example(example, *steps, settings.batch);
     live = default_device()->live();
   });
   memory.naive = naive;
@@ -187,17 +187,17 @@ TEST_CASE("plan: dry steps predict real memory to the byte" * doctest::test_suit
   on_each_device([] {
     // Only some, since software drivers compile for long.
     if (default_device()->info().backend == "vulkan") {
-      check_prediction(resnet(),
+      check_prediction(resnet_example(),
                        {.dtype = DType::f16, .batch = 2, .accumulate = 2, .checkpoint = "block"});
       check_prediction(pretrain(), {.dtype = DType::f16, .batch = 2});
       return check_prediction(mnist(), {.dtype = DType::f32, .batch = 2});
     }
     for (const DType dtype : {DType::f16, DType::f32})
       for (const char* checkpoint : {"none", "block"}) {
-        check_prediction(resnet(), {.dtype = dtype, .batch = 4, .checkpoint = checkpoint});
+        check_prediction(resnet_example(), {.dtype = dtype, .batch = 4, .checkpoint = checkpoint});
         check_prediction(pretrain(), {.dtype = dtype, .batch = 3, .checkpoint = checkpoint});
       }
-    check_prediction(resnet(),
+    check_prediction(resnet_example(),
                      {.dtype = DType::f16, .batch = 3, .accumulate = 3, .checkpoint = "stage"});
     check_prediction(pretrain(),
                      {.dtype = DType::f16, .batch = 2, .accumulate = 3, .checkpoint = "block"});
@@ -213,7 +213,7 @@ TEST_CASE("plan: loading, odd batches, saving and evaluation are forecast" *
           doctest::test_suite("host")) {
   set_default_device(open_backend("cpu"));
   const TemporaryFolder folder;
-  for (const Example& example : {resnet(), mnist(), pretrain(), finetune()})
+  for (const Example& example : {resnet_example(), mnist(), pretrain(), finetune()})
     for (const uint32_t accumulate : {1u, 2u}) {
       INFO(example.name, ", accumulate ", accumulate);
       const int64_t many = example.name == "mnist" ? 900 : 160;  // more than what training takes
@@ -234,8 +234,8 @@ TEST_CASE("plan: loading, odd batches, saving and evaluation are forecast" *
         trained = default_device()->memory_report().peak;
         save_model(folder / "end", model_of(*steps));
         default_device()->end_step();
-        evaluate(example, *steps, many);
-        evaluate(example, *steps, 6);
+        evaluate_example(example, *steps, many);
+        evaluate_example(example, *steps, 6);
       };
       const Forecast forecast = planner.forecast(settings);
       const MemoryReport real = on_new_device(planner, settings, 0, body);
@@ -258,7 +258,7 @@ TEST_CASE("plan: loading, odd batches, saving and evaluation are forecast" *
 TEST_CASE("plan: planned recomputation keeps a real run within its budget" *
           doctest::test_suite("programs")) {
   set_default_device(open_backend("cpu"));
-  for (const Example& example : {resnet(), pretrain()}) {
+  for (const Example& example : {resnet_example(), pretrain()}) {
     INFO(example.name);
     StepSettings settings{.dtype = DType::f16, .batch = 16};
     const Planner planner({.make = example.make});
@@ -299,7 +299,7 @@ TEST_CASE("plan: the largest number that fits is found from any guess, in few tr
 TEST_CASE("plan: the largest batch fits, and one sample more does not" *
           doctest::test_suite("programs")) {
   set_default_device(open_backend("cpu"));
-  for (const Example& example : {resnet(), pretrain(), mnist()}) {
+  for (const Example& example : {resnet_example(), pretrain(), mnist()}) {
     INFO(example.name);
     const Planner planner({.make = example.make});
     const uint64_t bytes = planner.forecast({.dtype = DType::f16, .batch = 5}).memory.peak * 5 / 4;
@@ -319,7 +319,8 @@ TEST_CASE("plan: the largest batch fits, and one sample more does not" *
 TEST_CASE("plan: a table of batches has every way, each of them feasible" *
           doctest::test_suite("host")) {
   const auto cpu = open_backend("cpu");
-  const Planner planner({.make = resnet().make, .settings = {.batch = 8, .accumulate = 4}}, *cpu);
+  const Planner planner({.make = resnet_example().make, .settings = {.batch = 8, .accumulate = 4}},
+                        *cpu);
   const uint64_t bytes = 24 << 20;
   std::vector<FitRow> found;
   const auto rows =
@@ -350,7 +351,7 @@ TEST_CASE("plan: savings add up to the step's peak" * doctest::test_suite("progr
   on_each_device([] {
     const StepSettings settings{
         .dtype = DType::f16, .batch = 4, .accumulate = 3, .checkpoint = "block"};
-    for (const Example& example : {resnet(), pretrain()}) {
+    for (const Example& example : {resnet_example(), pretrain()}) {
       const Planner planner({.make = example.make});
       const auto savings = attribute_savings(planner, settings);
       REQUIRE(savings.size() == 6);
@@ -369,7 +370,7 @@ TEST_CASE("plan: savings add up to the step's peak" * doctest::test_suite("progr
 TEST_CASE("plan: what an out-of-memory error suggests fits" * doctest::test_suite("host")) {
   {
     set_default_device(open_backend("cpu"));
-    const Example example = resnet();
+    const Example example = resnet_example();
     const StepSettings settings{.dtype = DType::f32, .batch = 32};
     const Planner planner({.make = example.make});
     const uint64_t limit = planner.forecast(settings).memory.peak * 6 / 10;
@@ -388,7 +389,7 @@ TEST_CASE("plan: what an out-of-memory error suggests fits" * doctest::test_suit
 
 TEST_CASE("plan: an error of a run ends with what would fit, or with that nothing does" *
           doctest::test_suite("host")) {
-  const Example example = resnet();
+  const Example example = resnet_example();
   const auto cpu = open_backend("cpu");
   const uint64_t peak = Planner({.make = example.make}, *cpu)
                             .forecast({.dtype = DType::f32, .batch = 64})

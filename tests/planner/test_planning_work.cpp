@@ -13,7 +13,7 @@ namespace rw::test {
 
 namespace {
 
-Search search_for(const memory::Workload& workload, const SearchOptions& objective) {
+Search search_workload(const memory::Workload& workload, const SearchOptions& objective) {
   return Search([] { return open_backend("dry:reference"); }, [=] { workload.run(); }, objective);
 }
 
@@ -27,9 +27,9 @@ struct Answer {
 // Returns the answer for a budget at this share of the way from the least peak to the plain one.
 Answer answer(const memory::Workload& workload, double share, double effort = 1) {
   Answer result;
-  Search search = search_for(workload, {.effort = effort, .on_progress = [&](double done) {
-                                          result.progress.push_back(done);
-                                        }});
+  Search search = search_workload(workload, {.effort = effort, .on_progress = [&](double done) {
+                                               result.progress.push_back(done);
+                                             }});
   const uint64_t before = search.work(), least = search.candidates().back().peak();
   // Work over the limit is known only afterwards: a programme, and some dry runs.
   CHECK(search.work() - before <= search.work_limit() * 3 / 2);

@@ -24,7 +24,7 @@ using test::message_of;
 
 namespace {
 
-constexpr int64_t width = 24;
+constexpr int64_t rank_width = 24;
 thread_local Communicator* thread_ranks = nullptr;  // of a rank that is a thread
 
 // Layers of unequal sizes, so that parts are unequal, too.
@@ -40,7 +40,8 @@ class Steps : public TrainingSteps {
   }
 
   void dry_step(const BatchShape& shape) override {
-    optimizer_.backward(mean(square((*model_)(zeros({shape.rows_or(settings_.batch), width})))));
+    optimizer_.backward(
+        mean(square((*model_)(zeros({shape.rows_or(settings_.batch), rank_width})))));
     optimizer_.step();
     optimizer_.zero_grad();
     default_device()->end_step();
@@ -54,10 +55,10 @@ class Steps : public TrainingSteps {
  private:
   static std::unique_ptr<Sequential> make_model() {
     auto model = std::make_unique<Sequential>();
-    model->emplace<Linear>(width, 8 * width);
+    model->emplace<Linear>(rank_width, 8 * rank_width);
     model->emplace<GELU>();
-    model->emplace<Linear>(8 * width, width);
-    model->emplace<Linear>(width, width);
+    model->emplace<Linear>(8 * rank_width, rank_width);
+    model->emplace<Linear>(rank_width, rank_width);
     return model;
   }
 

@@ -19,7 +19,7 @@ namespace {
 using Results = std::vector<std::vector<float>>;
 
 // Returns the loss and gradients of a random program.
-Results run(uint32_t seed, std::vector<Tensor>& leaves) {
+Results run_seed(uint32_t seed, std::vector<Tensor>& leaves) {
   manual_seed(seed);
   Results results;
   {
@@ -36,10 +36,10 @@ Results run(uint32_t seed, std::vector<Tensor>& leaves) {
 }
 
 // The same under `recompute`.
-Results run(uint32_t seed, std::vector<Tensor>& leaves, const Plan& recompute,
-            Graph* record = nullptr) {
+Results run_seed(uint32_t seed, std::vector<Tensor>& leaves, const Plan& recompute,
+                 Graph* record = nullptr) {
   const Follower scope(recompute, record);
-  return run(seed, leaves);
+  return run_seed(seed, leaves);
 }
 
 // Returns every possible plan for a random program.
@@ -52,26 +52,26 @@ std::vector<Plan> plans_for(const Graph& recorded) {
   return plans;
 }
 
-void check_programs(uint32_t count) {
+void check_plans(uint32_t count) {
   std::vector<Tensor> leaves = program_leaves();
   const uint64_t at_rest = default_device()->live();
   for (uint32_t seed = 0; seed < count; ++seed) {
     INFO("seed " << seed);
     Graph recorded;
-    const Results plain = run(seed, leaves, {});
-    REQUIRE(run(seed, leaves, {}, &recorded) == plain);
+    const Results plain = run_seed(seed, leaves, {});
+    REQUIRE(run_seed(seed, leaves, {}, &recorded) == plain);
     for (const Plan& plan : plans_for(recorded)) {
-      REQUIRE(run(seed, leaves, follow(recorded, plan)) == plain);
+      REQUIRE(run_seed(seed, leaves, follow(recorded, plan)) == plain);
       REQUIRE(default_device()->live() == at_rest);
       REQUIRE(Tape::current()->stats().records == 0);
     }
-    REQUIRE(run(seed, leaves, {.evicts = true}) == plain);
+    REQUIRE(run_seed(seed, leaves, {.evicts = true}) == plain);
     REQUIRE(default_device()->live() == at_rest);
   }
 }
 
 // A chain of layers with a matrix product each: [rows, width] -> the same.
-struct Chain {
+struct LayerChain {
   int64_t rows = 64, width = 16;
   int layers = 24;
 
@@ -89,7 +89,7 @@ struct Chain {
   }
 };
 
-Search search_for(const Chain& chain) {
+Search search_chain(const LayerChain& chain) {
   return Search([] { return open_backend("dry:reference"); }, chain, {.candidates = 12});
 }
 
@@ -97,7 +97,7 @@ Search search_for(const Chain& chain) {
 
 TEST_CASE_FIXTURE(CpuDevice, "recompute: plans and eviction give the plain run's bits" *
                                  doctest::test_suite("host")) {
-  check_programs(rounds(12, 60));
+  check_plans(rounds(12, 60));
 }
 
 TEST_CASE("recompute: on vulkan") {
@@ -107,12 +107,12 @@ TEST_CASE("recompute: on vulkan") {
     MESSAGE("skipped: " << std::string(e.what()));
     return;
   }
-  check_programs(4);
+  check_plans(4);
 }
 
 TEST_CASE("recompute: choices trade memory for work, and a budget never raises the peak" *
           doctest::test_suite("host")) {
-  Search search = search_for({});
+  Search search = search_chain({});
   const auto& choices = search.candidates();
   REQUIRE(choices.size() >= 4);
   CHECK(choices.front().peak() <= search.plain().peak());
@@ -140,7 +140,7 @@ TEST_CASE("recompute: choices trade memory for work, and a budget never raises t
   for (const Candidate& choice : choices) {
     const auto device = set_default_device(open_backend("reference"));
     const Follower scope(choice.plan);
-    Chain{}();
+    LayerChain{}();
     CHECK(device->memory_report().peak == choice.peak());
     CHECK(device->work()[static_cast<int>(Phase::replay)].flops ==
           choice.forecast.work[static_cast<int>(Phase::replay)].flops);
@@ -154,7 +154,7 @@ TEST_CASE_FIXTURE(CpuDevice,
     INFO("seed " << seed);
     const auto program = [seed] {
       std::vector<Tensor> leaves = program_leaves();
-      run(seed, leaves);
+      run_seed(seed, leaves);
     };
     Search search([] { return open_backend("dry:reference"); }, program, {.candidates = 8});
     const uint64_t least = search.candidates().back().peak();
@@ -173,7 +173,7 @@ TEST_CASE_FIXTURE(CpuDevice,
 }
 
 TEST_CASE("recompute: collections keep what they name" * doctest::test_suite("host")) {
-  Search search = search_for({.layers = 40});
+  Search search = search_chain({.layers = 40});
   const Candidate gelus = search.collection(save_ops({"gelu"}));
   const Candidate nothing = search.collection([](const SaveQuery&) { return false; });
   const Candidate all = search.collection([](const SaveQuery& q) { return q.bytes > 0; });
@@ -189,7 +189,7 @@ TEST_CASE("recompute: collections keep what they name" * doctest::test_suite("ho
 
 TEST_CASE("recompute: memory runs every op at most twice, speed keeps matrix products" *
           doctest::test_suite("host")) {
-  Search search = search_for({.layers = 100});
+  Search search = search_chain({.layers = 100});
   const Candidate memory = search.memory(), speed = search.speed();
   CHECK(memory.peak() < search.plain().peak() / 3);
   CHECK(memory.forecast.recompute_share() <= 0.34);
@@ -203,9 +203,9 @@ TEST_CASE_FIXTURE(CpuDevice,
   std::vector<Tensor> leaves = program_leaves();
   for (const uint32_t seed : {0u, 2u, 3u, 10u, 21u}) {
     INFO("seed " << seed);
-    const Results plain = run(seed, leaves, {});
+    const Results plain = run_seed(seed, leaves, {});
     device->reset_peak();
-    run(seed, leaves, {});
+    run_seed(seed, leaves, {});
     const uint64_t at_rest = live(), peak = device->memory_report().peak;
     int fitted = 0;
     for (uint64_t budget = peak; budget > at_rest; budget -= 256) {
@@ -213,7 +213,7 @@ TEST_CASE_FIXTURE(CpuDevice,
       device->reset_peak();
       try {
         const MemoryBudget limit(budget);
-        const Results evicted = run(seed, leaves, {.evicts = true});
+        const Results evicted = run_seed(seed, leaves, {.evicts = true});
         REQUIRE(evicted == plain);
         ++fitted;
       } catch (const OutOfMemory& e) {
@@ -434,7 +434,7 @@ TEST_CASE_FIXTURE(CpuDevice,
 
 TEST_CASE_FIXTURE(CpuDevice, "recompute: a long chain runs in a small budget by eviction" *
                                  doctest::test_suite("host")) {
-  Chain chain{.rows = 256, .layers = 60};
+  LayerChain chain{.rows = 256, .layers = 60};
   device->reset_peak();
   chain();
   const uint64_t plain = device->memory_report().peak;
@@ -469,7 +469,7 @@ TEST_CASE_FIXTURE(CpuDevice, "recompute: eviction drops nothing that another han
 TEST_CASE_FIXTURE(CpuDevice,
                   "recompute: another program than planned keeps its values, or evicts them" *
                       doctest::test_suite("host")) {
-  Search search = search_for({});
+  Search search = search_chain({});
   const Plan recompute = search.memory().plan;
   const Tensor x = leaf(64);
   const auto gradient = [&](const Plan& how) {

@@ -23,7 +23,7 @@ namespace rw::test {
 namespace {
 
 // Returns the values that records inside segments make.
-std::vector<uint32_t> inner_values(const Graph& graph, const Segments& segments) {
+std::vector<uint32_t> inner_values(const Graph& graph, const PlanSegments& segments) {
   std::vector<uint32_t> values;
   for (uint32_t v = 0; v < graph.values.size(); ++v)
     if (std::any_of(segments.begin(), segments.end(), [&](const auto& s) {
@@ -180,7 +180,7 @@ TEST_CASE("recompute: the chain of four stages that docs/planner.md works by han
 
 TEST_CASE("recompute: what a replay keeps is not made again by the segments inside") {
   const Graph graph = uniform_chain(8, 10);
-  const Segments segments = {{0, 6, -1}, {0, 3, 0}, {3, 6, 0}};
+  const PlanSegments segments = {{0, 6, -1}, {0, 3, 0}, {3, 6, 0}};
   const PlanCost nothing = evaluate(graph, {.segments = segments});
   CHECK(nothing.cost == 6 + 2);  // x1 to x6, as [3, 6) reads x3 and hands x6 on; then x1 and x2
   // This keeps the middle value of [0, 3): x2 exists, and x1 must be made for its own sake.

@@ -15,13 +15,13 @@ namespace rw::test {
 
 namespace {
 
-Search search_for(const std::function<void()>& program) {
+Search search_program(const std::function<void()>& program) {
   return Search([] { return open_backend("dry:reference"); }, program, {.candidates = 6});
 }
 
 std::function<void()> unet_program(int64_t width, int64_t height, int64_t image_width) {
   return [=] {
-    UNet net(width);
+    SmallUNet net(width);
     const Tensor image = rand({1, height, image_width, 3});
     for (int step = 0; step < 2; ++step) {
       mean(square(net.forward(image))).backward();
@@ -43,7 +43,7 @@ std::function<void()> random_program(uint32_t seed) {
 // each peak: budgets are kept and feasible, and a smaller one never gets more memory than a larger
 // one was given.
 void check_search(const std::function<void()>& program, uint32_t seed) {
-  Search search = search_for(program);
+  Search search = search_program(program);
   std::map<uint64_t, uint64_t> given;  // budget -> peak, over all answers
   const auto ask = [&](uint64_t bytes) {
     const Candidate choice = search.budget(bytes);
@@ -109,7 +109,7 @@ std::function<void()> probing_program(uint32_t seed) {
 
 // The plan that keeps everything is measured as it runs, and no policy is returned that needs more.
 void check_plain(const std::function<void()>& program) {
-  Search search = search_for(program);
+  Search search = search_program(program);
   CHECK(search.plain().peak() == real_peak(program));
   CHECK(search.speed().peak() <= search.plain().peak());
   for (const auto& names : {std::vector<std::string>{"softmax"}, {"matmul", "add"}, {}}) {

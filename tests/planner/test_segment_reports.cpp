@@ -113,14 +113,14 @@ TEST_CASE_FIXTURE(CpuDevice, "segment reports: random marks that do not lower th
 TEST_CASE_FIXTURE(CpuDevice,
                   "segment reports: marks in a convolutional net" * doctest::test_suite("host")) {
   manual_seed(3);
-  UNet net(4);
+  SmallUNet net(4);
   const Tensor image = rand({1, 21, 27, 3});
   Count sum;
   for (const uint32_t marks : {0x7fu, 0x15u, 0x62u, 0x08u}) {
     INFO("marks " << marks);
     const Forward forward = [&](int left_out) {
       uint32_t bits = marks;
-      for (int block = 0, segment = 0; block < UNet::blocks; ++block)
+      for (int block = 0, segment = 0; block < SmallUNet::blocks; ++block)
         if ((marks >> block & 1) && segment++ == left_out) bits &= ~(1u << block);
       return Pass{mean(square(net.forward(image, bits)))};
     };

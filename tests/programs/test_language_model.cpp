@@ -28,7 +28,7 @@ const BpeTokenizer& tokenizer() {
   return made;
 }
 
-DecoderConfig small(const std::string& type) {
+DecoderConfig tiny_decoder(const std::string& type) {
   return {.model_type = type,
           .vocab_size = tokenizer().size() + 4,
           .hidden_size = 32,
@@ -56,7 +56,7 @@ TEST_CASE("language models: what is saved opens as the same, as a folder and as 
   const std::string text = "the mat sat\n\xF0\x9F\x98\x80 <|im_end|>";
   for (const char* type : {"llama", "qwen3"}) {
     CAPTURE(type);
-    Decoder model(small(type));
+    Decoder model(tiny_decoder(type));
     const std::vector<int32_t> ids = tokenizer().encode(text);
     for (const char* file : {"model", "model.gguf"}) {
       CAPTURE(file);
@@ -77,7 +77,7 @@ TEST_CASE("language models: a GGUF file is opened once") {
   set_default_device(open_backend("reference"));
   const TemporaryFolder folder;
   const std::filesystem::path file = folder / "model.gguf";
-  save_language_model(file, Decoder(small("qwen3")), tokenizer());
+  save_language_model(file, Decoder(tiny_decoder("qwen3")), tokenizer());
   int opened = 0;
   file_calls::set_hook([&](file_calls::Call call, size_t&) {
     opened += call == file_calls::Call::open;
@@ -93,7 +93,7 @@ TEST_CASE("language models: 16-bit matrices beside f32 vectors are converted wit
   const TemporaryFolder folder;
   for (const char* type : {"qwen2", "gemma"}) {
     CAPTURE(type);
-    DecoderConfig config = small(type);
+    DecoderConfig config = tiny_decoder(type);
     config.num_hidden_layers = 12;
     config.attention_bias = config.model_type == "qwen2";
     if (config.is_gemma()) config.hidden_act = "gelu_pytorch_tanh";
@@ -128,7 +128,7 @@ TEST_CASE("language models: 16-bit matrices beside f32 vectors are converted wit
 TEST_CASE("language models: a tokenizer of another model is refused") {
   set_default_device(open_backend("reference"));
   const TemporaryFolder folder;
-  DecoderConfig config = small("qwen3");
+  DecoderConfig config = tiny_decoder("qwen3");
   save_language_model(folder / "model", Decoder(config), tokenizer());
   config.vocab_size = tokenizer().size() - 1;
   save_decoder(folder / "model", Decoder(config));
@@ -142,7 +142,7 @@ TEST_CASE("language models: a tokenizer of another model is refused") {
 
 TEST_CASE("language models: a text comes in whole characters and ends where it should") {
   set_default_device(open_backend("reference"));
-  Decoder model(small("llama"));
+  Decoder model(tiny_decoder("llama"));
   const std::vector<int32_t> prompt = tokenizer().encode("the cat");
   const auto run = [&](TextOptions options, int64_t tokens = 40) {
     Generator generator(11);

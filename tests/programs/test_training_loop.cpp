@@ -21,9 +21,9 @@ namespace {
 
 constexpr int64_t all_steps = 7, batches = 3;
 
-struct Training {
-  explicit Training(const fs::path& folder, Settings settings = {{"--lr", "0.001"}},
-                    int64_t total = all_steps, bool restart = false, bool change_dtype = false)
+struct LoopTraining {
+  explicit LoopTraining(const fs::path& folder, Settings settings = {{"--lr", "0.001"}},
+                        int64_t total = all_steps, bool restart = false, bool change_dtype = false)
       : seeded((manual_seed(5), true)),
         steps({}, StepSettings{.dtype = DType::f32, .batch = 2, .accumulate = 2}),
         planned({.title = "test",
@@ -67,7 +67,7 @@ struct Training {
 };
 
 // Returns the message of the FileError with which resuming ends.
-std::string refusal(Training&& training) {
+std::string resume_refusal(LoopTraining&& training) {
   try {
     training.loop.resume();
   } catch (const FileError& error) {
@@ -81,14 +81,14 @@ std::string refusal(Training&& training) {
 TEST_CASE("training loop: a signal ends it after the step, and it goes on with the same bits" *
           doctest::test_suite("host")) {
   set_default_device(open_backend("reference"));
-  Training whole("");
+  LoopTraining whole("");
   whole.run();
   for (const int signal : {SIGINT, SIGTERM}) {
     for (int64_t at = 0; at < all_steps; ++at) {
       CAPTURE(at);
       const TemporaryFolder folder;
       {
-        Training stopped(folder.path);
+        LoopTraining stopped(folder.path);
         try {
           stopped.run(at, signal);
           FAIL("it must stop");
@@ -99,7 +99,7 @@ TEST_CASE("training loop: a signal ends it after the step, and it goes on with t
                 std::string::npos);
         }
       }
-      Training resumed(folder.path);
+      LoopTraining resumed(folder.path);
       resumed.run();
       CHECK(resumed.values() == whole.values());
     }
@@ -109,7 +109,7 @@ TEST_CASE("training loop: a signal ends it after the step, and it goes on with t
 TEST_CASE("training loop: without snapshots a signal ends it after the step" *
           doctest::test_suite("host")) {
   set_default_device(open_backend("reference"));
-  Training training("");
+  LoopTraining training("");
   CHECK_THROWS_WITH_AS(training.run(2), doctest::Contains("after step 3 of 7; nothing is kept"),
                        Interrupted);
 }
@@ -120,15 +120,15 @@ TEST_CASE("training loop: only its own snapshots are gone on with" * doctest::te
   // The name of a folder is bytes, which JSON cannot hold as they are.
   const Settings settings = {{"--load", "pictures\xff"}, {"--lr", "0.1"}};
   {
-    Training training(folder.path, settings);
+    LoopTraining training(folder.path, settings);
     CHECK_THROWS_AS(training.run(3), Interrupted);
     CHECK_FALSE(training.loop.json().dump().empty());
   }
-  CHECK(refusal(Training(folder.path, settings)) == "accepted");
-  CHECK(refusal(Training(folder.path))
+  CHECK(resume_refusal(LoopTraining(folder.path, settings)) == "accepted");
+  CHECK(resume_refusal(LoopTraining(folder.path))
             .find("is of another version of this program: both must have --load; ") !=
         std::string::npos);
-  CHECK(refusal(Training(folder.path, settings, 3))
+  CHECK(resume_refusal(LoopTraining(folder.path, settings, 3))
             .find("must be in 3 steps, 3 per epoch, got step 4") != std::string::npos);
 
   // Settings that may change, and others that may not.
@@ -137,14 +137,14 @@ TEST_CASE("training loop: only its own snapshots are gone on with" * doctest::te
   };
   const TemporaryFolder other;
   {
-    Training training(other.path, with("0.1", "f32", "none"));
+    LoopTraining training(other.path, with("0.1", "f32", "none"));
     CHECK_THROWS_AS(training.run(0), Interrupted);
   }
-  CHECK(refusal(Training(other.path, with("0.1", "f16", "none")))
+  CHECK(resume_refusal(LoopTraining(other.path, with("0.1", "f16", "none")))
             .find("--dtype was f32 there and is f16 now (--change-dtype goes on in another); go") !=
         std::string::npos);
   {
-    Training longer(other.path, with("0.1", "f16", "block"), 9, false, true);
+    LoopTraining longer(other.path, with("0.1", "f16", "block"), 9, false, true);
     longer.steps.optimizer->set_scaler(LossScaler::dynamic(1024));  // the scaler of the dtype
     longer.run();
     CHECK(longer.loop.start() == 1);
@@ -152,30 +152,30 @@ TEST_CASE("training loop: only its own snapshots are gone on with" * doctest::te
     CHECK(longer.loop.json()["checkpoint"] == "block");
     CHECK(longer.steps.optimizer->loss_scale() == 1024);
   }
-  CHECK(refusal(Training(other.path, with("0.2", "f32", "none")))
+  CHECK(resume_refusal(LoopTraining(other.path, with("0.2", "f32", "none")))
             .find("--lr was 0.1 there and is 0.2 now; go on with what was") != std::string::npos);
   // Every setting that is on no list counts.
   for (const char* name : {"--new-option", "the data", "--loss-scale", "--overflow"}) {
     const TemporaryFolder own;
     {
-      Training training(own.path, Settings{{name, "this"}});
+      LoopTraining training(own.path, Settings{{name, "this"}});
       CHECK_THROWS_AS(training.run(0), Interrupted);
     }
-    CHECK(refusal(Training(own.path, Settings{{name, ""}}))
+    CHECK(resume_refusal(LoopTraining(own.path, Settings{{name, ""}}))
               .find(fmt::format("{} was this there and is not given now", name)) !=
           std::string::npos);
-    CHECK(refusal(Training(own.path, Settings{{name, "this"}})) == "accepted");
+    CHECK(resume_refusal(LoopTraining(own.path, Settings{{name, "this"}})) == "accepted");
   }
   // A state of another scaler starts the scaler anew, and one of the same kind continues.
   for (const float scale : {1024.f, 64.f}) {
     const TemporaryFolder own;
     {
-      Training training(own.path);
+      LoopTraining training(own.path);
       training.steps.optimizer->set_scaler(LossScaler::dynamic(1024, 2, 0.5f, 1));
       CHECK_THROWS_AS(training.run(1), Interrupted);
       CHECK(training.steps.optimizer->loss_scale() == 2048);
     }
-    Training again(own.path);
+    LoopTraining again(own.path);
     again.steps.optimizer->set_scaler(LossScaler::dynamic(scale, 2, 0.5f, 1));
     again.loop.resume();
     CHECK(again.steps.optimizer->loss_scale() == (scale == 64 ? 64 : 2048));
@@ -185,11 +185,11 @@ TEST_CASE("training loop: only its own snapshots are gone on with" * doctest::te
   const auto written = [&](const TrainingPosition& position) {
     const TemporaryFolder other;
     {
-      Training training(other.path);
+      LoopTraining training(other.path);
       SnapshotDirectory(other.path)
           .save({.model = training.steps.model, .optimizer = *training.steps.optimizer}, position);
     }
-    return refusal(Training(other.path));
+    return resume_refusal(LoopTraining(other.path));
   };
   const DeviceInfo& device = default_device()->info();
   const nlohmann::json whole = {
@@ -213,7 +213,7 @@ TEST_CASE("training loop: only its own snapshots are gone on with" * doctest::te
 TEST_CASE("training loop: its end says which updates were skipped, and fails where all were" *
           doctest::test_suite("host")) {
   set_default_device(open_backend("reference"));
-  Training training("", {{"--lr", "0.001"}}, 6);
+  LoopTraining training("", {{"--lr", "0.001"}}, 6);
   CHECK_THROWS_WITH_AS(conclude_training(*training.steps.optimizer, true),
                        doctest::Contains("it computes nothing"), DeviceError);
   training.steps.optimizer->set_scaler(LossScaler::fixed(3e38f));
@@ -232,7 +232,7 @@ TEST_CASE("training loop: damage is passed over, but not down to zero unasked" *
   set_default_device(open_backend("reference"));
   const TemporaryFolder folder;
   for (const int64_t at : {1, 3}) {
-    Training training(folder.path);
+    LoopTraining training(folder.path);
     CHECK_THROWS_AS(training.run(at), Interrupted);
   }
   const auto files = SnapshotDirectory(folder.path).list();
@@ -243,16 +243,16 @@ TEST_CASE("training loop: damage is passed over, but not down to zero unasked" *
   };
   damage(files[1]);
   {
-    Training training(folder.path);
+    LoopTraining training(folder.path);
     training.loop.resume();
     CHECK(training.loop.start() == 2);
   }
   damage(files[0]);
-  CHECK(refusal(Training(folder.path)).find("--restart") != std::string::npos);
-  Training again(folder.path, {{"--lr", "0.001"}}, all_steps, true);
+  CHECK(resume_refusal(LoopTraining(folder.path)).find("--restart") != std::string::npos);
+  LoopTraining again(folder.path, {{"--lr", "0.001"}}, all_steps, true);
   again.run();
   CHECK(again.loop.start() == 0);
-  Training whole("");
+  LoopTraining whole("");
   whole.run();
   CHECK(again.values() == whole.values());
 }

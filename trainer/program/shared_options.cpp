@@ -12,7 +12,7 @@ struct SharedOption {
   const char *name, *text;
 };
 
-constexpr SharedOption table[] = {
+constexpr SharedOption shared_options[] = {
     {"--batch", "samples per step"},
     {"--classes", "with --plan: the number of classes"},
     {"--data", "the training data"},
@@ -50,8 +50,9 @@ constexpr SharedOption table[] = {
 }  // namespace
 
 std::string shared_text(std::string_view name, const std::string& more) {
-  const auto* row = std::ranges::find(table, name, &SharedOption::name);
-  check(row != std::end(table), "options", "the table must have {}, got an unknown name", name);
+  const auto* row = std::ranges::find(shared_options, name, &SharedOption::name);
+  check(row != std::end(shared_options), "options", "the table must have {}, got an unknown name",
+        name);
   return more.empty() ? row->text : std::string(row->text) + ": " + more;
 }
 

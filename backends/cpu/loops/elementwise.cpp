@@ -20,12 +20,6 @@ inline void map(const T* a, const T* b, int64_t count, U* y, const F& f) {
 
 // ---- integers: the functions above in 64 bits, so that nothing overflows before it wraps --------
 
-inline int64_t max(int64_t x, int64_t y) {
-  return x < y ? y : x;
-}
-inline int64_t min(int64_t x, int64_t y) {
-  return y < x ? y : x;
-}
 // A negative power of anything but 1 and -1 is 0.
 inline int64_t pow(int64_t x, int64_t y) {
   if (y < 0) return x == 1 ? 1 : x == -1 ? 1 - 2 * (y & 1) : 0;

@@ -38,6 +38,12 @@ inline float max(float x, float y) {
 inline float min(float x, float y) {
   return y < x || y != y ? y : x;
 }
+inline int64_t max(int64_t x, int64_t y) {
+  return x < y ? y : x;
+}
+inline int64_t min(int64_t x, int64_t y) {
+  return y < x ? y : x;
+}
 
 // Computes c[0] + x (c[1] + x (c[2] + ...)).
 template <int n>

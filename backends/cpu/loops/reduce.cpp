@@ -5,7 +5,7 @@ namespace rw::cpu::REWIND_LEVEL {
 
 namespace {
 
-enum ReduceOp : uint32_t { sum, maximum, minimum, product };
+enum ReduceOp : uint32_t { reduce_sum, reduce_maximum, reduce_minimum, reduce_product };
 
 // ---- floats, along the last axis ---------------------------------------------------------------
 
@@ -143,11 +143,11 @@ void reduce_floats(const Operand& x, const ReduceParams& p, const Operand& y) {
 
 int64_t combine(uint32_t op, int64_t total, int64_t value) {
   switch (op) {
-    case sum:
+    case reduce_sum:
       return total + value;
-    case maximum:
+    case reduce_maximum:
       return value > total ? value : total;
-    case minimum:
+    case reduce_minimum:
       return value < total ? value : total;
     default:
       return static_cast<int64_t>(static_cast<uint64_t>(total) * static_cast<uint64_t>(value));
@@ -170,15 +170,15 @@ bool reduce(const LoopCall& call) {
   const auto& p = params<ReduceParams>(call);
   const uint32_t op = call.constant[0];
   const Operand x = operand(call, 0), y = operand(call, 1);
-  if (op > product || p.chunk < p.count || p.count == 0) return false;
+  if (op > reduce_product || p.chunk < p.count || p.count == 0) return false;
   if (p.outer == 0 || p.inner == 0) return true;
   if (x.dtype == DType::i32)
     reduce_ints(x.as<int32_t>(), p, op, y.as<int32_t>());
-  else if (op == sum)
+  else if (op == reduce_sum)
     reduce_floats<Sum>(x, p, y);
-  else if (op == maximum)
+  else if (op == reduce_maximum)
     reduce_floats<Largest>(x, p, y);
-  else if (op == minimum)
+  else if (op == reduce_minimum)
     reduce_floats<Least>(x, p, y);
   else
     reduce_floats<Product>(x, p, y);

@@ -11,8 +11,6 @@ using namespace kernels;
 
 namespace {
 
-constexpr Real nan = std::numeric_limits<Real>::quiet_NaN();
-
 // Returns the weighted share of class c in a row's smoothed target.
 template <class P>
 double share(const Call& call, const P& p, uint64_t row, uint64_t c) {

@@ -19,7 +19,7 @@ void for_each_chunk(const P& p, const Body& body) {
 }
 
 // The mean and 1 / deviation of a group, for element i of [samples, rows, channels].
-struct Moments {
+struct GroupMoments {
   double mean, rstd;
 };
 
@@ -30,7 +30,7 @@ uint64_t group_of(const P& p, uint64_t i) {
 }
 
 template <class P>
-Moments moments_at(const P& p, const Elements& stats, uint64_t i) {
+GroupMoments moments_at(const P& p, const Elements& stats, uint64_t i) {
   const uint64_t group = group_of(p, i);
   return {stats.get(2 * group), stats.get(2 * group + 1)};
 }

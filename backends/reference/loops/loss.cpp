@@ -9,8 +9,6 @@ using namespace kernels;
 
 namespace {
 
-constexpr Real nan = std::numeric_limits<Real>::quiet_NaN();
-
 double log_sum_exp(const std::vector<double>& values) {
   double top = -std::numeric_limits<double>::infinity(), total = 0;
   for (double v : values) top = std::max(top, v);

@@ -21,8 +21,8 @@ std::string dtypes(DType in, DType out) {
 }
 
 // The largest word, of at most 8 elements, in which `lines` lines of `length` elements lie.
-uint32_t word_of(uint32_t offset, uint32_t step, uint32_t lines, uint32_t length,
-                 const uint32_t batch[2]) {
+uint32_t largest_word(uint32_t offset, uint32_t step, uint32_t lines, uint32_t length,
+                      const uint32_t batch[2]) {
   for (const uint32_t word : {8u, 4u, 2u})
     if (length % word == 0 && in_words(word, offset, step, lines, batch)) return word;
   return 1;
@@ -32,11 +32,11 @@ std::string class_of(const MatmulParams& p, DType in, DType out) {
   const bool a_lies = p.a_col == 1, b_lies = p.b_col == 1;
   const uint64_t batches = uint64_t{p.batch[0]} * p.batch[1];
   if (p.m == 0 || p.n == 0 || batches == 0) return "";
-  const uint32_t a = a_lies ? word_of(p.offset[0], p.a_row, p.m, p.k, p.a_batch)
-                            : word_of(p.offset[0], p.a_col, p.k, p.m, p.a_batch);
-  const uint32_t b = b_lies ? word_of(p.offset[1], p.b_row, p.k, p.n, p.b_batch)
-                            : word_of(p.offset[1], p.b_col, p.n, p.k, p.b_batch);
-  const uint32_t c = word_of(p.offset[2], p.c_row, p.m, p.n, p.c_batch);
+  const uint32_t a = a_lies ? largest_word(p.offset[0], p.a_row, p.m, p.k, p.a_batch)
+                            : largest_word(p.offset[0], p.a_col, p.k, p.m, p.a_batch);
+  const uint32_t b = b_lies ? largest_word(p.offset[1], p.b_row, p.k, p.n, p.b_batch)
+                            : largest_word(p.offset[1], p.b_col, p.n, p.k, p.b_batch);
+  const uint32_t c = largest_word(p.offset[2], p.c_row, p.m, p.n, p.c_batch);
   return fmt::format("gemm {} {}{} a{} b{} c{} m{} n{} k{} x{}", dtypes(in, out),
                      a_lies ? 'n' : 't', b_lies ? 'n' : 't', a, b, c, bucket(p.m), bucket(p.n),
                      bucket(p.k), bucket(batches));
@@ -49,11 +49,11 @@ std::string class_of(std::string_view kernel, const Conv2dParams& p, DType in, D
   const bool is_forward = kernel == "conv2d";
   const uint32_t none[2] = {};
   const uint32_t of_x =
-      word_of(p.offset[kernel == "conv2d_dgrad" ? 2 : 0], p.in_c, 2, channels, none);
-  const uint32_t of_y = word_of(p.offset[is_forward                 ? 2
-                                         : kernel == "conv2d_dgrad" ? 0
-                                                                    : 1],
-                                p.out_c, 2, outputs, none);
+      largest_word(p.offset[kernel == "conv2d_dgrad" ? 2 : 0], p.in_c, 2, channels, none);
+  const uint32_t of_y = largest_word(p.offset[is_forward                 ? 2
+                                              : kernel == "conv2d_dgrad" ? 0
+                                                                         : 1],
+                                     p.out_c, 2, outputs, none);
   std::string text = fmt::format("{} {} k{}x{} s{}x{}", kernel, dtypes(in, out), p.kernel_h,
                                  p.kernel_w, p.stride_h, p.stride_w);
   if (p.dilation_h > 1 || p.dilation_w > 1)

@@ -24,7 +24,7 @@ struct Image {
 };
 
 // The image itself, or a copy with padded channels when its pixels are not whole words.
-Image in_words(Passes& passes, const Image& x, uint32_t word) {
+Image image_in_words(Passes& passes, const Image& x, uint32_t word) {
   if (x.channels % word == 0 && x.offset % word == 0) return x;
   const uint32_t pixels = x.images * x.h * x.w;
   Image y = x;
@@ -45,7 +45,7 @@ Image in_words(Passes& passes, const Image& x, uint32_t word) {
 }
 
 // Whether each group's channels come in words of `word` elements.
-bool in_words(const Image& x, uint32_t groups, uint32_t word) {
+bool lies_in_words(const Image& x, uint32_t groups, uint32_t word) {
   return x.channels / groups % word == 0 && x.channels % word == 0 && x.offset % word == 0;
 }
 
@@ -165,7 +165,7 @@ void add_implicit(Passes& passes, const Caps& caps, const Choice& choice, const 
                               .x_kw = weight.w,
                               .panel = family.step},
                elements / 4, {family.cooperative});
-  const bool words_x = in_words(x, groups, word_of(x.operand.dtype));
+  const bool words_x = lies_in_words(x, groups, word_of(x.operand.dtype));
   problem.k = p.taps_h * p.taps_w * tap_rows;
   problem.may_split &= !family.lanes;
   const Split split = split_k(caps, problem, family);
@@ -207,8 +207,8 @@ WeightView weight_view(const Conv2dParams& p, Operand w, uint32_t offset, bool g
 
 void add_forward(Passes& passes, const Caps& caps, const Choice& choice, const Conv2dParams& p,
                  Operand a, Operand b, Operand c) {
-  const Image x =
-      in_words(passes, {a, p.offset[0], p.batch, p.in_h, p.in_w, p.in_c}, pixel_word(caps, choice));
+  const Image x = image_in_words(passes, {a, p.offset[0], p.batch, p.in_h, p.in_w, p.in_c},
+                                 pixel_word(caps, choice));
   const Image y{c, p.offset[2], p.batch, p.out_h, p.out_w, p.out_c};
   add_implicit(passes, caps, choice, x, weight_view(p, b, p.offset[1], false), y, forward_axes(p),
                p.groups, conv_flops(p));
@@ -216,8 +216,8 @@ void add_forward(Passes& passes, const Caps& caps, const Choice& choice, const C
 
 void add_dgrad(Passes& passes, const Caps& caps, const Choice& choice, const Conv2dParams& p,
                Operand a, Operand b, Operand c) {
-  const Image dy = in_words(passes, {a, p.offset[0], p.batch, p.out_h, p.out_w, p.out_c},
-                            pixel_word(caps, choice));
+  const Image dy = image_in_words(passes, {a, p.offset[0], p.batch, p.out_h, p.out_w, p.out_c},
+                                  pixel_word(caps, choice));
   const Image dx{c, p.offset[2], p.batch, p.in_h, p.in_w, p.in_c};
   const WeightView w = weight_view(p, b, p.offset[1], true);
   const double flops = conv_flops(p) / (p.stride_h * p.stride_w);
@@ -228,14 +228,14 @@ void add_dgrad(Passes& passes, const Caps& caps, const Choice& choice, const Con
 void add_wgrad(Passes& passes, const Caps& caps, const Choice& choice, const Conv2dParams& p,
                Operand a, Operand b, Operand c) {
   const uint32_t channels = p.in_c / p.groups, n = p.out_c / p.groups;
-  const Image x =
-      in_words(passes, {a, p.offset[0], p.batch, p.in_h, p.in_w, p.in_c}, pixel_word(caps, choice));
-  const Image dy = in_words(passes, {b, p.offset[1], p.batch, p.out_h, p.out_w, p.out_c},
-                            pixel_word(caps, choice));
+  const Image x = image_in_words(passes, {a, p.offset[0], p.batch, p.in_h, p.in_w, p.in_c},
+                                 pixel_word(caps, choice));
+  const Image dy = image_in_words(passes, {b, p.offset[1], p.batch, p.out_h, p.out_w, p.out_c},
+                                  pixel_word(caps, choice));
   ConvTileParams t = tile_params(x, forward_axes(p), p.groups);
   const uint32_t rows = t.taps_h * t.taps_w * t.run;
   const uint32_t word = word_of(a.dtype);
-  const bool words_x = in_words(x, p.groups, word);
+  const bool words_x = lies_in_words(x, p.groups, word);
   // Loading x element by element takes registers that the largest tiles do not have on Apple's.
   const TileProblem problem{
       a.dtype, rows, n, p.batch * p.out_h * p.out_w, p.groups, words_x ? 128u : 64u, choice};
@@ -254,7 +254,7 @@ void add_wgrad(Passes& passes, const Caps& caps, const Choice& choice, const Con
   const Operand parts = passes.scratch(uint64_t{split.parts} * t.y_image, DType::f32);
   passes.add(family.kernel("conv_wgrad"), {x.operand, dy.operand, parts.as(Access::write)}, t,
              tiles * split.parts,
-             family.variant(n % 4 == 0 ? 4 : 1, {words_x, in_words(dy, p.groups, word)}),
+             family.variant(n % 4 == 0 ? 4 : 1, {words_x, lies_in_words(dy, p.groups, word)}),
              conv_flops(p));
   const uint32_t cols = p.kernel_h * p.kernel_w * channels;
   add_reduce(passes,

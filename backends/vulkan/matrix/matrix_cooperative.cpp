@@ -6,7 +6,7 @@ namespace rw::vulkan {
 
 namespace {
 
-constexpr uint32_t step = 32;  // TILE_K
+constexpr uint32_t cooperative_step = 32;  // TILE_K
 
 }  // namespace
 
@@ -14,7 +14,8 @@ bool fits_cooperative(const Caps& caps, DType t, uint32_t tile) {
   const bool brain = t == DType::bf16;
   const uint32_t needed = brain ? feature::cooperative_bf16 : feature::cooperative;
   if (!is_half(t) || !(caps.features & needed)) return false;
-  const uint32_t shared = 2 * 2 * tile * (step + 8) * 2;  // bytes of two pairs of panels
+  const uint32_t shared =
+      2 * 2 * tile * (cooperative_step + 8) * 2;  // bytes of two pairs of panels
   // Matrices of 8 x 8 have small tiles only: compilers take long for many of them in one tile.
   const MatrixShape& shape = caps.matrices.shape(brain);
   const bool may_be_large = shape[0] * shape[1] > 64 && !caps.few_registers;
@@ -23,7 +24,12 @@ bool fits_cooperative(const Caps& caps, DType t, uint32_t tile) {
 
 TileFamily cooperative_family(DType t, uint32_t tile) {
   const char* factors = t == DType::bf16 ? "bf16" : "f16";
-  return {fmt::format("cooperative.FACTORS{}.TILE{}", factors, tile), tile, tile, step, 0, true};
+  return {fmt::format("cooperative.FACTORS{}.TILE{}", factors, tile),
+          tile,
+          tile,
+          cooperative_step,
+          0,
+          true};
 }
 
 bool may_run_cooperative(std::string_view module, const Caps& caps) {

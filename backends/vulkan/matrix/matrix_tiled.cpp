@@ -1,5 +1,5 @@
-// The tiles of GPUs (shaders/tile.glsl): their sizes, the choice among them for a product, and its
-// constants.
+// The tiles of GPUs (shaders/tile.glsl): their tile_sizes, the choice among them for a product, and
+// its constants.
 #include <algorithm>
 #include <cmath>
 
@@ -16,8 +16,9 @@ struct Size {
   double rate;
   bool cooperative = false;  // of cooperative matrices
 };
-constexpr Size sizes[] = {{32, 3e10}, {64, 6e10}, {128, 9e10}, {64, 4e11, true}, {128, 6e11, true}};
-constexpr uint32_t step = 16;  // TILE_K
+constexpr Size tile_sizes[] = {
+    {32, 3e10}, {64, 6e10}, {128, 9e10}, {64, 4e11, true}, {128, 6e11, true}};
+constexpr uint32_t tile_step = 16;  // TILE_K
 
 // The workgroups that a multiprocessor runs at a time: limited by registers, and without matrices
 // by 512 threads.
@@ -36,7 +37,7 @@ double waves(const Caps& caps, const Size& size, uint64_t groups) {
 }
 
 uint32_t shared_bytes(uint32_t tile) {  // of the panels in tile_shared.glsl
-  return 2 * step * (tile + 4) * sizeof(float);
+  return 2 * tile_step * (tile + 4) * sizeof(float);
 }
 
 bool fits(const Caps& caps, DType t, const Size& size) {
@@ -50,7 +51,7 @@ bool fits(const Caps& caps, DType t, const Size& size) {
 
 TileFamily family_of(DType t, const Size& size) {
   if (size.cooperative) return cooperative_family(t, size.tile);
-  return {fmt::format("tiled.TILE{}", size.tile), size.tile, size.tile, step};
+  return {fmt::format("tiled.TILE{}", size.tile), size.tile, size.tile, tile_step};
 }
 
 // The seconds that sums over k take in this many parts, with edges computed in full. The parts are
@@ -89,7 +90,7 @@ double cost(const Caps& caps, const TileProblem& q, const Size& size) {
 }
 
 const Size& size_of(const TileFamily& family) {
-  return *std::find_if(std::begin(sizes), std::end(sizes), [&](const Size& s) {
+  return *std::find_if(std::begin(tile_sizes), std::end(tile_sizes), [&](const Size& s) {
     return s.tile == family.tile_rows && s.cooperative == family.cooperative;
   });
 }
@@ -97,7 +98,7 @@ const Size& size_of(const TileFamily& family) {
 const Size* best(const Caps& caps, const TileProblem& q) {
   const Size* found = nullptr;
   std::pair<bool, double> least;
-  for (const Size& s : sizes) {
+  for (const Size& s : tile_sizes) {
     if (!fits(caps, q.dtype, s) || s.tile > q.most_tile) continue;
     const bool is_chosen =
         q.choice.family == (s.cooperative ? Choice::Family::cooperative : Choice::Family::tiled);
@@ -120,7 +121,7 @@ bool in_whole_words(DType t, bool along_k, uint32_t k, uint32_t offset, uint32_t
 }  // namespace
 
 bool fits_tiled(const Caps& caps) {
-  return std::any_of(std::begin(sizes), std::end(sizes),
+  return std::any_of(std::begin(tile_sizes), std::end(tile_sizes),
                      [&](const Size& s) { return fits(caps, DType::f32, s); });
 }
 
@@ -146,7 +147,7 @@ std::vector<uint32_t> tiled_variant(const kernels::MatmulParams& p, DType t, boo
 }
 
 bool may_run_tiled(std::string_view module, const Caps& caps) {
-  return std::any_of(std::begin(sizes), std::end(sizes), [&](const Size& s) {
+  return std::any_of(std::begin(tile_sizes), std::end(tile_sizes), [&](const Size& s) {
     return module.ends_with(fmt::format("_tiled.TILE{}", s.tile)) && fits(caps, DType::f32, s);
   });
 }

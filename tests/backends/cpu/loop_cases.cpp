@@ -6,13 +6,13 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <limits>
 #include <random>
 
 #include "backends/cpu/cpu_backend.h"
 #include "backends/cpu/loops.h"
 #include "backends/cpu/work.h"
 #include "backends/reference/reference_backend.h"
+#include "tests/backends/cpu/thread_count.h"
 #include "tests/fixtures/env.h"
 #include "tests/fixtures/kernel_runner.h"
 
@@ -20,11 +20,10 @@ namespace rw::test {
 
 namespace {
 
-constexpr float infinity = std::numeric_limits<float>::infinity();
-constexpr float specials[] = {NAN,    infinity, -infinity, 0.0f, -0.0f,
-                              1e-41f, 3e-6f,    60000.0f,  -1e8f};
+constexpr float loop_specials[] = {NAN,    infinity, -infinity, 0.0f, -0.0f,
+                                   1e-41f, 3e-6f,    60000.0f,  -1e8f};
 
-std::vector<float> values_of(const LoopArgument& argument, uint64_t seed) {
+std::vector<float> argument_values(const LoopArgument& argument, uint64_t seed) {
   if (argument.fill == Fill::given) return argument.values;
   std::mt19937 random(static_cast<uint32_t>(seed));
   // At least one, since no block is empty.
@@ -41,18 +40,19 @@ std::vector<float> values_of(const LoopArgument& argument, uint64_t seed) {
       default:
         values[i] = is_float(argument.dtype) ? 6 * u - 3 : std::floor(200 * u) - 100;
     }
-    if (argument.fill == Fill::specials && i % 5 == 2) values[i] = specials[i / 5 % 9];
+    if (argument.fill == Fill::specials && i % 5 == 2) values[i] = loop_specials[i / 5 % 9];
   }
   return values;
 }
 
 // Returns all bindings after the call.
-std::vector<std::vector<float>> results(std::unique_ptr<Backend> backend, const LoopCase& c,
-                                        std::span<const std::byte> params) {
+std::vector<std::vector<float>> loop_results(std::unique_ptr<Backend> backend, const LoopCase& c,
+                                             std::span<const std::byte> params) {
   KernelRunner runner(std::move(backend));
   std::vector<Binding> bindings;
   for (const LoopArgument& argument : c.arguments)
-    bindings.push_back(runner.upload(values_of(argument, bindings.size() + 1), argument.dtype));
+    bindings.push_back(
+        runner.upload(argument_values(argument, bindings.size() + 1), argument.dtype));
   KernelCall call;
   call.kernel = c.kernel;
   call.bindings = bindings;
@@ -64,7 +64,7 @@ std::vector<std::vector<float>> results(std::unique_ptr<Backend> backend, const 
   return all;
 }
 
-double tolerance_of(const LoopCase& c, DType dtype) {
+double loop_tolerance(const LoopCase& c, DType dtype) {
   return dtype == DType::f16 ? 0x1p-10 : dtype == DType::bf16 ? 0x1p-7 : c.tolerance;
 }
 
@@ -75,7 +75,7 @@ bool agrees(float a, float b, double tolerance, double scale) {
 }
 
 // Returns the root of the mean square of values that are not special.
-double scale_of(const std::vector<float>& values) {
+double loop_scale(const std::vector<float>& values) {
   double squares = 0, count = 0;
   for (const float v : values)
     if (std::abs(v) < 1e3f) squares += double{v} * v, ++count;
@@ -87,18 +87,6 @@ bool same_bits(const std::vector<std::vector<float>>& a, const std::vector<std::
     if (std::memcmp(a[k].data(), b[k].data(), a[k].size() * sizeof(float)) != 0) return false;
   return true;
 }
-
-// Sets the number of threads for a scope.
-class Threads {
- public:
-  explicit Threads(int count) : before_(cpu::threads()) { cpu::set_threads(count); }
-  ~Threads() { cpu::set_threads(before_); }
-  Threads(const Threads&) = delete;
-  Threads& operator=(const Threads&) = delete;
-
- private:
-  int before_;
-};
 
 }  // namespace
 
@@ -112,18 +100,18 @@ void at_each_level(const std::function<void(std::string_view level)>& body) {
 }
 
 void check_loop(const LoopCase& c, std::span<const std::byte> params) {
-  const auto expected = results(make_reference_backend(), c, params);
+  const auto expected = loop_results(make_reference_backend(), c, params);
   at_each_level([&](std::string_view level) {
     REQUIRE_MESSAGE(cpu::Loops().find(c.kernel), c.kernel);
-    const auto got = results(make_cpu_backend(), c, params);
+    const auto got = loop_results(make_cpu_backend(), c, params);
     for (const int threads : {1, 3}) {
-      const Threads in_force(threads);
-      CHECK_MESSAGE(same_bits(got, results(make_cpu_backend(), c, params)), c.kernel, " with ",
+      const ThreadCount in_force(threads);
+      CHECK_MESSAGE(same_bits(got, loop_results(make_cpu_backend(), c, params)), c.kernel, " with ",
                     threads, " threads");
     }
     for (size_t k = 0; k < got.size(); ++k) {
       const DType dtype = c.arguments[k].dtype;
-      const double tolerance = tolerance_of(c, dtype), scale = scale_of(expected[k]);
+      const double tolerance = loop_tolerance(c, dtype), scale = loop_scale(expected[k]);
       size_t wrong = 0, first = 0;
       for (size_t i = got[k].size(); i-- > 0;)
         if (!agrees(got[k][i], expected[k][i], tolerance, scale)) ++wrong, first = i;

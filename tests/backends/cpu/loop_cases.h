@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "../../../core/base/dtype.h"
+#include "../../fixtures/element_bytes.h"
 
 namespace rw::test {
 
@@ -20,6 +21,10 @@ enum class Fill {
   bits,      // only 0 and 1
   given,     // LoopArgument::values
 };
+
+inline constexpr DType f32 = DType::f32, i32 = DType::i32;
+inline constexpr Fill fills[] = {Fill::numbers, Fill::specials};
+inline constexpr double summed = 2e-5;  // the tolerance of sums
 
 struct LoopArgument {
   uint64_t count;

@@ -12,8 +12,6 @@ using namespace rw::test;
 
 namespace {
 
-constexpr DType f32 = DType::f32;
-
 enum class Mask { none, all, keys, heads, batches };
 
 struct Heads {
@@ -21,24 +19,26 @@ struct Heads {
   Mask mask = Mask::none;
   float keep = 1;
 };
-constexpr uint32_t causal = ATTENTION_CAUSAL, masked = ATTENTION_MASK, lengths = ATTENTION_LENGTHS;
-constexpr Heads cases[] = {{1, 1, 1, 1, 8},
-                           {2, 3, 5, 7, 8},
-                           {2, 4, 70, 131, 24, 2, causal},
-                           {1, 2, 131, 70, 64, 1, causal | ATTENTION_LOWER_RIGHT},
-                           {3, 2, 65, 66, 40, 1, lengths},
-                           {2, 2, 33, 97, 64, 1, masked, 0, Mask::all},
-                           {2, 2, 33, 97, 16, 1, masked, 0, Mask::keys},
-                           {2, 2, 33, 97, 16, 1, masked, 0, Mask::heads},
-                           {2, 2, 70, 97, 16, 1, masked | causal, 0, Mask::batches},
-                           {1, 4, 70, 97, 16, 1, ATTENTION_ALIBI},
-                           {2, 2, 150, 150, 16, 1, causal, 20},
-                           {2, 2, 150, 150, 16, 1, 0, 20},
-                           {2, 2, 70, 130, 32, 1, 0, 0, Mask::none, 0.8f},
-                           {2, 6, 70, 130, 32, 3, masked | causal | lengths, 0, Mask::all, 0.8f},
-                           {1, 1, 3, 66, 256}};
+constexpr uint32_t causal = ATTENTION_CAUSAL, masked = ATTENTION_MASK,
+                   has_lengths = ATTENTION_LENGTHS;
+constexpr Heads head_cases[] = {
+    {1, 1, 1, 1, 8},
+    {2, 3, 5, 7, 8},
+    {2, 4, 70, 131, 24, 2, causal},
+    {1, 2, 131, 70, 64, 1, causal | ATTENTION_LOWER_RIGHT},
+    {3, 2, 65, 66, 40, 1, has_lengths},
+    {2, 2, 33, 97, 64, 1, masked, 0, Mask::all},
+    {2, 2, 33, 97, 16, 1, masked, 0, Mask::keys},
+    {2, 2, 33, 97, 16, 1, masked, 0, Mask::heads},
+    {2, 2, 70, 97, 16, 1, masked | causal, 0, Mask::batches},
+    {1, 4, 70, 97, 16, 1, ATTENTION_ALIBI},
+    {2, 2, 150, 150, 16, 1, causal, 20},
+    {2, 2, 150, 150, 16, 1, 0, 20},
+    {2, 2, 70, 130, 32, 1, 0, 0, Mask::none, 0.8f},
+    {2, 6, 70, 130, 32, 3, masked | causal | has_lengths, 0, Mask::all, 0.8f},
+    {1, 1, 3, 66, 256}};
 
-AttentionParams params_of(const Heads& h) {
+AttentionParams attention_params(const Heads& h) {
   const uint32_t key_heads = h.heads / h.group, keys = h.keys, queries = h.queries;
   AttentionParams p{};
   p.batch = h.batch, p.heads = h.heads, p.queries = queries, p.keys = keys;
@@ -74,7 +74,7 @@ LoopArgument stats_of(uint64_t rows) {
 }
 
 void check_heads(const Heads& h, DType dtype) {
-  const AttentionParams p = params_of(h);
+  const AttentionParams p = attention_params(h);
   const uint64_t queries = uint64_t{h.batch} * h.queries * h.heads * h.dim;
   const uint64_t keys = uint64_t{h.batch} * h.keys * (h.heads / h.group) * h.dim;
   const uint64_t rows = uint64_t{h.batch} * h.heads * h.queries;
@@ -99,10 +99,12 @@ TEST_SUITE_BEGIN("host");  // needs no Vulkan
 
 TEST_CASE("cpu loops: attention and its gradients") {
   for (const DType dtype : {f32, DType::f16, DType::bf16})
-    for (const Heads& h : cases) {
+    for (const Heads& h : head_cases) {
       CAPTURE(h.queries);
       CAPTURE(h.keys);
       CAPTURE(h.flags);
       check_heads(h, dtype);
     }
 }
+
+TEST_SUITE_END();

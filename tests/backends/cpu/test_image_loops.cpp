@@ -15,18 +15,16 @@ using namespace rw::test;
 
 namespace {
 
-constexpr DType floats[] = {DType::f32, DType::f16, DType::bf16};
-
-struct Window {
+struct PoolWindow {
   uint32_t kernel, stride, pad, dilation, out_h, out_w, channels, adaptive = 0;
 };
 // The windows are for images of 11 x 9.
-constexpr Window windows[] = {{2, 2, 0, 1, 5, 4, 8},     {3, 2, 1, 1, 6, 5, 17},
-                              {3, 2, 1, 1, 6, 5, 1},     {3, 1, 1, 2, 9, 7, 5},
-                              {3, 2, 0, 1, 6, 5, 3},  // the last windows end beyond the image
-                              {4, 0, 0, 1, 4, 3, 33, 1}, {11, 0, 0, 1, 1, 1, 1030, 1}};
+constexpr PoolWindow windows[] = {{2, 2, 0, 1, 5, 4, 8},     {3, 2, 1, 1, 6, 5, 17},
+                                  {3, 2, 1, 1, 6, 5, 1},     {3, 1, 1, 2, 9, 7, 5},
+                                  {3, 2, 0, 1, 6, 5, 3},  // the last windows end beyond the image
+                                  {4, 0, 0, 1, 4, 3, 33, 1}, {11, 0, 0, 1, 1, 1, 1030, 1}};
 
-PoolParams params_of(const Window& w, uint32_t count_include_pad) {
+PoolParams pool_params(const PoolWindow& w, uint32_t count_include_pad) {
   return {.offset = {},
           .batch = 3,
           .in_h = 11,
@@ -46,14 +44,14 @@ PoolParams params_of(const Window& w, uint32_t count_include_pad) {
 }
 
 // Returns the taps of some images, with some empty windows among them.
-LoopArgument taps_of(const Window& w, DType dtype) {
+LoopArgument taps_of(const PoolWindow& w, DType dtype) {
   KernelRunner reference(make_reference_backend());
   std::vector<float> x;
   for (uint32_t i = 0; i < 3 * 11 * 9 * w.channels; ++i)
     x.push_back(static_cast<float>(i * 7919 % 1000));
   const uint64_t m = uint64_t{3} * w.out_h * w.out_w * w.channels;
   const Binding y = reference.allocate(m), tap = reference.allocate(m, dtype);
-  reference.run("max_pool2d", {reference.upload(x), y, tap}, params_of(w, 0), {w.adaptive});
+  reference.run("max_pool2d", {reference.upload(x), y, tap}, pool_params(w, 0), {w.adaptive});
   LoopArgument taps{m, dtype, Fill::given, reference.download(tap)};
   for (uint64_t i = 5; i < m; i += 11) taps.values[i] = dtype == DType::u8 ? 255.0f : -1.0f;
   return taps;
@@ -65,21 +63,21 @@ TEST_SUITE_BEGIN("host");  // needs no Vulkan
 
 TEST_CASE("cpu loops: pooling and its gradients") {
   for (const DType dtype : floats)
-    for (const Window& w : windows)
+    for (const PoolWindow& w : windows)
       for (const Fill fill : {Fill::numbers, Fill::specials}) {
         CAPTURE(w.kernel);
         CAPTURE(w.channels);
         const uint32_t n = 3 * 11 * 9 * w.channels, m = 3 * w.out_h * w.out_w * w.channels;
         const LoopArgument x{n, dtype, fill}, y{m, dtype};
         for (const DType taps : {DType::u8, DType::i32}) {
-          check_loop({"max_pool2d", {x, y, {m, taps}}, {w.adaptive}}, params_of(w, 0));
+          check_loop({"max_pool2d", {x, y, {m, taps}}, {w.adaptive}}, pool_params(w, 0));
           const LoopArgument tap = taps_of(w, taps);
-          check_loop({"max_pool2d_grad", {y, tap, {n, dtype}}, {w.adaptive}}, params_of(w, 0));
+          check_loop({"max_pool2d_grad", {y, tap, {n, dtype}}, {w.adaptive}}, pool_params(w, 0));
         }
         if (w.dilation > 1) continue;
         for (const uint32_t counts : {0u, 1u}) {
-          check_loop({"avg_pool2d", {x, y}, {w.adaptive}, 1e-5}, params_of(w, counts));
-          check_loop({"avg_pool2d_grad", {y, x}, {w.adaptive}, 1e-5}, params_of(w, counts));
+          check_loop({"avg_pool2d", {x, y}, {w.adaptive}, 1e-5}, pool_params(w, counts));
+          check_loop({"avg_pool2d_grad", {y, x}, {w.adaptive}, 1e-5}, pool_params(w, counts));
         }
       }
 }
@@ -89,7 +87,8 @@ TEST_CASE("cpu loops: a tap that its window does not have is refused") {
   const Binding dy = cpu.allocate(3 * 5 * 4 * 8),
                 tap = cpu.upload(std::vector<float>(480, 4), DType::i32);
   const Binding dx = cpu.allocate(3 * 11 * 9 * 8);
-  CHECK_THROWS_AS(cpu.run("max_pool2d_grad", {dy, tap, dx}, params_of(windows[0], 0)), ValueError);
+  CHECK_THROWS_AS(cpu.run("max_pool2d_grad", {dy, tap, dx}, pool_params(windows[0], 0)),
+                  ValueError);
 }
 
 TEST_CASE("cpu loops: images of other sizes") {
@@ -134,3 +133,5 @@ TEST_CASE("cpu loops: borders") {
         check_loop({"pad_axis_grad", {y, x}, {mode}, 1e-5}, p);
       }
 }
+
+TEST_SUITE_END();

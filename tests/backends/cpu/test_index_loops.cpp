@@ -14,7 +14,7 @@ using namespace rw::test;
 namespace {
 
 // Returns `count` numbers from -1 to `rows`, so that two values are outside.
-LoopArgument numbers(uint64_t count, int rows) {
+LoopArgument row_numbers(uint64_t count, int rows) {
   std::vector<float> all;
   for (uint64_t i = 0; i < count; ++i)
     all.push_back(
@@ -28,7 +28,7 @@ LoopArgument sorted(LoopArgument a) {
 }
 
 // Returns each number below `count` once.
-LoopArgument places(uint64_t count, uint64_t step) {
+LoopArgument permutation(uint64_t count, uint64_t step) {
   std::vector<float> all;
   for (uint64_t i = 0; i < count; ++i) all.push_back(static_cast<float>(i * step % count));
   return {count, DType::i32, Fill::given, all};
@@ -41,7 +41,7 @@ TEST_SUITE_BEGIN("host");  // needs no Vulkan
 TEST_CASE("cpu index loops: rows gathered and put, numbers of flat elements") {
   for (const uint32_t width : {1u, 37u, 1500u}) {
     for (const DType dtype : {DType::f32, DType::f16, DType::bf16, DType::i32, DType::u8})
-      check_loop({"gather", {{50 * width, dtype}, numbers(203, 50), {203 * width, dtype}}},
+      check_loop({"gather", {{50 * width, dtype}, row_numbers(203, 50), {203 * width, dtype}}},
                  GatherParams{{}, 203, width, 50});
     for (const auto& [from, to] : {std::pair{DType::f32, DType::f32},
                                    {DType::f16, DType::f32},
@@ -50,8 +50,8 @@ TEST_CASE("cpu index loops: rows gathered and put, numbers of flat elements") {
       for (const uint32_t unique : {0u, 1u})
         check_loop({"scatter_put",
                     {{101 * width, from},
-                     places(101, unique ? 7 : 0),
-                     {101, DType::i32, Fill::given, places(101, 1).values},
+                     permutation(101, unique ? 7 : 0),
+                     {101, DType::i32, Fill::given, permutation(101, 1).values},
                      {101 * width, to}},
                     {unique}},
                    ScatterPutParams{{}, unique ? 101u : 2u, width, 90});
@@ -59,7 +59,7 @@ TEST_CASE("cpu index loops: rows gathered and put, numbers of flat elements") {
   for (const uint32_t shared : {0u, 1u}) {
     const uint32_t inner = shared ? 1 : 5;
     check_loop(
-        {"flat_index", {numbers(3 * 40 * inner, 30), {3 * 40 * inner, DType::i32}}, {shared}},
+        {"flat_index", {row_numbers(3 * 40 * inner, 30), {3 * 40 * inner, DType::i32}}, {shared}},
         FlatIndexParams{{}, 3 * 40 * inner, 40, inner, 30});
   }
 }
@@ -79,18 +79,18 @@ TEST_CASE("cpu index loops: a stable sort") {
     for (uint32_t line = 0; line < 2; ++line)
       for (uint32_t first = 0; first < count; first += run) {
         const uint32_t size = std::min(run, count - first);
-        const std::vector<float> one = sorted(numbers(size, 1000)).values;
+        const std::vector<float> one = sorted(row_numbers(size, 1000)).values;
         runs.insert(runs.end(), one.begin(), one.end());
       }
     for (float& key : runs) key += 1;  // keys have no sign
     const uint32_t n = 2 * count;
     check_loop(
         {"sort_merge",
-         {{n, DType::i32, Fill::given, runs}, places(n, 1), {n, DType::i32}, {n, DType::i32}}},
+         {{n, DType::i32, Fill::given, runs}, permutation(n, 1), {n, DType::i32}, {n, DType::i32}}},
         SortMergeParams{{}, n, count, run});
   }
-  const LoopArgument keys = sorted(numbers(5000, 700));
-  check_loop({"sorted_lasts", {keys, places(5000, 3), {5000, DType::i32}}},
+  const LoopArgument keys = sorted(row_numbers(5000, 700));
+  check_loop({"sorted_lasts", {keys, permutation(5000, 3), {5000, DType::i32}}},
              SortedLastsParams{{}, 5000});
 }
 
@@ -107,8 +107,8 @@ TEST_CASE("cpu index loops: rows added up in the order of a sort, in chunks") {
           const Fill nothing = Fill::bits;
           check_loop({"scatter_add",
                       {{n * width, from},
-                       sorted(numbers(n, rows)),
-                       places(n, 7),
+                       sorted(row_numbers(n, rows)),
+                       permutation(n, 7),
                        {static_cast<uint64_t>(rows) * width, to},
                        {opens * width, to, nothing},
                        {opens, DType::i32}},
@@ -116,3 +116,5 @@ TEST_CASE("cpu index loops: rows added up in the order of a sort, in chunks") {
                      p);
         }
 }
+
+TEST_SUITE_END();

@@ -20,27 +20,26 @@ using namespace rw::test;
 
 namespace {
 
-constexpr DType floats[] = {DType::f32, DType::f16, DType::bf16};
 constexpr DType all_dtypes[] = {DType::f32, DType::f16, DType::bf16, DType::i32, DType::u8};
-constexpr uint32_t sizes[] = {0, 1, 7, 1023, 50000};
+constexpr uint32_t flat_sizes[] = {0, 1, 7, 1023, 50000};
 
-struct Row {
+struct LoopRow {
   uint32_t id;
   const char* name;
 };
-constexpr Row unary_rows[] = {
+constexpr LoopRow unary_loops[] = {
 #define UNARY(id, name, forward, grad, saves, lo, hi) {id, #name},
 #include "shaders/elementwise.def"
 };
-constexpr Row binary_rows[] = {
+constexpr LoopRow binary_loops[] = {
 #define BINARY(id, name, forward, lo, hi, lo_y, hi_y) {id, #name},
 #include "shaders/elementwise.def"
 };
-constexpr Row compare_rows[] = {
+constexpr LoopRow compare_loops[] = {
 #define COMPARE(id, name, forward) {id, #name},
 #include "shaders/elementwise.def"
 };
-constexpr uint32_t logaddexp = 9;  // not for integers
+constexpr uint32_t logaddexp_row = 9;  // not for integers
 
 bool is_int(DType dtype) {
   return !is_float(dtype);
@@ -67,7 +66,7 @@ TEST_CASE(
 }
 
 TEST_CASE("cpu loops: unary rows and their gradients") {
-  for (const Row& row : unary_rows)
+  for (const LoopRow& row : unary_loops)
     for (const DType dtype : floats)
       for (const Fill fill : {Fill::numbers, Fill::specials}) {
         CAPTURE(row.name);
@@ -103,7 +102,7 @@ TEST_CASE("cpu loops: an element has the same bits in a vector, behind the last 
     KernelRunner cpu(make_cpu_backend());
     std::vector<float> values;
     for (int i = 0; i < 300; ++i) values.push_back(0.01f * static_cast<float>(i) - 1.5f);
-    for (const Row& row : unary_rows)
+    for (const LoopRow& row : unary_loops)
       for (const DType dtype : floats) {
         const Binding x = cpu.upload(values, dtype), y = cpu.allocate(300, dtype),
                       one = cpu.allocate(1, dtype);
@@ -183,12 +182,12 @@ TEST_CASE("cpu loops: binary rows and comparisons in every mode") {
                              is_int(dtype) && fill == Fill::specials ? Fill::numbers : fill};
         const LoopArgument b{1200, dtype, a.fill};
         CAPTURE(mode);
-        for (const Row& row : binary_rows)
-          if (dtype != DType::u8 && !(dtype == DType::i32 && row.id == logaddexp)) {
+        for (const LoopRow& row : binary_loops)
+          if (dtype != DType::u8 && !(dtype == DType::i32 && row.id == logaddexp_row)) {
             CAPTURE(row.name);
             check_loop({"binary", {a, b, {n, dtype}}, {row.id, mode}}, p);
           }
-        for (const Row& row : compare_rows) {
+        for (const LoopRow& row : compare_loops) {
           CAPTURE(row.name);
           check_loop({"compare", {a, b, {n, DType::u8}}, {row.id, mode}}, p);
         }
@@ -231,7 +230,7 @@ TEST_CASE("cpu loops: copies and casts of dense, turned and broadcast views") {
 
 TEST_CASE("cpu loops: fill, where, accumulate, random numbers") {
   for (const DType dtype : all_dtypes)
-    for (const uint32_t n : sizes) {
+    for (const uint32_t n : flat_sizes) {
       check_loop({"fill", {{n + 1, dtype}}},
                  FillParams{{1}, n, is_int(dtype) ? 0xfffffff0u : 0x40490fdbu});
       const uint32_t shape = n / 2;
@@ -300,3 +299,5 @@ TEST_CASE("cpu loops: scans in parts, with what comes before them") {
                      p);
         }
 }
+
+TEST_SUITE_END();

@@ -12,9 +12,7 @@ using namespace rw::test;
 
 namespace {
 
-constexpr double summed = 2e-5;
-
-struct Case {
+struct ProductCase {
   uint32_t m, n, k;
   bool is_a_transposed = false, is_b_transposed = false;
   uint32_t batch = 1;
@@ -23,7 +21,7 @@ struct Case {
 
 // Checks results of f32 and of the factors' type; lines have three more elements after their last
 // one.
-void check(const Case& t, DType dtype) {
+void check_product(const ProductCase& t, DType dtype) {
   const uint32_t gap = 3, a_line = (t.is_a_transposed ? t.m : t.k) + gap,
                  b_line = (t.is_b_transposed ? t.k : t.n) + gap, c_line = t.n + gap;
   const uint32_t a = a_line * (t.is_a_transposed ? t.k : t.m),
@@ -54,16 +52,17 @@ TEST_SUITE_BEGIN("host");  // needs no Vulkan
 TEST_CASE("cpu loops: products of 16 bits") {
   for (const DType dtype : {DType::f16, DType::bf16}) {
     for (const float beta : {0.0f, 1.0f})  // deep, and not cut in parts
-      check({250, 260, 520, false, true, 1, 1, beta}, dtype);
+      check_product({250, 260, 520, false, true, 1, 1, beta}, dtype);
     for (const bool ta : {false, true})
       for (const bool tb : {false, true}) {
-        check({13, 45, 33, ta, tb}, dtype);              // rows and columns that fill no register
-        check({70, 130, 1100, ta, tb}, dtype);           // a deep sum, packed in parts
-        check({40, 48, 5000, ta, tb, 1, 0.5f}, dtype);   // a long one, in parts on threads
-        check({30, 1100, 20, ta, tb, 3, -2, 1}, dtype);  // batches, added to existing values
-        check({9, 17, 21, ta, tb, 1, 1, 0.25f}, dtype);
-        check({130, 40, 1, ta, tb, 1, 1, 1}, dtype);  // a column times a row
-        check({5, 1, 70, ta, tb}, dtype);
+        check_product({13, 45, 33, ta, tb}, dtype);     // rows and columns that fill no register
+        check_product({70, 130, 1100, ta, tb}, dtype);  // a deep sum, packed in parts
+        check_product({40, 48, 5000, ta, tb, 1, 0.5f}, dtype);  // a long one, in parts on threads
+        check_product({30, 1100, 20, ta, tb, 3, -2, 1},
+                      dtype);  // batches, added to existing values
+        check_product({9, 17, 21, ta, tb, 1, 1, 0.25f}, dtype);
+        check_product({130, 40, 1, ta, tb, 1, 1, 1}, dtype);  // a column times a row
+        check_product({5, 1, 70, ta, tb}, dtype);
       }
   }
 }
@@ -71,11 +70,11 @@ TEST_CASE("cpu loops: products of 16 bits") {
 TEST_CASE("cpu loops: products of one row") {
   for (const DType dtype : {DType::f16, DType::bf16})
     for (const bool tb : {false, true}) {
-      check({1, 700, 2100, false, tb}, dtype);
-      check({1, 33, 70, false, tb, 5, 0.5f, 2}, dtype);
-      check({1, 5, 3, false, tb, 2, 1, 1}, dtype);
-      check({1, 1, 1030, false, tb}, dtype);
-      check({1, 300, 9, true, tb}, dtype);  // by tiles
+      check_product({1, 700, 2100, false, tb}, dtype);
+      check_product({1, 33, 70, false, tb, 5, 0.5f, 2}, dtype);
+      check_product({1, 5, 3, false, tb, 2, 1, 1}, dtype);
+      check_product({1, 1, 1030, false, tb}, dtype);
+      check_product({1, 300, 9, true, tb}, dtype);  // by tiles
     }
 }
 

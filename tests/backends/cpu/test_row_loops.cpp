@@ -11,22 +11,17 @@ using namespace rw::test;
 
 namespace {
 
-constexpr DType f32 = DType::f32, i32 = DType::i32;
-constexpr DType floats[] = {f32, DType::f16, DType::bf16};
-constexpr Fill fills[] = {Fill::numbers, Fill::specials};
-constexpr double summed = 2e-5;
-
-struct Size {
+struct RowSize {
   uint32_t rows, cols;
 };
-constexpr Size sizes[] = {{1, 1},     {7, 5},     {700, 3},  {1000, 16}, {5000, 10},
-                          {130, 129}, {97, 1000}, {3, 2100}, {2, 17000}};
+constexpr RowSize row_sizes[] = {{1, 1},     {7, 5},     {700, 3},  {1000, 16}, {5000, 10},
+                                 {130, 129}, {97, 1000}, {3, 2100}, {2, 17000}};
 
 template <class Body>
 void each(const Body& body) {
   for (const DType dtype : floats)
     for (const Fill fill : fills)
-      for (const Size size : sizes) {
+      for (const RowSize size : row_sizes) {
         CAPTURE(size.rows);
         CAPTURE(size.cols);
         body(size.rows, size.cols, LoopArgument{size.rows * size.cols, dtype, fill});
@@ -161,3 +156,5 @@ TEST_CASE("cpu loops: losses of classes") {
     }
   });
 }
+
+TEST_SUITE_END();

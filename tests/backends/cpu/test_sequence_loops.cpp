@@ -13,10 +13,6 @@ using namespace rw::test;
 
 namespace {
 
-constexpr DType f32 = DType::f32, i32 = DType::i32;
-constexpr DType floats[] = {f32, DType::f16, DType::bf16};
-constexpr Fill fills[] = {Fill::numbers, Fill::specials};
-
 LoopArgument given(std::vector<float> values, DType dtype = f32) {
   return {values.size(), dtype, Fill::given, std::move(values)};
 }
@@ -176,3 +172,5 @@ TEST_CASE("cpu loops: transducers in parts") {
     p.end = p.begin, p.begin = 0;
   }
 }
+
+TEST_SUITE_END();

@@ -10,18 +10,20 @@ using namespace rw::test;
 
 namespace {
 
-constexpr uint32_t n = 5000;
+constexpr uint32_t update_size = 5000;
 // A row has the begin in the parameters, the begin in the gradients, size and number. One chunk has
 // no gradient.
-const LoopArgument table{16,
-                         DType::i32,
-                         Fill::given,
-                         {0, 30, 2048, 6, 2048, 3000, 1001, 8, 3049, 0, 0, 5, 3049, 4010, 1951, 7}};
-const LoopArgument values{n}, grads{6000}, positive{n, DType::f32, Fill::positive};
+const LoopArgument chunk_table{
+    16,
+    DType::i32,
+    Fill::given,
+    {0, 30, 2048, 6, 2048, 3000, 1001, 8, 3049, 0, 0, 5, 3049, 4010, 1951, 7}};
+const LoopArgument update_values{update_size}, grads{6000},
+    positive{update_size, DType::f32, Fill::positive};
 const LoopArgument partial{200};
 
 // Returns the state at update number `updates`, or at one that is skipped.
-LoopArgument state(float updates, bool skips = false) {
+LoopArgument state_argument(float updates, bool skips = false) {
   std::vector<float> slots(STATE_SIZE, 0.0f);
   slots[STATE_SCALE] = 64;
   slots[STATE_UPDATES] = updates;
@@ -31,7 +33,7 @@ LoopArgument state(float updates, bool skips = false) {
   return {STATE_SIZE, DType::f32, Fill::given, slots};
 }
 
-const LoopArgument states[] = {state(1), state(30), state(30, true)};
+const LoopArgument states[] = {state_argument(1), state_argument(30), state_argument(30, true)};
 
 }  // namespace
 
@@ -39,7 +41,7 @@ TEST_SUITE_BEGIN("host");  // needs no Vulkan
 
 TEST_CASE("cpu update loops: statistics of gradients") {
   for (const Fill fill : {Fill::numbers, Fill::specials})
-    check_loop({"grad_stats", {{6000, DType::f32, fill}, table, partial}},
+    check_loop({"grad_stats", {{6000, DType::f32, fill}, chunk_table, partial}},
                GradStatsParams{{}, 1, 3, 100});
 }
 
@@ -47,53 +49,63 @@ TEST_CASE("cpu update loops: rules over a table of chunks") {
   for (const LoopArgument& s : states) {
     for (const float momentum : {0.0f, 0.9f})
       for (const uint32_t flag : {0u, 1u})
-        check_loop({"sgd", {values, grads, values, table, s}},
+        check_loop({"sgd", {update_values, grads, update_values, chunk_table, s}},
                    SgdParams{{}, 0, 4, 8, 0.1f, momentum, 0.2f, 0.01f, flag, flag});
     if (&s == &states[0])  // in the first update the momentum may hold anything
-      check_loop({"sgd", {values, grads, {n, DType::f32, Fill::specials}, table, s}},
-                 SgdParams{{}, 0, 4, 8, 0.1f, 0.9f, 0, 0, 0, 0});
+      check_loop(
+          {"sgd",
+           {update_values, grads, {update_size, DType::f32, Fill::specials}, chunk_table, s}},
+          SgdParams{{}, 0, 4, 8, 0.1f, 0.9f, 0, 0, 0, 0});
     for (const uint32_t decoupled : {0u, 1u})
-      check_loop({"adam", {values, grads, values, positive, table, s}},
+      check_loop({"adam", {update_values, grads, update_values, positive, chunk_table, s}},
                  AdamParams{{}, 1, 3, 8, 0.1f, 0.9f, 0.99f, 1e-8f, 0.01f, decoupled});
     for (uint32_t rule = MOMENT_RMSPROP; rule <= MOMENT_AMSGRAD; ++rule)
       for (const uint32_t flags : {0u, 1u})
         check_loop({"moment_update",
-                    {values, grads, positive, positive, positive, table, s},
+                    {update_values, grads, positive, positive, positive, chunk_table, s},
                     {rule},
                     rule == MOMENT_RMSPROP ? 1e-4 : 2e-6},
                    MomentUpdateParams{{}, 0, 4, 8, 0.1f, 0.01f, 0.8f, 0.9f, 1e-6f, flags});
-    check_loop({"adama_fold", {grads, values, positive, table, s}},
+    check_loop({"adama_fold", {grads, update_values, positive, chunk_table, s}},
                AdamaFoldParams{{}, 0, 4, 8, 0.9f, 0.99f, 0.9f, 1});
-    check_loop({"window_fold", {values, grads, table, s}}, WindowFoldParams{{}, 0, 4, 8});
+    check_loop({"window_fold", {update_values, grads, chunk_table, s}},
+               WindowFoldParams{{}, 0, 4, 8});
     const LambParams lamb{{}, 1, 3, 5, 40, 0.1f, 0.9f, 0.99f, 1e-6f, 0.01f};
-    check_loop({"lamb_norms", {values, grads, values, positive, table, s, partial}}, lamb);
+    check_loop(
+        {"lamb_norms", {update_values, grads, update_values, positive, chunk_table, s, partial}},
+        lamb);
     const LoopArgument first{4, DType::i32, Fill::given, {0, 3, 3, 40}};
     for (const uint32_t adapt : {0u, 1u})
       check_loop({"lamb_ratio", {{80, DType::f32, Fill::positive}, first, s, {40}}},
                  LambRatioParams{{}, 3, 40, adapt});
-    check_loop({"lamb", {values, values, positive, table, {40}, s}}, lamb);
+    check_loop({"lamb", {update_values, update_values, positive, chunk_table, {40}, s}}, lamb);
   }
 }
 
 TEST_CASE("cpu update loops: dense rules, averages and windows") {
   const LoopArgument start{1, DType::f32, Fill::given, {0}};
   for (const LoopArgument& s : states) {
-    check_loop({"adama", {values, values, positive, s}},
-               AdamaParams{{}, n, 0.1f, 0.9f, 0.99f, 1e-8f, 0.01f});
+    check_loop({"adama", {update_values, update_values, positive, s}},
+               AdamaParams{{}, update_size, 0.1f, 0.9f, 0.99f, 1e-8f, 0.01f});
     for (const uint32_t nesterov : {0u, 1u})
-      check_loop({"muon_momentum", {values, values, values, s}},
-                 MuonMomentumParams{{}, n, 0.9f, nesterov});
-    check_loop({"muon", {values, values, s}}, MuonParams{{}, n, 0.1f, 0.01f, 0.3f});
+      check_loop({"muon_momentum", {update_values, update_values, update_values, s}},
+                 MuonMomentumParams{{}, update_size, 0.9f, nesterov});
+    check_loop({"muon", {update_values, update_values, s}},
+               MuonParams{{}, update_size, 0.1f, 0.01f, 0.3f});
     for (const uint32_t every : {1u, 5u, 7u}) {
       for (uint32_t kind = AVERAGE_DECAY; kind <= AVERAGE_EQUAL; ++kind)
-        check_loop({"ema", {values, values, start, s}}, EmaParams{{}, n, 0.95f, kind, every});
-      check_loop({"lookahead", {values, values, start, s}}, LookaheadParams{{}, n, 0.4f, every});
+        check_loop({"ema", {update_values, update_values, start, s}},
+                   EmaParams{{}, update_size, 0.95f, kind, every});
+      check_loop({"lookahead", {update_values, update_values, start, s}},
+                 LookaheadParams{{}, update_size, 0.4f, every});
     }
   }
   for (const DType dtype : {DType::f16, DType::bf16})
     for (const uint32_t compensated : {0u, 1u})
-      check_loop({"window_add", {{n, dtype}, {n, dtype}, values}, {compensated}},
-                 WindowAddParams{{}, n});
+      check_loop({"window_add",
+                  {{update_size, dtype}, {update_size, dtype}, update_values},
+                  {compensated}},
+                 WindowAddParams{{}, update_size});
 }
 
 TEST_CASE("cpu update loops: Adam with states of 8 bits") {
@@ -110,15 +122,15 @@ TEST_CASE("cpu update loops: Adam with states of 8 bits") {
   }
   for (const LoopArgument& s : states)
     check_loop({"adam_8bit",
-                {values,
-                 values,
-                 codes(n),
-                 codes(n),
+                {update_values,
+                 update_values,
+                 codes(update_size),
+                 codes(update_size),
                  {20, DType::f32, Fill::positive},
                  {20, DType::f32, Fill::positive},
                  {1024, DType::f32, Fill::given, maps},
                  s}},
-               Adam8bitParams{{}, n, 0.1f, 0.9f, 0.99f, 1e-8f, 0.01f, 1});
+               Adam8bitParams{{}, update_size, 0.1f, 0.9f, 0.99f, 1e-8f, 0.01f, 1});
 }
 
 TEST_CASE("cpu update loops: Adafactor, factored and not") {
@@ -162,9 +174,13 @@ TEST_CASE("cpu update loops: the range of values") {
                                .shape = {200, 200},
                                .stride = {1, 200}};
       check_loop({"value_range",
-                  {{40000, dtype, Fill::specials}, {RANGE_SIZE, DType::i32, Fill::bits}, state(1)},
+                  {{40000, dtype, Fill::specials},
+                   {RANGE_SIZE, DType::i32, Fill::bits},
+                   state_argument(1)},
                   {flat},
                   0},
                  p);
     }
 }
+
+TEST_SUITE_END();

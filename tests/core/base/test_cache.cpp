@@ -33,7 +33,7 @@ void check_unused(const char* why) {
   CHECK(error.find(why) != std::string::npos);
 }
 
-mode_t mode_of(const fs::path& path) {
+mode_t permissions_of(const fs::path& path) {
   struct stat status = {};
   REQUIRE(::stat(path.c_str(), &status) == 0);
   return status.st_mode & 0777;
@@ -59,9 +59,9 @@ TEST_CASE("cache: a folder that is made is nobody else's to read") {
   write_cache("a", some_bytes());
   ::umask(before);
   CHECK(made == folder / ".cache/rewind");
-  CHECK(mode_of(made) == 0700);
-  CHECK(mode_of(made.parent_path()) == 0700);
-  CHECK(mode_of(made / "a") == 0600);
+  CHECK(permissions_of(made) == 0700);
+  CHECK(permissions_of(made.parent_path()) == 0700);
+  CHECK(permissions_of(made / "a") == 0600);
   CHECK(read_cache("a").size() == some_bytes().size());
 }
 

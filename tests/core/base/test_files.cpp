@@ -31,7 +31,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-void write(const fs::path& path, std::string_view text) {
+void write_in_halves(const fs::path& path, std::string_view text) {
   AtomicFile file(path);
   file.write(text.substr(0, text.size() / 2));
   file.write(text.substr(text.size() / 2));
@@ -59,10 +59,11 @@ class Umask {
 };
 
 // Returns everything that writes a file, in two versions.
-std::map<std::string, std::function<void(const fs::path&, int version)>> writers() {
+std::map<std::string, std::function<void(const fs::path&, int version)>> file_writers() {
   const auto values = [](int version) { return tensor(some_values(40, version), {8, 5}); };
   return {
-      {"text", [](const fs::path& path, int v) { write(path, std::string(999, "ab"[v])); }},
+      {"text",
+       [](const fs::path& path, int v) { write_in_halves(path, std::string(999, "ab"[v])); }},
       {"write_file",
        [](const fs::path& path, int v) { write_file(path, std::string(99, "ab"[v])); }},
       {"npy", [=](const fs::path& path, int v) { save_npy(path, values(v)); }},
@@ -81,7 +82,7 @@ std::map<std::string, std::function<void(const fs::path&, int version)>> writers
 TEST_CASE("files: whichever call fails, there is the old file or the new one, and nothing else" *
           doctest::test_suite("host")) {
   set_default_device(open_backend("reference"));
-  for (const auto& [name, writer] : writers()) {
+  for (const auto& [name, writer] : file_writers()) {
     CAPTURE(name);
     for (const bool exists : {false, true}) {
       CAPTURE(exists);
@@ -137,7 +138,7 @@ TEST_CASE("files: what a killed writer left goes with the next one, a living wri
         if (calls++ == number) raise(SIGKILL);
         return 0;
       });
-      write(path, "new");
+      write_in_halves(path, "new");
       _exit(0);
     }
     int status = 0;
@@ -147,19 +148,19 @@ TEST_CASE("files: what a killed writer left goes with the next one, a living wri
   int left = 0, calls = 0;
   for (; killed_at(calls); ++calls) {
     left += entries(folder.path) > (fs::exists(path) ? 1 : 0);
-    write(path, "old");
+    write_in_halves(path, "old");
     CHECK(entries(folder.path) == 1);
   }
   CHECK(calls > 10);
   CHECK(left > 4);
 
-  write(neighbor, "of another name, as long");
-  write(path, "old");
+  write_in_halves(neighbor, "of another name, as long");
+  write_in_halves(path, "old");
   CHECK(fs::remove(neighbor));
   const fs::path other = folder.path / "file.txt";
   AtomicFile alive(path), of_other(other);
   alive.write("alive");
-  write(path, "quick");
+  write_in_halves(path, "quick");
   CHECK(entries(folder.path) == 3);
   alive.commit();
   CHECK(bytes_of(path) == "alive");
@@ -174,7 +175,7 @@ TEST_CASE("files: a file system without locks loses nothing" * doctest::test_sui
   file_calls::set_hook([](file_calls::Call call, size_t&) {
     return call == file_calls::Call::lock ? EOPNOTSUPP : 0;
   });
-  write(path, "whole");
+  write_in_halves(path, "whole");
   file_calls::set_hook({});
   CHECK(bytes_of(path) == "whole");
   CHECK(entries(folder.path) == 2);
@@ -183,7 +184,7 @@ TEST_CASE("files: a file system without locks loses nothing" * doctest::test_sui
 TEST_CASE("files: short writes make no difference, a full disk leaves the old file" *
           doctest::test_suite("host")) {
   set_default_device(open_backend("reference"));
-  for (const auto& [name, writer] : writers()) {
+  for (const auto& [name, writer] : file_writers()) {
     CAPTURE(name);
     const TemporaryFolder folder;
     const fs::path path = folder.path / "file";
@@ -281,14 +282,14 @@ TEST_CASE("files: new ones have the mode of the umask, old ones keep theirs" *
   for (const mode_t mask : {0077, 0022, 0002}) {
     const Umask scope(mask);
     const fs::path path = folder.path / std::to_string(mask);
-    write(path, "new");
+    write_in_halves(path, "new");
     CHECK(mode_of(path) == (0666 & ~mask));
     write_file(folder.path / "data", "new");
     CHECK(mode_of(folder.path / "data") == (0666 & ~mask));
     fs::remove(folder.path / "data");
     for (const mode_t mode : {0600, 0640, 0666, 0755}) {
       chmod(path.c_str(), mode);
-      write(path, "newer");
+      write_in_halves(path, "newer");
       CHECK(mode_of(path) == mode);
       CHECK(bytes_of(path) == "newer");
     }
@@ -301,27 +302,28 @@ TEST_CASE("files: links lead to what is written" * doctest::test_suite("host")) 
   const fs::path target = folder.path / "there/target", link = folder.path / "link";
   fs::create_symlink("there/target", link);
   fs::create_symlink("link", folder.path / "second");
-  write(folder.path / "second", "not there yet");
+  write_in_halves(folder.path / "second", "not there yet");
   CHECK(bytes_of(target) == "not there yet");
-  write(link, "replaced");
+  write_in_halves(link, "replaced");
   CHECK(bytes_of(target) == "replaced");
   CHECK(fs::is_symlink(link));
   CHECK(fs::is_symlink(folder.path / "second"));
   CHECK(entries(folder.path / "there") == 1);
 
   fs::create_symlink(fs::absolute(folder.path / "there"), folder.path / "folder");
-  write(folder.path / "folder/target", "through a folder");
+  write_in_halves(folder.path / "folder/target", "through a folder");
   CHECK(bytes_of(target) == "through a folder");
   CHECK(fs::is_symlink(folder.path / "folder"));
 
   fs::create_symlink("b", folder.path / "a");
   fs::create_symlink("a", folder.path / "b");
-  CHECK_THROWS_WITH_AS(write(folder.path / "a", "x"), doctest::Contains("symbolic links"),
+  CHECK_THROWS_WITH_AS(write_in_halves(folder.path / "a", "x"), doctest::Contains("symbolic links"),
                        FileError);
-  CHECK_THROWS_WITH_AS(write(folder.path, "x"), doctest::Contains("Is a directory"), FileError);
-  CHECK_THROWS_WITH_AS(write(folder.path / "new/", "x"), doctest::Contains("Is a directory"),
+  CHECK_THROWS_WITH_AS(write_in_halves(folder.path, "x"), doctest::Contains("Is a directory"),
                        FileError);
-  CHECK_THROWS_AS(write("", "x"), FileError);
+  CHECK_THROWS_WITH_AS(write_in_halves(folder.path / "new/", "x"),
+                       doctest::Contains("Is a directory"), FileError);
+  CHECK_THROWS_AS(write_in_halves("", "x"), FileError);
 }
 
 TEST_CASE("files: pipes and descriptors are written to, not replaced" *
@@ -333,7 +335,7 @@ TEST_CASE("files: pipes and descriptors are written to, not replaced" *
   const int reader = open(pipe.c_str(), O_RDONLY | O_NONBLOCK);
   REQUIRE(reader >= 0);
   for (const fs::path& path : {pipe, link}) {
-    write(path, "through it");
+    write_in_halves(path, "through it");
     char got[64] = {};
     CHECK(read(reader, got, sizeof got) == 10);
     CHECK(got == std::string("through it"));
@@ -343,7 +345,7 @@ TEST_CASE("files: pipes and descriptors are written to, not replaced" *
   }
   for (int at = 0; at < 6; ++at) {  // stat, open, two writes, sync, close
     const FileFaults faults({.at = at});
-    CHECK(fails([&] { write(pipe, "text"); }));
+    CHECK(fails([&] { write_in_halves(pipe, "text"); }));
   }
   close(reader);
 
@@ -352,13 +354,13 @@ TEST_CASE("files: pipes and descriptors are written to, not replaced" *
   const int own = open(file.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
   REQUIRE(::write(own, "before, ", 8) == 8);
   for (const char* name : {"/dev/fd/", "/proc/self/fd/"})
-    write(name + std::to_string(own), "this, ");
+    write_in_halves(name + std::to_string(own), "this, ");
   fs::create_symlink("/dev/fd/" + std::to_string(own), folder.path / "named");
-  write(folder.path / "named", "that, ");
+  write_in_halves(folder.path / "named", "that, ");
   REQUIRE(::write(own, "after", 5) == 5);
   CHECK(bytes_of(file) == "before, this, this, that, after");
   close(own);
-  CHECK_THROWS_WITH_AS(write("/dev/fd/" + std::to_string(own), "x"),
+  CHECK_THROWS_WITH_AS(write_in_halves("/dev/fd/" + std::to_string(own), "x"),
                        doctest::Contains("Bad file descriptor"), FileError);
   CHECK_THROWS_WITH_AS(
       write_safetensors("/dev/fd/" + std::to_string(own), {}, {}, {}, Checksums::crc32),
@@ -380,7 +382,7 @@ TEST_CASE("files: a pipe is no file to read a model from" * doctest::test_suite(
 TEST_CASE("files: only those who ask for folders get them" * doctest::test_suite("host")) {
   set_default_device(open_backend("reference"));
   const TemporaryFolder folder;
-  write(folder.path / "a/b/file", "x");
+  write_in_halves(folder.path / "a/b/file", "x");
   CHECK(bytes_of(folder.path / "a/b/file") == "x");
   CHECK_THROWS_WITH_AS(save_npy(folder.path / "c/x.npy", zeros({2})),
                        doctest::Contains("No such file"), FileError);

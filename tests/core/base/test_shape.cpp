@@ -24,9 +24,9 @@ std::vector<int64_t> offsets(const Shape& shape, const Strides& strides) {
   return all;
 }
 
-class Random {
+class RandomShapes {
  public:
-  explicit Random(uint32_t seed) : engine_(seed) {}
+  explicit RandomShapes(uint32_t seed) : engine_(seed) {}
   int64_t number(int64_t low, int64_t high) {  // both limits included
     return std::uniform_int_distribution<int64_t>(low, high)(engine_);
   }
@@ -80,7 +80,7 @@ bool walkable(const Shape& shape, const std::vector<int64_t>& wanted) {
 TEST_SUITE_BEGIN("host");  // needs no Vulkan
 
 TEST_CASE("shape: broadcast and its strides read the right elements") {
-  Random random(1);
+  RandomShapes random(1);
   int compatible = 0;
   for (int round = 0; round < 2000; ++round) {
     const Shape a = random.shape(4, 3), b = random.shape(4, 3);
@@ -112,7 +112,7 @@ TEST_CASE("shape: broadcast and its strides read the right elements") {
 }
 
 TEST_CASE("shape: reshape_strides keeps the order of elements and copies only when it must") {
-  Random random(2);
+  RandomShapes random(2);
   int views = 0, copies = 0;
   for (int round = 0; round < 4000; ++round) {
     const Shape shape = random.shape(5, 4);
@@ -130,7 +130,7 @@ TEST_CASE("shape: reshape_strides keeps the order of elements and copies only wh
 }
 
 TEST_CASE("shape: collapse keeps every element and leaves nothing to merge") {
-  Random random(3);
+  RandomShapes random(3);
   for (int round = 0; round < 3000; ++round) {
     const Shape shape = random.shape(6, 3);
     const Strides before[] = {random.view_strides(shape), random.view_strides(shape)};
@@ -148,7 +148,7 @@ TEST_CASE("shape: collapse keeps every element and leaves nothing to merge") {
 }
 
 TEST_CASE("shape: dense strides, axes and limits") {
-  Random random(4);
+  RandomShapes random(4);
   for (int round = 0; round < 500; ++round) {
     const Shape shape = random.shape(6, 3);
     const std::vector<int64_t> all = offsets(shape, dense_strides(shape));
