@@ -98,9 +98,10 @@ def program(build, folder, name):
 
 def pytorch(python):
     """Returns the version of PyTorch, its libraries and the instructions that it uses, or nothing if there is none."""
-    asked = subprocess.run(shlex.split(python) + ["-c", "import torch; print(torch.__version__); print(torch.__config__.show())"],
-                           capture_output=True, text=True, check=False)
-    if asked.returncode != 0:
+    text = "import torch; print(torch.__version__); print(torch.__config__.show())"
+    try:
+        asked = subprocess.run(shlex.split(python) + ["-c", text], capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
         return ""
     parts = [re.search(pattern, asked.stdout) for pattern in (
         r"(?<=BLAS_INFO=)\w+", r"(?<=Math Kernel Library Version )[\d.]+", r"MKL-DNN v[\d.]+", r"(?<=CPU capability usage: )\w+")]
