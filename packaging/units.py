@@ -33,7 +33,8 @@ def main():
             text = "".join(f'#include "{source.as_posix()}"\n' for source in group)
             if not unit.exists() or unit.read_text() != text:
                 unit.write_text(text)
-        print(os.path.relpath(unit, base))
+        path = os.path.relpath(unit, base)  # relative, so that compilers' caches serve other clones, too
+        print(path if os.path.exists(os.path.join(base, path)) else unit)  # not below a symbolic link
 
 
 if __name__ == "__main__":
