@@ -18,24 +18,6 @@ inline void map(const T* a, const T* b, int64_t count, U* y, const F& f) {
   for (int64_t i = 0; i < count; ++i) y[i] = f(a[i], b[i]);
 }
 
-// ---- integers: the functions above in 64 bits, so that nothing overflows before it wraps --------
-
-// A negative power of anything but 1 and -1 is 0.
-inline int64_t pow(int64_t x, int64_t y) {
-  if (y < 0) return x == 1 ? 1 : x == -1 ? 1 - 2 * (y & 1) : 0;
-  uint32_t r = 1, base = static_cast<uint32_t>(x);
-  for (; y > 0; y >>= 1, base *= base)
-    if (y & 1) r *= base;
-  return static_cast<int32_t>(r);
-}
-inline int64_t modulo(int64_t x, int64_t y) {
-  return y == 0 ? 0 : x % y;
-}
-inline int64_t floor_modulo(int64_t x, int64_t y) {
-  const int64_t rest = modulo(x, y);
-  return rest != 0 && (rest < 0) != (y < 0) ? rest + y : rest;
-}
-
 void binary_block(uint32_t op, const int32_t* a, const int32_t* b, int64_t count, int32_t* y) {
   constexpr uint32_t div = 3;  // a division by zero gives 0
   switch (op) {

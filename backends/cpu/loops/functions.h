@@ -38,12 +38,6 @@ inline float max(float x, float y) {
 inline float min(float x, float y) {
   return y < x || y != y ? y : x;
 }
-inline int64_t max(int64_t x, int64_t y) {
-  return x < y ? y : x;
-}
-inline int64_t min(int64_t x, int64_t y) {
-  return y < x ? y : x;
-}
 
 // Computes c[0] + x (c[1] + x (c[2] + ...)).
 template <int n>
@@ -265,6 +259,30 @@ inline float tanh_softplus(float x) {
 inline float mish_grad(float x) {
   const float t = tanh_softplus(x);
   return t + x * (1.0f - t * t) / (1.0f + exp(-x));
+}
+
+// ---- integers, in 64 bits, so that nothing overflows before it wraps -----------------------
+
+inline int64_t max(int64_t x, int64_t y) {
+  return x < y ? y : x;
+}
+inline int64_t min(int64_t x, int64_t y) {
+  return y < x ? y : x;
+}
+// A negative power of anything but 1 and -1 is 0.
+inline int64_t pow(int64_t x, int64_t y) {
+  if (y < 0) return x == 1 ? 1 : x == -1 ? 1 - 2 * (y & 1) : 0;
+  uint32_t r = 1, base = static_cast<uint32_t>(x);
+  for (; y > 0; y >>= 1, base *= base)
+    if (y & 1) r *= base;
+  return static_cast<int32_t>(r);
+}
+inline int64_t modulo(int64_t x, int64_t y) {
+  return y == 0 ? 0 : x % y;
+}
+inline int64_t floor_modulo(int64_t x, int64_t y) {
+  const int64_t rest = modulo(x, y);
+  return rest != 0 && (rest < 0) != (y < 0) ? rest + y : rest;
 }
 
 }  // namespace rw::cpu::REWIND_LEVEL
