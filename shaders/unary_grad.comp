@@ -2,7 +2,6 @@
 //! types: T = f32 f16
 //! params: UnaryGradParams
 //! local: 64
-//! optimize: no
 //! precise: yes
 #include "elementwise.glsl"
 #include "flat.glsl"
