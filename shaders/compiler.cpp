@@ -81,11 +81,36 @@ spvtools::MessageConsumer into(std::string& text) {
       };
 }
 
+// The passes of spirv-opt -O that make modules small. All of them take twice as long, unroll loops, and a driver has its own.
+void add_passes(spvtools::Optimizer& optimizer) {
+  using namespace spvtools;
+  optimizer.RegisterPass(CreateWrapOpKillPass())
+      .RegisterPass(CreateDeadBranchElimPass())
+      .RegisterPass(CreateMergeReturnPass())
+      .RegisterPass(CreateInlineExhaustivePass())
+      .RegisterPass(CreateEliminateDeadFunctionsPass())
+      .RegisterPass(CreateAggressiveDCEPass())
+      .RegisterPass(CreatePrivateToLocalPass())
+      .RegisterPass(CreateScalarReplacementPass())
+      .RegisterPass(CreateLocalAccessChainConvertPass())
+      .RegisterPass(CreateLocalSingleBlockLoadStoreElimPass())
+      .RegisterPass(CreateLocalSingleStoreElimPass())
+      .RegisterPass(CreateAggressiveDCEPass())
+      .RegisterPass(CreateSSARewritePass())
+      .RegisterPass(CreateAggressiveDCEPass())
+      .RegisterPass(CreateCCPPass())
+      .RegisterPass(CreateDeadBranchElimPass())
+      .RegisterPass(CreateRedundancyEliminationPass())
+      .RegisterPass(CreateSimplificationPass())
+      .RegisterPass(CreateAggressiveDCEPass())
+      .RegisterPass(CreateBlockMergePass());
+}
+
 Words optimize(const Words& words) {
   std::string said;
   spvtools::Optimizer optimizer(environment);
   optimizer.SetMessageConsumer(into(said));
-  optimizer.RegisterPerformancePasses();
+  add_passes(optimizer);
   Words out;
   spvtools::OptimizerOptions options;
   options.set_run_validator(false);  // the result is validated

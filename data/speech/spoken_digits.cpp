@@ -51,7 +51,7 @@ struct Spoken {
   uint64_t noise;   // seed
 };
 
-Spoken draw(DataRandom& random, Names voices, const fs::path& folder, int number) {
+Spoken draw_voice(DataRandom& random, Names voices, const fs::path& folder, int number) {
   const auto one_of = [&](Names names) { return std::string(names[random.below(names.size())]); };
   Spoken s;
   const std::string timbre = one_of(voices);
@@ -121,7 +121,7 @@ void write_split(const fs::path& folder, Names voices, int count, uint64_t seed)
   std::vector<Spoken> all;
   std::map<std::string, std::string> transcripts;  // by file
   for (int i = 0; i < count; ++i) {
-    all.push_back(draw(random, voices, folder, i));
+    all.push_back(draw_voice(random, voices, folder, i));
     const Spoken& s = all.back();
     const std::string timbre = s.folder.parent_path().filename().string();
     transcripts[s.folder / (timbre + "-0.trans.txt")] += s.name + " " + s.text + "\n";

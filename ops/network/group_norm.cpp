@@ -21,7 +21,7 @@ uint32_t group_norm32(int64_t n) {
   return count32(n, "group_norm");
 }
 
-int64_t parts(int64_t n, int64_t size) {
+int64_t group_parts(int64_t n, int64_t size) {
   return (n + size - 1) / size;
 }
 
@@ -33,15 +33,15 @@ struct Layout {
   Layout(const Tensor& x, int64_t groups_)
       : samples(x.shape()[0]), channels(x.size(-1)), groups(groups_) {
     rows = x.numel() / samples / channels;
-    chunk = std::clamp<int64_t>(parts(rows, 256), 64, 32768);
+    chunk = std::clamp<int64_t>(group_parts(rows, 256), 64, 32768);
   }
 
   int64_t width() const { return channels / groups; }
-  int64_t chunks() const { return parts(rows, chunk); }
+  int64_t chunks() const { return group_parts(rows, chunk); }
   // The number of channels that one thread joins to a block.
   int64_t merged() const { return std::gcd(width(), int64_t{8}); }
   uint32_t threads(int64_t run) const {
-    return group_norm32(samples * parts(rows, run) * parts(channels, 8));
+    return group_norm32(samples * group_parts(rows, run) * group_parts(channels, 8));
   }
 
   // Calls body(slice, first sample) for slices of samples that are small enough for partial results
@@ -82,7 +82,7 @@ void find_stats(const Layout& l, const Tensor& x, float eps, const Tensor& stats
                                        .merged = group_norm32(l.merged())},
          {.threads = {l.threads(l.chunk), 1, 1}, .variant = {is_whole(l, {&x})}});
   while (true) {
-    const int64_t runs = parts(blocks, GROUP_NORM_BLOCKS);
+    const int64_t runs = group_parts(blocks, GROUP_NORM_BLOCKS);
     const Tensor combined =
         runs == 1 ? stats : empty_on(x, {l.samples, l.groups, runs, 3}, DType::f32);
     launch("group_norm_combine", {in(moments), out(combined)},

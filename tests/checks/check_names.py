@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Checks that no two files define a type of one name in one namespace: the linker takes such types for
-one, and memory is corrupted where both are used. Usage: check_names.py ROOT"""
+"""Checks that no two files define a type of one name in one namespace: the linker takes such types for one, and memory is
+corrupted where both are used; and that a function of an anonymous namespace hides none that another file of its room
+calls, since files of a room are compiled together (packaging/units.py) in whatever groups. Usage: check_names.py ROOT"""
 
 import re
 import sys
@@ -70,6 +71,43 @@ def duplicates(root):
     return count, sorted(set(broken))
 
 
+FUNCTION = re.compile(r"^(?!(?:return|else|if|for|using|case|template)\b)[A-Za-z_][\w:<>,&*\[\] ]*[ *&](\w+)\(([^;{]*)\)[\w ]*\{", re.M)
+
+
+def parameters(text):
+    """Returns the types of a function's parameters."""
+    return tuple(re.sub(r"\s+\w+\s*(=.*)?$", "", p.strip()) for p in re.split(r",(?![^<(]*[>)])", text))
+
+
+def calls(name, text):
+    """Says whether the text calls a free function of this name that it does not declare."""
+    used = [m.start() for m in re.finditer(rf"(?<![\w.>:]){name}\(", text)]
+    declared = re.search(rf"auto &?{name} =|^(?! *return\b)[\w:<>,&*\[\] ]*[ *&:~]{name}\(", text, re.M)
+    return not declared and any(re.search(r"\breturn $|[^\w>&*] $|[^ ]$", text[max(0, at - 12):at]) for at in used)
+
+
+def hidden(root):
+    """Returns a line for each function of an anonymous namespace that the calls of another file of its room would mean."""
+    broken = []
+    for room in LIBRARY:
+        texts, functions = {}, {}
+        for file in sorted((root / room).rglob("*.cpp")):
+            text = re.sub(r"//(?! namespace$)[^\n]*", "", file.read_text(), flags=re.M)
+            path, space = file.relative_to(root).as_posix(), re.search(r"^namespace ([\w:]+) \{", text, re.M)
+            texts[path] = (space and space.group(1), text)
+            for part in re.findall(r"^namespace \{\n(.*?)^\}  // namespace$", text, re.S | re.M):
+                for name, types in FUNCTION.findall(part):
+                    functions.setdefault((texts[path][0], name), []).append((path, parameters(types)))
+        for (space, name), places in functions.items():
+            own = {path for path, _ in places}
+            for path, (other, text) in texts.items():
+                if path not in own and other == space and calls(name, text):
+                    broken.append(f"{name} of {min(own)} hides the one that {path} calls")
+            if len(set(places)) > len({types for _, types in places}):
+                broken.append(f"{name} is defined alike in {' and '.join(sorted(own))}")
+    return sorted(broken)
+
+
 def self_test():
     """The check must find planted names, and nothing else."""
     files = {
@@ -78,6 +116,9 @@ def self_test():
         "core/c.cpp": "namespace rw {\nnamespace {\nstruct Other {};\n}\nstruct Step f(struct Other o) { return {}; }\n"
                       "void g() { struct Twice {}; } // struct Twice {}\n}",
         "core/d.h": "namespace rw::inner {\nstruct Twice {};\nenum class Kind { a };\n}",
+        "ops/f.cpp": "namespace rw {\nnamespace {\nint near(int a) {\n}\nvoid same(float x) {\n}\n}  // namespace\n}",
+        "ops/g.cpp": "namespace rw {\nnamespace {\nvoid same(int x) {\n}\n}  // namespace\nint h() {\n  return near(2);\n}\n}",
+        "ops/h.cpp": "namespace rw {\nnamespace {\nvoid same(float y) {\n}\n}  // namespace\nvoid k() {\n  Vector near(2);\n  x.near(3);\n}\n}",
         "io/e.h": "namespace rw {\nnamespace inner { enum class Kind : int { b }; }\nconst char* s = \"struct Other {\";\n}",
     }
     with tempfile.TemporaryDirectory() as folder:
@@ -85,16 +126,19 @@ def self_test():
         for path, text in files.items():
             (root / path).parent.mkdir(parents=True, exist_ok=True)
             (root / path).write_text(text)
-        found = duplicates(root)[1]
+        found = duplicates(root)[1] + hidden(root)
     expected = ["rw::Twice is defined in core/a.h and core/b.h",
-                "rw::inner::Kind is defined in core/d.h and io/e.h"]
+                "rw::inner::Kind is defined in core/d.h and io/e.h",
+                "near of ops/f.cpp hides the one that ops/g.cpp calls",
+                "same is defined alike in ops/f.cpp and ops/g.cpp and ops/h.cpp"]
     if found != expected:
         sys.exit(f"the check of names is wrong about its planted ones: {found}")
 
 
 self_test()
 files, found = duplicates(Path(sys.argv[1]))
+found += hidden(Path(sys.argv[1]))
 if found or not files:
     print("\n".join(found))
-    sys.exit(f"{len(found)} types share their name with another")
-print("every type has a name of its own")
+    sys.exit(f"{len(found)} names mean two things")
+print("every name means one thing")

@@ -8,7 +8,7 @@ namespace {
 inline float softplus(float x) {
   return max(x, 0.0f) + log1p(exp(-abs(x)));
 }
-inline float sigmoid(float x) {
+inline float loss_sigmoid(float x) {
   return 1.0f / (1.0f + exp(-x));
 }
 inline float sign(float x) {
@@ -31,20 +31,20 @@ struct Focal {
   float a, b;
 
   float share(float t) const { return a < 0 ? 1.0f : a * t + (1 - a) * (1 - t); }
-  static float rest(float x, float t) { return sigmoid(x) * (1 - t) + sigmoid(-x) * t; }
+  static float rest(float x, float t) { return loss_sigmoid(x) * (1 - t) + loss_sigmoid(-x) * t; }
 
   float value(float x, float t) const {
     return share(t) * bce_logits(x, t, 1) * pow(rest(x, t), b);
   }
   float slope_x(float x, float t) const {
-    const float s = sigmoid(x), q = max(rest(x, t), 1e-30f), outer = (s - t) * pow(q, b);
-    const float inner = bce_logits(x, t, 1) * b * pow(q, b - 1) * (1 - 2 * t) * s * sigmoid(-x);
+    const float s = loss_sigmoid(x), q = max(rest(x, t), 1e-30f), outer = (s - t) * pow(q, b);
+    const float inner = bce_logits(x, t, 1) * b * pow(q, b - 1) * (1 - 2 * t) * s * loss_sigmoid(-x);
     return share(t) * (b == 0 ? outer : outer + inner);
   }
   float slope_t(float x, float t) const {
     const float q = max(rest(x, t), 1e-30f), l = bce_logits(x, t, 1), power = pow(q, b);
     const float of_share = a >= 0 ? (2 * a - 1) * l * power : 0.0f;
-    const float of_rest = share(t) * l * b * pow(q, b - 1) * (sigmoid(-x) - sigmoid(x));
+    const float of_rest = share(t) * l * b * pow(q, b - 1) * (loss_sigmoid(-x) - loss_sigmoid(x));
     return of_share - share(t) * x * power + (b != 0 ? of_rest : 0.0f);
   }
 };
@@ -107,7 +107,7 @@ bool with_slope_x(uint32_t kind, float a, float b, const Run& run) {
     case LOSS_BCE:
       return run([](float x, float t, float) { return (x - t) / max(x * (1 - x), 1e-12f); });
     case LOSS_BCE_LOGITS:
-      return run([](float x, float t, float w) { return 1 - t - (1 + (w - 1) * t) * sigmoid(-x); });
+      return run([](float x, float t, float w) { return 1 - t - (1 + (w - 1) * t) * loss_sigmoid(-x); });
     case LOSS_KL:
       return run([](float, float t, float) { return -t; });
     case LOSS_KL_LOG:
@@ -144,7 +144,7 @@ bool with_slope_t(uint32_t kind, float a, float b, const Run& run) {
   }
 }
 
-const float* repeated(float value, int64_t count, float* to) {
+const float* repeated_pair(float value, int64_t count, float* to) {
   for (int64_t i = 0; i < count; ++i) to[i] = value;
   return to;
 }
@@ -152,7 +152,7 @@ const float* repeated(float value, int64_t count, float* to) {
 // Returns elements [at, at + count) of a binding that repeats itself, or ones if there is none.
 const float* weights(bool is_weighted, const Operand& weight, int64_t period, int64_t at,
                      int64_t count, float* to) {
-  if (!is_weighted) return repeated(1, count, to);
+  if (!is_weighted) return repeated_pair(1, count, to);
   for (int64_t done = 0; done < count;) {
     const int64_t from = (at + done) % period, n = least(count - done, period - from);
     const float* w = read(weight, from, n, to + done);
@@ -190,7 +190,7 @@ bool pair_loss_grad(const LoopCall& call) {
       Block values, targets, factors, grads, result;
       const float *v = read(x, at, count, values.at), *t = read(target, at, count, targets.at),
                   *w = weights(call.constant[1] != 0, weight, p.period, at, count, factors.at);
-      const float* g = p.dy_one != 0 ? repeated(*read(dy, 0, 1, grads.at), count, grads.at)
+      const float* g = p.dy_one != 0 ? repeated_pair(*read(dy, 0, 1, grads.at), count, grads.at)
                                      : read(dy, at, count, grads.at);
       float* const to = place(dx, at, result.at);
       each(count, [=](int64_t i) { to[i] = g[i] * slope(v[i], t[i], w[i]); });

@@ -7,7 +7,7 @@ namespace {
 
 enum ScanOp : uint32_t { sums, products, logs };
 
-double log_add(double x, double y) {
+double log_add_exp(double x, double y) {
   if (x == y) return x + 0.69314718055994531;
   const double high = x < y || y != y ? y : x;
   return high + __builtin_log1p(__builtin_exp(-__builtin_fabs(x - y)));
@@ -15,13 +15,13 @@ double log_add(double x, double y) {
 
 double next(uint32_t op, double total, double value, bool is_int) {
   if (op == sums) return total + value;
-  if (op == logs) return log_add(total, value);
+  if (op == logs) return log_add_exp(total, value);
   if (!is_int) return total * value;
   return static_cast<int32_t>(static_cast<int64_t>(total) * static_cast<int64_t>(value));
 }
 
 // Reads single elements, since a line of an inner axis has no blocks.
-double element(const Operand& x, int64_t at) {
+double scan_element(const Operand& x, int64_t at) {
   if (x.dtype == DType::i32) return *x.as<int32_t>(at);
   float buffer;
   return *read(x, at, 1, &buffer);
@@ -47,10 +47,10 @@ bool scan(const LoopCall& call) {
   const int64_t outer = p.outer, count = p.count, inner = p.inner, chunks = p.chunks;
   parallel_for(outer * chunks * inner, 2 * outer * count * inner * x.width, [&](int64_t i) {
     const int64_t part = i / inner % chunks, line = i / inner / chunks * count, last = count - 1;
-    double total = has_carry && part > 0 ? element(carry, i - inner) : nothing[op];
+    double total = has_carry && part > 0 ? scan_element(carry, i - inner) : nothing[op];
     for (int64_t k = part * p.chunk; k < least((part + 1) * p.chunk, count); ++k) {
       const int64_t at = (line + (p.reverse != 0 ? last - k : k)) * inner + i % inner;
-      total = next(op, total, element(x, at), is_int);
+      total = next(op, total, scan_element(x, at), is_int);
       if (!totals) set_element(y, at, total);
     }
     if (totals) set_element(y, i, total);

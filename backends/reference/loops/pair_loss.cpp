@@ -15,7 +15,7 @@ double softplus(double x) {
   return std::max(x, 0.0) + std::log1p(std::exp(-std::abs(x)));
 }
 
-double sigmoid(double x) {
+double loss_sigmoid(double x) {
   return 1 / (1 + std::exp(-x));
 }
 
@@ -32,7 +32,7 @@ struct PairLoss {
     return (1 - t) * x + (1 + (w - 1) * t) * softplus(-x);
   }
   double share(double t) const { return a < 0 ? 1 : a * t + (1 - a) * (1 - t); }
-  static double rest(double x, double t) { return sigmoid(x) * (1 - t) + sigmoid(-x) * t; }
+  static double rest(double x, double t) { return loss_sigmoid(x) * (1 - t) + loss_sigmoid(-x) * t; }
 
   double value(double x, double t, double w) const {
     const double d = std::abs(x - t);
@@ -72,16 +72,16 @@ struct PairLoss {
       case LOSS_BCE:
         return d / std::max(x * (1 - x), 1e-12);
       case LOSS_BCE_LOGITS:
-        return 1 - t - (1 + (w - 1) * t) * sigmoid(-x);
+        return 1 - t - (1 + (w - 1) * t) * loss_sigmoid(-x);
       case LOSS_KL:
         return -t;
       case LOSS_KL_LOG:
         return -std::exp(t);
       default: {
-        const double s = sigmoid(x), q = std::max(rest(x, t), 1e-30);
+        const double s = loss_sigmoid(x), q = std::max(rest(x, t), 1e-30);
         if (b == 0) return share(t) * (s - t);
         return share(t) * ((s - t) * std::pow(q, b) + bce_logits(x, t, 1) * b * std::pow(q, b - 1) *
-                                                          (1 - 2 * t) * s * sigmoid(-x));
+                                                          (1 - 2 * t) * s * loss_sigmoid(-x));
       }
     }
   }
@@ -101,7 +101,7 @@ struct PairLoss {
                      power = std::pow(q, b);
         double slope = -share(t) * x * power;
         if (a >= 0) slope += (2 * a - 1) * l * power;
-        if (b != 0) slope += share(t) * l * b * std::pow(q, b - 1) * (sigmoid(-x) - sigmoid(x));
+        if (b != 0) slope += share(t) * l * b * std::pow(q, b - 1) * (loss_sigmoid(-x) - loss_sigmoid(x));
         return slope;
       }
       default:

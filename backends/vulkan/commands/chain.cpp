@@ -9,7 +9,7 @@ namespace rw::vulkan {
 
 namespace {
 
-bool is_float(const KernelCall& call) {
+bool is_float_dtype(const KernelCall& call) {
   return std::all_of(call.bindings.begin(), call.bindings.end(), [&](const Binding& b) {
     return rw::is_float(b.dtype) && b.dtype == call.bindings[0].dtype;
   });
@@ -60,7 +60,7 @@ ChainStep binary(const KernelCall& call, bool second) {
 
 // The step that the call may become.
 std::optional<ChainStep> step_of(const KernelCall& call) {
-  if (!is_float(call)) return {};
+  if (!is_float_dtype(call)) return {};
   if (call.kernel == "unary" && call.constant(1) == 1) return unary(call);
   if (call.kernel == "unary_grad") return unary_grad(call);
   if (call.kernel == "dropout") return dropout(call);
@@ -70,19 +70,19 @@ std::optional<ChainStep> step_of(const KernelCall& call) {
 
 // The other step, if either factor may be the value.
 std::optional<ChainStep> other_step_of(const KernelCall& call) {
-  const bool either = call.kernel == "binary" && call.constant(1) == 1 && is_float(call);
+  const bool either = call.kernel == "binary" && call.constant(1) == 1 && is_float_dtype(call);
   return either ? std::optional(binary(call, true)) : std::nullopt;
 }
 
 // Tells whether the threads of the module may take the steps of a chain.
-bool is_product(std::string_view module) {
+bool is_product_module(std::string_view module) {
   return module.starts_with("gemm_tiled.") || module.starts_with("gemm_cooperative.");
 }
 
 // Tells whether the call makes one product in whole words, without sums to be added up later.
 bool is_plain_product(const KernelCall& call) {
   const auto p = call.params_as<kernels::GemmParams>();
-  return is_float(call) && call.constant(2) && call.constant(3) && p.splits == 1 &&
+  return is_float_dtype(call) && call.constant(2) && call.constant(3) && p.splits == 1 &&
          p.batches == 1 && p.beta == 0 && p.c_row == p.n;
 }
 
@@ -125,7 +125,7 @@ bool ChainValue::operator==(const ChainValue& other) const {
 
 bool Chain::may_start(std::string_view module) {
   return module == "unary" || module == "binary" || module == "unary_grad" || module == "dropout" ||
-         module == "batch_norm" || is_product(module);
+         module == "batch_norm" || is_product_module(module);
 }
 
 std::optional<Chain> Chain::start(const KernelCall& call) {
@@ -136,7 +136,7 @@ std::optional<Chain> Chain::start(const KernelCall& call) {
     chain.out_ = value(call, 5);
     return chain;
   }
-  if (is_product(call.kernel)) {
+  if (is_product_module(call.kernel)) {
     if (!is_plain_product(call)) return {};
     const auto p = call.params_as<kernels::GemmParams>();
     Chain chain(call);

@@ -10,7 +10,7 @@ namespace rw::vulkan {
 namespace {
 
 // "heap 8.00 GiB, 1.20 GiB in use by this process, budget 6.50 GiB"
-std::string describe(const HeapUsage& heap) {
+std::string describe_memory(const HeapUsage& heap) {
   const double gib = 1 << 30;
   std::string text = fmt::format("heap {:.2f} GiB", heap.size / gib);
   if (heap.budget)
@@ -72,7 +72,7 @@ void allocate_memory(const Device& device, Buffer& buffer, MemoryUse use) {
       return vk_check(vkBindBufferMemory(device.handle(), buffer.handle, buffer.memory, 0),
                       "vkBindBufferMemory");
     }
-    refusals += fmt::format("\n  {} of memory type {} ({})", got.refusal, type, describe(heap));
+    refusals += fmt::format("\n  {} of memory type {} ({})", got.refusal, type, describe_memory(heap));
   }
   fail<OutOfMemory>("vulkan", "the device must have room for {} bytes, got:{}", buffer.size,
                     refusals);

@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
 // Results for one set of limits are useless with another.
-uint64_t key_of(const Caps& caps) {
+uint64_t tuning_key(const Caps& caps) {
   const std::string text = fmt::format(
       "{} {} {} {} {} {:x} {} {} {} {} {} {} {:016x}", caps.uuid, caps.name, caps.driver,
       caps.driver_version, caps.is_cpu, caps.features, caps.subgroup_size, caps.workgroup_size,
@@ -32,7 +32,7 @@ uint64_t key_of(const Caps& caps) {
 }
 
 std::string key_text(const Caps& caps) {
-  return fmt::format("{:016x}", key_of(caps));
+  return fmt::format("{:016x}", tuning_key(caps));
 }
 
 // Whether a text is as we write it: printable and short.

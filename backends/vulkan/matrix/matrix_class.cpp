@@ -28,7 +28,7 @@ uint32_t largest_word(uint32_t offset, uint32_t step, uint32_t lines, uint32_t l
   return 1;
 }
 
-std::string class_of(const MatmulParams& p, DType in, DType out) {
+std::string size_class(const MatmulParams& p, DType in, DType out) {
   const bool a_lies = p.a_col == 1, b_lies = p.b_col == 1;
   const uint64_t batches = uint64_t{p.batch[0]} * p.batch[1];
   if (p.m == 0 || p.n == 0 || batches == 0) return "";
@@ -42,7 +42,7 @@ std::string class_of(const MatmulParams& p, DType in, DType out) {
                      bucket(p.k), bucket(batches));
 }
 
-std::string class_of(std::string_view kernel, const Conv2dParams& p, DType in, DType out) {
+std::string size_class(std::string_view kernel, const Conv2dParams& p, DType in, DType out) {
   const uint64_t pixels = uint64_t{p.batch} * p.out_h * p.out_w;
   if (pixels == 0 || p.in_c == 0 || p.out_c == 0 || p.groups == 0) return "";
   const uint32_t channels = p.in_c / p.groups, outputs = p.out_c / p.groups;
@@ -73,10 +73,10 @@ bool is_product(std::string_view kernel) {
 std::string class_of(const KernelCall& call) {
   if (!is_product(call.kernel)) return "";
   const DType in = call.bindings[0].dtype, out = call.bindings[2].dtype;
-  if (call.kernel == "matmul") return class_of(params_of<MatmulParams>(call), in, out);
+  if (call.kernel == "matmul") return size_class(params_of<MatmulParams>(call), in, out);
   const auto p = params_of<Conv2dParams>(call);
-  if (is_pointwise(p)) return class_of(pointwise_product(call.kernel, p).params, in, out);
-  return class_of(call.kernel, p, in, out);
+  if (is_pointwise(p)) return size_class(pointwise_product(call.kernel, p).params, in, out);
+  return size_class(call.kernel, p, in, out);
 }
 
 }  // namespace rw::vulkan

@@ -94,7 +94,7 @@ struct WeightView {
 };
 
 // y = the sum of `parts` parts of x, which have the same number of elements.
-void add_sum(Passes& passes, uint32_t parts, uint32_t elements, Operand x, Operand y,
+void add_split_sum(Passes& passes, uint32_t parts, uint32_t elements, Operand x, Operand y,
              uint32_t y_offset) {
   add_reduce(passes,
              MatrixReduceParams{.offset = {0, y_offset},
@@ -183,7 +183,7 @@ void add_implicit(Passes& passes, const Caps& caps, const Choice& choice, const 
              family.lanes ? family.variant(stores, {words_x})
                           : family.variant(stores, {words_x, stores >= 4}),
              flops);
-  if (is_split) add_sum(passes, split.parts, results, to, y.operand, y.offset);
+  if (is_split) add_split_sum(passes, split.parts, results, to, y.operand, y.offset);
 }
 
 // The elements of one pixel that are read as one word: the CPU drivers' kernels need this; 1 for
@@ -306,7 +306,7 @@ void add_direct(Passes& passes, const Caps& caps, std::string_view kernel, const
   q.offset[2] = 0;
   const Operand sums = passes.scratch(q.n, DType::f32);
   passes.add("conv_wgrad_direct", {a, b, sums.as(Access::write)}, q, q.n, {}, conv_flops(p));
-  add_sum(passes, parts, elements, sums, c, p.offset[2]);
+  add_split_sum(passes, parts, elements, sums, c, p.offset[2]);
 }
 
 }  // namespace

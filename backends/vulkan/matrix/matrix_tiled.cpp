@@ -89,7 +89,7 @@ double cost(const Caps& caps, const TileProblem& q, const Size& size) {
   return cost(caps, q, size, tiles, split_k(caps, q, f).parts);
 }
 
-const Size& size_of(const TileFamily& family) {
+const Size& tile_size(const TileFamily& family) {
   return *std::find_if(std::begin(tile_sizes), std::end(tile_sizes), [&](const Size& s) {
     return s.tile == family.tile_rows && s.cooperative == family.cooperative;
   });
@@ -164,7 +164,7 @@ Split split_k(const Caps& caps, const TileProblem& problem, const TileFamily& fa
   } else if (caps.is_cpu) {
     wanted = std::min(divide_up(16, tiles), k / 512);
   } else {
-    wanted = best_parts(caps, problem, size_of(family), tiles);
+    wanted = best_parts(caps, problem, tile_size(family), tiles);
   }
   const uint64_t parts = std::max({uint64_t{1}, wanted, divide_up(k, kMaxLoop)});
   const uint64_t chunk =

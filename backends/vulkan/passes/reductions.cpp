@@ -12,7 +12,7 @@ using namespace kernels;
 
 // Whether rows of `cols` elements lie in whole words. `offsets` are the tensors' offsets, or their
 // bitwise or.
-bool in_words(uint32_t cols, uint32_t offsets) {
+bool loads_words(uint32_t cols, uint32_t offsets) {
   return (cols | offsets) % REWIND_FLAT == 0;
 }
 
@@ -52,7 +52,7 @@ void add_level(Passes& passes, const Caps& caps, uint32_t op, const ReduceParams
                const Operand& x, const Operand& y) {
   const uint64_t n = p.outer * divide_up(p.count, p.chunk) * p.inner;
   if (p.inner == 1) return passes.add("reduce_rows", {x, written(y)}, p, n, {op});
-  const bool flat = in_words(p.inner, p.offset[0]);
+  const bool flat = loads_words(p.inner, p.offset[0]);
   const uint32_t team = flat ? team_of(caps, p.chunk, n / REWIND_FLAT) : 1;
   passes.add("reduce_columns", {x, written(y)}, p, (flat ? n / REWIND_FLAT : n) * team,
              {op, flat, team});
@@ -139,7 +139,7 @@ void add_batch_norm_stats(Passes& passes, const Caps& caps, const KernelCall& ca
       "batch_norm_chunks", {operand(call, 0), written(partial)},
       BatchNormChunksParams{
           .offset = {p.offset[0], 0}, .rows = p.rows, .channels = c, .chunk_rows = chunks.rows},
-      chunks.threads, {in_words(c, p.offset[0]), chunks.team});
+      chunks.threads, {loads_words(c, p.offset[0]), chunks.team});
   BatchNormCombineParams q{.rows = p.rows,
                            .channels = c,
                            .chunk_rows = chunks.rows,
@@ -169,7 +169,7 @@ void add_batch_norm_stats(Passes& passes, const Caps& caps, const KernelCall& ca
 void add_batch_norm_grad_stats(Passes& passes, const Caps& caps, const KernelCall& call) {
   const auto p = call.params_as<BatchNormGradStatsParams>();
   const Chunks chunks = batch_norm_chunks(caps, p.rows, p.channels);
-  const bool is_whole = in_words(p.channels, p.offset[0] | p.offset[1]);
+  const bool is_whole = loads_words(p.channels, p.offset[0] | p.offset[1]);
   add_sums_of_chunks(
       passes, caps, chunks.count, p.channels, operand(call, 4), p.offset[4],
       [&](const Operand& partial, uint32_t offset) {
@@ -189,7 +189,7 @@ void add_batch_norm_grad_stats(Passes& passes, const Caps& caps, const KernelCal
 void add_layer_norm_grad_stats(Passes& passes, const Caps& caps, const KernelCall& call) {
   const auto p = call.params_as<LayerNormGradStatsParams>();
   const Chunks chunks = chunks_of(caps, p.rows, p.cols, 1);
-  const bool is_flat = in_words(p.cols, p.offset[0] | p.offset[1]);
+  const bool is_flat = loads_words(p.cols, p.offset[0] | p.offset[1]);
   add_sums_of_chunks(passes, caps, chunks.count, p.cols, operand(call, 3), p.offset[3],
                      [&](const Operand& partial, uint32_t offset) {
                        passes.add("layer_norm_grad_chunks",

@@ -6,7 +6,7 @@ namespace rw::cpu::REWIND_LEVEL {
 
 namespace {
 
-bool is_finite(const float* x, int64_t count) {
+bool all_finite(const float* x, int64_t count) {
   constexpr uint32_t exponent = 0x7f800000u;
   uint32_t found = 0;
   for (int64_t i = 0; i < count; ++i) found |= (bits_of(x[i]) & exponent) == exponent ? 1u : 0u;
@@ -26,7 +26,7 @@ bool grad_stats(const LoopCall& call) {
       const int64_t count = least(block, chunk.size - at);
       const float* g = gradients + chunk.grad + at;
       squares += fold_squares(g, count);
-      finite = finite && is_finite(g, count);
+      finite = finite && all_finite(g, count);
     }
     partial[chunk.number] = fold_lanes<Sum>(squares);
     partial[p.chunks + chunk.number] = finite ? 0.0f : 1.0f;
