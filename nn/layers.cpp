@@ -81,8 +81,9 @@ Embedding::Embedding(int64_t rows, int64_t dimension, const EmbeddingOptions& op
 }
 
 Tensor Embedding::forward(Tensor index) {
-  if (options_.max_norm) renormalise(index);
-  return embedding(weight, std::move(index), options_.padding_index);
+  if (!options_.max_norm) return embedding(weight, std::move(index), options_.padding_index);
+  renormalise(index);  // again by the next call, which changes what a replay would read
+  return checkpoint_keep(embedding(weight, std::move(index), options_.padding_index));
 }
 
 // Side effects stay off the tape, so that replay does not see them.

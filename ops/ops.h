@@ -64,6 +64,9 @@ Tensor contiguous(Tensor x);  // dense row-major; the same handle if it is so al
 // save_ops({name}), Search::collection(), REWIND_RECOMPUTE=collection:NAME (as
 // jax.ad_checkpoint.checkpoint_name).
 Tensor checkpoint_name(Tensor x, std::string name);
+// The same value, which checkpoint segments keep: for one that no replay can make again, since the
+// program writes into what it was made of (a table of embeddings whose rows are scaled, a cache).
+Tensor checkpoint_keep(Tensor x);
 
 // These return views, without a copy unless a strided tensor must be reshaped (flatten, squeeze and
 // unsqueeze are reshapes). ShapeError if the number of elements would change.

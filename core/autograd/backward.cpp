@@ -53,7 +53,6 @@ void Backward::start(const char* op, const std::vector<Tensor>& roots,
   if (tape_.follower())
     tape_.follower()->before_backward(tape_, roots.front(),
                                       gradients.empty() ? Tensor() : gradients.front(), retain_);
-  check<AutogradError>(!tape_.in_segment(), op, "must not be called inside a checkpoint scope");
   for (size_t i = 0; i < roots.size(); ++i)
     check_root(tape_, op, roots[i], i < gradients.size() ? gradients[i] : Tensor());
   for (Tape::Observer* observer : tape_.observers()) observer->before_backward(roots.front());
@@ -63,6 +62,7 @@ void Backward::start(const char* op, const std::vector<Tensor>& roots,
   // Gradients have the dtypes of what was recorded, whatever scope is open around backward.
   const NoAutocast no_autocast;
   tape_.running_ = true;
+  segments_.end_open(tape_.end());
   try {
     run(roots, seeds_of(roots, gradients));
   } catch (...) {  // the run stopped halfway, so nothing of the tape can be trusted
@@ -70,6 +70,7 @@ void Backward::start(const char* op, const std::vector<Tensor>& roots,
     tape_.clear();
     throw;
   }
+  segments_.end_open(-1);
   tape_.running_ = false;
   tape_.forget_if_empty();
 }

@@ -49,7 +49,8 @@ class Backward {
     for (int64_t i = root; i >= records_.begin(); --i) {
       const Record& record = records_[i];
       if (record.reached) visit(i);
-      if (const int s = evicting(record); s >= 0) segments_[s].forget(record);
+      if (const int s = evicting(record); s >= 0)
+        segments_[s].forget(record, record.reached && !retain_ && !segments_.is_open(s));
       for (; segment >= 0 && first_of(segment) == i; --segment) leave(segment);
       const auto [first, end] = completions_.equal_range(i);
       for (auto done = first; done != end; ++done) complete(*done->second);
@@ -238,16 +239,20 @@ class Backward {
     if (segment.replayed) return;
     if (segment.parent >= 0) open(segment.parent);
     replayed(Replay(records_, segments_, s).run());
-    drop_kept(segment);
-    if (!is_wanted_again(segment)) drop_externals(segment);
+    drop_kept(s);
+    if (!is_wanted_again(s)) drop_externals(segment);
   }
 
   // Drops the values that the segment holds for its replay, which nobody needs after it, since
-  // records have what they save.
-  void drop_kept(Segment& segment) {
+  // records have what they save. A later replay needs those again that no replay makes.
+  void drop_kept(int s) {
+    Segment& segment = segments_[s];
+    const bool again = is_wanted_again(s);
+    const auto stays = [&](const auto& item) { return again && item.second.is_only_copy; };
     for (int p = segment.parent; p >= 0; p = segments_[p].parent)
-      for (const auto& [id, value] : segment.kept) segments_[p].kept.erase(id);
-    segment.kept.clear();
+      for (const auto& item : segment.kept)
+        if (!stays(item)) segments_[p].kept.erase(item.first);
+    std::erase_if(segment.kept, std::not_fn(stays));
   }
 
   void drop_externals(Segment& segment) {
@@ -258,8 +263,8 @@ class Backward {
   // Leaves a segment whose first record the loop has passed.
   void leave(int s) {
     Segment& segment = segments_[s];
-    drop_kept(segment);
-    if (is_wanted_again(segment)) {
+    drop_kept(s);
+    if (is_wanted_again(s)) {
       hand_over(segment);
       reset(s);
     } else {
@@ -269,8 +274,9 @@ class Backward {
   }
 
   // Tells whether a later backward may replay it.
-  bool is_wanted_again(const Segment& segment) {
-    if (retain_) return true;
+  bool is_wanted_again(int s) {
+    const Segment& segment = segments_[s];
+    if (retain_ || segments_.is_open(s)) return true;
     for (int64_t i = segment.first; i < segment.last; ++i) {
       const Record& record = records_[i];
       if (record.op && record.outputs[0].requires_grad && !record.reached) return true;

@@ -37,7 +37,7 @@ double cost_of(const Records& records, const Segment& segment, int64_t record) {
     const Record& maker = records[work[next]];
     sum += maker.cost.total();
     for (const Edge& edge : maker.inputs)
-      if (!segment.has(edge.id) && seen.insert(edge.record).second) work.push_back(edge.record);
+      if (!segment.has(edge.key()) && seen.insert(edge.record).second) work.push_back(edge.record);
   }
   return sum;
 }
@@ -56,7 +56,7 @@ std::unordered_set<const Storage*> own_storages(const Segment& segment) {
     const auto& storage = kept.value.tensor.impl().storage;
     const bool is_shared = storage.use_count() != handles.at(storage.get()) ||
                            kept.value.tensor.pointer().use_count() != 1;
-    if (is_shared) own.erase(storage.get());
+    if (is_shared || kept.is_only_copy) own.erase(storage.get());
   }
   return own;
 }

@@ -9,6 +9,7 @@
 
 #include <any>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -62,6 +63,8 @@ struct Op {
   // meanwhile, which keeps signs and zeros. False where the vjp decides by the value or divides by
   // it.
   bool saves_8_bits = false;
+  // Segments keep its outputs, since what they are made of may change before a replay.
+  bool is_kept = false;
   // The name by which policies know it, if that is not the op's name.
   const char* (*label)(const std::any& attrs) = nullptr;
 };
@@ -70,9 +73,26 @@ struct Op {
 struct Saved {
   Tensor tensor;         // detached
   uint32_t version = 0;  // of its storage at that time (Storage::version)
+  uint32_t forward = 0;  // the version that it had in the forward pass, in whatever storage
 
   // Returns the current value of t.
-  static Saved of(const Tensor& t) { return {t.detach(), t.impl().storage->version()}; }
+  static Saved of(const Tensor& t) {
+    const uint32_t version = t.impl().storage->version();
+    return {t.detach(), version, version};
+  }
+  bool is_intact() const { return tensor.impl().storage->version() == version; }
+};
+
+// What a record reads or makes: a value at one time, since programs may write into it.
+struct ValueKey {
+  uint64_t id = 0;       // TensorImpl::id
+  uint32_t version = 0;  // Edge::version
+  bool operator==(const ValueKey&) const = default;
+  struct Hash {
+    size_t operator()(const ValueKey& key) const {
+      return std::hash<uint64_t>()(key.id + (uint64_t{key.version} << 40));
+    }
+  };
 };
 
 // A value as a record sees it: always its shape and dtype, and its contents if they are saved.
@@ -85,6 +105,8 @@ struct Edge {
   bool requires_grad = false;       // a gradient is wanted
   Tensor leaf;                      // a leaf that collects its gradient
   uint64_t storage = 0, bytes = 0;  // the id and the size of its storage
+  uint64_t contents = 0;            // Storage::contents()
+  uint32_t version = 0;             // of its storage when it was read, or made
   uint64_t root = 0;                // the same number for all views of one content
   // For outputs: how many records there were when the handle died; -1: it is alive.
   int64_t released = -1;
@@ -93,6 +115,14 @@ struct Edge {
   // For inputs, in backward: the edge of the f32 leaf of which it is a cast, unless somebody wants
   // the cast's own gradient; else null.
   const Edge* leaf_edge = nullptr;
+
+  ValueKey key() const { return {id, version}; }
+  // Tells whether the program has written into the contents since this edge read or made them.
+  bool is_overwritten() const {
+    const auto& writes = thread_state().writes;
+    const auto last = writes.empty() ? writes.end() : writes.find(contents);
+    return last != writes.end() && last->second > version;
+  }
 };
 
 using Edges = std::vector<Edge, Recycled<Edge>>;  // the inputs or the outputs of a record

@@ -9,15 +9,21 @@ namespace rw {
 namespace {
 
 // Returns the value as an input of a record that is replayed, after a check that nobody wrote to
-// it.
-Tensor unchanged(const Saved& value) {
+// it since it was read.
+Tensor unchanged(const Saved& value, const ValueKey& key) {
   const TensorImpl& impl = value.tensor.impl();
-  if (impl.storage->version() != value.version)
+  if (!value.is_intact() || value.forward != key.version)
     fail<AutogradError>(
         "checkpoint",
         "inputs of a segment must not change between forward and replay, {}{} was written to",
         value.tensor, impl.name.empty() ? "" : fmt::format(" ('{}')", impl.name));
   return value.tensor.detach();
+}
+
+// Returns what the record made of this value; null if it is not the record's.
+const Edge* output_of(const Record& record, uint64_t id) {
+  const auto found = std::ranges::find(record.outputs, id, &Edge::id);
+  return found == record.outputs.end() ? nullptr : &*found;
 }
 
 // A replay must give values like those of the forward, and the same bits where the tape verifies
@@ -48,13 +54,13 @@ Replay::Makers Replay::wanted() const {
   for (int64_t i = segment_.first; i < segment_.last; ++i) {
     const Record& record = records_[i];
     if (!record.op || record.segment != number_ || !record.reached) continue;
-    each_saved(record, [&](const Edge& edge) { all[edge.id] = edge.record; });
+    each_saved(record, [&](const Edge& edge) { all[edge.key()] = edge.record; });
   }
   for (const int child : segment_.children)
     for (const auto& [id, external] : segments_[child].externals)
-      if (!external.value.tensor.defined()) all[id] = external.record;
+      if (!external.value.tensor.defined()) all[{id, external.version}] = external.record;
   for (const auto& [id, record] : segment_.replay_keeps)
-    if (is_kept_for_child(record)) all[id] = record;
+    if (is_kept_for_child(record)) all[output_of(records_[record], id)->key()] = record;
   return all;
 }
 
@@ -69,32 +75,39 @@ bool Replay::is_kept_for_child(int64_t record) const {
 std::vector<int64_t> Replay::plan(const Makers& wanted) const {
   std::vector<int64_t> order;
   std::vector<bool> is_there;  // by record of the segment
-  const auto want = [&](uint64_t id, int64_t maker) {
-    if (segment_.has(id)) return;
+  const auto want = [&](const ValueKey& key, int64_t maker) {
+    if (segment_.has(key)) return;
     if (!segment_.contains(maker) || !records_.find(maker))
       fail<AutogradError>(
           "checkpoint", "a value is missing in replay: it was freed with the record that made it");
+    const Edge& made = *output_of(records_[maker], key.id);
+    if (made.version != key.version)
+      fail<AutogradError>(
+          "checkpoint",
+          "values of a segment must not change while a replay may read them, the {} {} of '{}' was "
+          "written to after it was read; write before it is read, or leave it out of the segment",
+          name(made.dtype), made.shape, records_[maker].op->name);
     const auto place = static_cast<size_t>(maker - segment_.first);
     is_there.resize(std::max(is_there.size(), place + 1));
     if (is_there[place]) return;
     is_there[place] = true;
     order.push_back(maker);
   };
-  for (const auto& [id, maker] : wanted) want(id, maker);
+  for (const auto& [key, maker] : wanted) want(key, maker);
   for (size_t next = 0; next < order.size(); ++next)
-    for (const Edge& edge : records_[order[next]].inputs) want(edge.id, edge.record);
+    for (const Edge& edge : records_[order[next]].inputs) want(edge.key(), edge.record);
   std::ranges::sort(order);
   return order;
 }
 
 // Values that the plan counts on must not be evicted while it runs.
 void Replay::pin(const Makers& wanted, const std::vector<int64_t>& plan) {
-  const auto hold = [&](uint64_t id) {
-    if (segment_.has(id)) values_.try_emplace(id, unchanged(value(id)));
+  const auto hold = [&](const ValueKey& key) {
+    if (segment_.has(key)) values_.try_emplace(key, unchanged(value(key), key));
   };
-  for (const auto& [id, maker] : wanted) hold(id);
+  for (const auto& [key, maker] : wanted) hold(key);
   for (const int64_t i : plan)
-    for (const Edge& edge : records_[i].inputs) hold(edge.id);
+    for (const Edge& edge : records_[i].inputs) hold(edge.key());
 }
 
 uint64_t Replay::make(const Makers& wanted) {
@@ -102,7 +115,7 @@ uint64_t Replay::make(const Makers& wanted) {
   if (segment_.evicts) pin(wanted, records);
   Makers last_reader;
   for (const int64_t i : records)
-    for (const Edge& edge : records_[i].inputs) last_reader[edge.id] = i;
+    for (const Edge& edge : records_[i].inputs) last_reader[edge.key()] = i;
   for (const int64_t i : records) run_record(i, wanted, last_reader);
   return records.size();
 }
@@ -114,26 +127,27 @@ void Replay::run_record(int64_t index, const Makers& wanted, const Makers& last_
   inputs.reserve(record.inputs.size());
   for (size_t k = 0; k < record.inputs.size(); ++k) {
     const Edge& edge = record.inputs[k];
-    bool again = wanted.contains(edge.id) || last_reader.at(edge.id) != index;
-    for (size_t j = k + 1; j < record.inputs.size(); ++j) again |= record.inputs[j].id == edge.id;
+    bool again = wanted.contains(edge.key()) || last_reader.at(edge.key()) != index;
+    for (size_t j = k + 1; j < record.inputs.size(); ++j)
+      again |= record.inputs[j].key() == edge.key();
     inputs.push_back(take(edge, !again));
   }
   std::vector<Tensor> outputs = run_forward(*record.op, record.attrs, inputs);
   inputs.clear();
   check_outputs(record, outputs);
   for (size_t k = 0; k < outputs.size(); ++k) {
-    const uint64_t id = record.outputs[k].id;
-    outputs[k].impl().id = id;
-    if (segment_.evicts) segment_.kept[id] = {Saved::of(outputs[k]), index, segments_.tick()};
-    if (wanted.contains(id) || last_reader.contains(id)) values_[id] = std::move(outputs[k]);
+    const ValueKey key = record.outputs[k].key();
+    outputs[k].impl().id = key.id;
+    if (segment_.evicts) keep(key, index, outputs[k]);
+    if (wanted.contains(key) || last_reader.contains(key)) values_[key] = std::move(outputs[k]);
   }
 }
 
 // Takes an input of a record to replay. The last reader gets the only handle, so that it may
 // overwrite the value.
 Tensor Replay::take(const Edge& edge, bool is_last_use) {
-  const auto found = values_.find(edge.id);
-  if (found == values_.end()) return unchanged(value(edge.id));
+  const auto found = values_.find(edge.key());
+  if (found == values_.end()) return unchanged(value(edge.key()), edge.key());
   if (!is_last_use) return found->second;
   Tensor taken = std::move(found->second);
   values_.erase(found);
@@ -141,41 +155,67 @@ Tensor Replay::take(const Edge& edge, bool is_last_use) {
 }
 
 // Returns a value that was made or is at hand, undefined if it is neither.
-Saved Replay::value(uint64_t id) const {
-  if (const auto made = values_.find(id); made != values_.end())
-    return {made->second, made->second.impl().storage->version()};
-  if (const auto kept = segment_.kept.find(id); kept != segment_.kept.end())
+Saved Replay::value(const ValueKey& key) const {
+  if (const auto made = values_.find(key); made != values_.end())
+    return {made->second, made->second.impl().storage->version(), key.version};
+  if (const auto kept = segment_.kept.find(key.id); kept != segment_.kept.end())
     kept->second.used = segments_.tick();
-  return segment_.value(id);
+  return segment_.value(key);
+}
+
+// Keeps a value that was made again, beside one into which the program wrote.
+void Replay::keep(const ValueKey& key, int64_t record, const Tensor& value) {
+  const auto found = segment_.kept.find(key.id);
+  if (found != segment_.kept.end() && found->second.is_only_copy) return;
+  const uint32_t version = value.impl().storage->version();
+  segment_.kept[key.id] = {{value.detach(), version, key.version}, record, segments_.tick()};
+}
+
+// Gives a record the values that its vjp reads, unless the program has written into them since, as
+// in a pass without segments.
+void Replay::give(Record& record) {
+  each_saved(record, [&](Edge& edge) {
+    check<AutogradError>(!edge.is_overwritten(), record.op->name,
+                         "a {} {} must not change between forward and backward, it was written to",
+                         name(edge.dtype), edge.shape);
+    edge.saved = value(edge.key());
+  });
 }
 
 void Replay::hand_out() {
   for (int64_t i = segment_.first; i < segment_.last; ++i) {
     Record& record = records_[i];
     if (!record.op || record.segment != number_ || !record.reached) continue;
-    each_saved(record, [&](Edge& edge) { edge.saved = value(edge.id); });
+    give(record);
   }
   for (const int child : segment_.children)
     for (auto& [id, external] : segments_[child].externals)
-      if (!external.value.tensor.defined()) external.value = value(id);
+      if (!external.value.tensor.defined()) external.value = value({id, external.version});
   for (const auto& [id, record] : segment_.replay_keeps) {
     if (!is_kept_for_child(record)) continue;
     for (int s = records_[record].segment; s != number_; s = segments_[s].parent)
-      segments_[s].kept[id] = {value(id), record};
+      segments_[s].kept[id] = {value(output_of(records_[record], id)->key()), record};
   }
 }
 
-uint64_t Replay::keep_only(const Makers& wanted) {
+uint64_t Replay::keep_only(const std::unordered_map<uint64_t, int64_t>& values) {
   const PhaseScope phase(Phase::replay);
   const SegmentScope scope(number_);
   int64_t first_missing = segment_.last;
-  for (const auto& [id, maker] : wanted)
-    if (!segment_.has(id)) first_missing = std::min(first_missing, maker);
+  Makers wanted;
+  for (const auto& [id, maker] : values) {
+    const auto kept = segment_.kept.find(id);
+    if (kept != segment_.kept.end() && kept->second.is_only_copy) continue;
+    const ValueKey key = output_of(records_[maker], id)->key();
+    wanted[key] = maker;
+    if (!segment_.has(key)) first_missing = std::min(first_missing, maker);
+  }
   const std::unordered_set<const Storage*> own = own_storages(segment_);
   std::erase_if(segment_.kept, [&](const auto& item) {
     const auto& [id, kept] = item;
     const bool is_ours = own.contains(kept.value.tensor.impl().storage.get());
-    return !wanted.contains(id) || (is_ours && kept.record >= first_missing);
+    return !kept.is_only_copy &&
+           (!values.contains(id) || (is_ours && kept.record >= first_missing));
   });
   segment_.evicts = false;  // no value that is made is dropped, and the last reader may overwrite
                             // it
@@ -187,8 +227,7 @@ uint64_t Replay::keep_only(const Makers& wanted) {
     throw;
   }
   segment_.evicts = true;
-  for (const auto& [id, value] : values_)
-    segment_.kept[id] = {Saved::of(value), wanted.at(id), segments_.tick()};
+  for (const auto& [key, value] : values_) keep(key, wanted.at(key), value);
   return ran;
 }
 
@@ -205,9 +244,9 @@ uint64_t Replay::run_for(Record& record) {
   const PhaseScope phase(Phase::replay);
   const SegmentScope scope(number_);
   Makers all;
-  each_saved(record, [&](const Edge& edge) { all[edge.id] = edge.record; });
+  each_saved(record, [&](const Edge& edge) { all[edge.key()] = edge.record; });
   const uint64_t ran = make(all);
-  each_saved(record, [&](Edge& edge) { edge.saved = value(edge.id); });
+  give(record);
   return ran;
 }
 

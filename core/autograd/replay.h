@@ -21,13 +21,14 @@ class Replay {
   // The same for one record of a segment that evicts.
   uint64_t run_for(Record& record);
 
-  using Makers = std::unordered_map<uint64_t, int64_t>;  // value id -> record that makes it
-  // Makes an evicting segment keep these values from now on, and no others. From the first missing
-  // one on, they are made in the order of the forward pass, in the memory that they took there. If
-  // that throws, dropped values can still be recomputed.
-  uint64_t keep_only(const Makers& wanted);
+  // Makes an evicting segment keep these values from now on, by id with the record that makes each,
+  // and no others. From the first missing one on, they are made in the order of the forward pass,
+  // in the memory that they took there. If that throws, dropped values can still be recomputed.
+  uint64_t keep_only(const std::unordered_map<uint64_t, int64_t>& values);
 
  private:
+  using Makers = std::unordered_map<ValueKey, int64_t, ValueKey::Hash>;  // and their records
+
   Makers wanted() const;
   bool is_kept_for_child(int64_t record) const;
   void hand_out();
@@ -36,13 +37,16 @@ class Replay {
   void pin(const Makers& wanted, const std::vector<int64_t>& plan);
   void run_record(int64_t index, const Makers& wanted, const Makers& last_reader);
   Tensor take(const Edge& edge, bool is_last_use);
-  Saved value(uint64_t id) const;
+  Saved value(const ValueKey& key) const;
+  void keep(const ValueKey& key, int64_t record, const Tensor& value);
+  void give(Record& record);
 
   Records& records_;
   Segments& segments_;
   int number_;
   Segment& segment_;
-  std::unordered_map<uint64_t, Tensor> values_;  // made or pinned, and still needed
+  // Made or pinned, and still needed.
+  std::unordered_map<ValueKey, Tensor, ValueKey::Hash> values_;
 };
 
 }  // namespace rw

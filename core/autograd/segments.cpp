@@ -31,6 +31,16 @@ bool Segments::close(const Handle& segment, int64_t last) {
   return true;
 }
 
+void Segments::end_open(int64_t last) {
+  for (int s = open_; s >= 0; s = (*this)[s].parent) (*this)[s].last = last;
+}
+
+bool Segments::is_open(int segment) const {
+  int s = open_;
+  while (s >= 0 && s != segment) s = (*this)[s].parent;
+  return s >= 0;
+}
+
 bool Segments::is_inner(const Edge& edge) const {
   return open_ >= 0 && edge.record >= 0 && (*this)[open_].contains(edge.record);
 }
@@ -42,11 +52,13 @@ int Segments::maker(const Edge& edge, int segment) const {
   return segment;
 }
 
-void Segments::take(const Edge& edge, Saved value) {
-  if (is_inner(edge))
-    (*this)[open_].kept[edge.id] = {std::move(value), edge.record, tick()};
-  else
-    hold(edge, value);
+void Segments::take(const Edge& edge, Saved value, bool is_only_copy) {
+  if (is_only_copy)
+    for (int s = maker(edge, open_); s >= 0; s = (*this)[s].parent)
+      (*this)[s].kept[edge.id] = {value, edge.record, tick(), true};
+  else if (is_inner(edge))
+    (*this)[open_].kept[edge.id] = {value, edge.record, tick()};
+  if (!is_inner(edge)) hold(edge, value);
 }
 
 void Segments::hold(const Edge& edge, const Saved& value) {
@@ -54,13 +66,20 @@ void Segments::hold(const Edge& edge, const Saved& value) {
   for (int s = open_; s != outer; s = (*this)[s].parent) {
     External& external = (*this)[s].externals[edge.id];
     external.record = edge.record;
+    external.version = edge.version;
     ++external.readers;
-    if (outer < 0 && !external.value.tensor.defined()) external.value = value;
+    if (outer < 0) external.value = value;
   }
 }
 
 void Segments::keep(const Record& record, int64_t index, std::span<const Tensor> outputs,
                     uint32_t wanted) {
+  if (record.op->is_kept) {
+    for (int s = open_; s >= 0; s = (*this)[s].parent)
+      for (size_t i = 0; i < outputs.size(); ++i)
+        (*this)[s].kept[record.outputs[i].id] = {Saved::of(outputs[i]), index, tick(), true};
+    return;
+  }
   if (is_evicting()) {  // values that vjps read stay until memory is wanted
     for (size_t i = 0; i < outputs.size(); ++i)
       if (record.saves.output(i))
@@ -114,14 +133,17 @@ void Segments::clear() {
   open_ = -1;
 }
 
-Saved Segment::value(uint64_t id) const {
-  if (const auto found = kept.find(id); found != kept.end()) return found->second.value;
-  const auto external = externals.find(id);
+Saved Segment::value(const ValueKey& key) const {
+  if (keeps(key)) return kept.at(key.id).value;
+  const auto external = externals.find(key.id);
   return external == externals.end() ? Saved{} : external->second.value;
 }
 
-void Segment::forget(const Record& record) {
-  for (const Edge& edge : record.outputs) kept.erase(edge.id);
+void Segment::forget(const Record& record, bool for_good) {
+  for (const Edge& edge : record.outputs)
+    if (const auto found = kept.find(edge.id);
+        found != kept.end() && (for_good || !found->second.is_only_copy))
+      kept.erase(found);
 }
 
 void Segment::release() {

@@ -16,8 +16,9 @@ namespace rw {
 // enclosing segment that has not been replayed.
 struct External {
   Saved value;
-  int64_t record = -1;  // the record that made it
-  int64_t readers = 0;  // inputs of records that are not freed
+  int64_t record = -1;   // the record that made it
+  int64_t readers = 0;   // inputs of records that are not freed
+  uint32_t version = 0;  // the one that the last of them read
 };
 
 // Asks whether a segment keeps the outputs of a record instead of recomputing them.
@@ -32,8 +33,9 @@ using SavePolicy = std::function<bool(const SaveQuery&)>;
 // An inner value of a segment that exists.
 struct Kept {
   Saved value;
-  int64_t record = -1;  // the record that made it
-  uint64_t used = 0;    // the time of the last use, by Segments::tick()
+  int64_t record = -1;        // the record that made it
+  uint64_t used = 0;          // the time of the last use, by Segments::tick()
+  bool is_only_copy = false;  // no replay makes it again (Tape::is_only_copy, Op::is_kept)
 };
 
 // A checkpoint segment: a range of records whose inner values are dropped when their handles die,
@@ -53,12 +55,20 @@ struct Segment {
   // Keeps the values that vjps read until memory is wanted, and replays value by value.
   bool evicts = false;
 
-  void release();                     // its records are gone
-  void forget(const Record& record);  // nobody wants its outputs any more
+  void release();  // its records are gone
+  // Nobody wants its outputs any more, but for those that no replay makes, unless `for_good`.
+  void forget(const Record& record, bool for_good);
 
-  // Tells whether the value with this id exists here: kept, or held from outside.
-  bool has(uint64_t id) const { return kept.contains(id) || externals.contains(id); }
-  Saved value(uint64_t id) const;  // returns that value, undefined if it does not exist
+  // Tells whether the value exists here: kept, or held from outside.
+  bool has(const ValueKey& key) const { return keeps(key) || externals.contains(key.id); }
+  // Tells whether it is kept, at this version.
+  bool keeps(const ValueKey& key) const {
+    const auto found = kept.find(key.id);
+    return found != kept.end() && found->second.value.forward == key.version &&
+           found->second.value.is_intact();
+  }
+  // Returns that value, undefined if it does not exist. One from outside may be of another version.
+  Saved value(const ValueKey& key) const;
   // Tells whether it spans the record with this index.
   bool contains(int64_t record) const { return record >= first && (last < 0 || record < last); }
 };
@@ -74,6 +84,10 @@ class Segments {
   };
   // Opens a segment inside the innermost open one, from record `first` on.
   Handle open(int64_t first, SavePolicy policy, bool evicts);
+  // Has the open segments end before record `last`, for a backward inside them; -1: open-ended
+  // again.
+  void end_open(int64_t last);
+  bool is_open(int segment) const;
   // Closes it before record `last`, with everything inside it that is still open. Returns false if
   // it was closed already.
   bool close(const Handle& segment, int64_t last);
@@ -85,7 +99,8 @@ class Segments {
   bool is_inner(const Edge& edge) const;
 
   // Takes the input of a record in the innermost segment: keeps it there, or holds it from outside.
-  void take(const Edge& edge, Saved value);
+  // `is_only_copy` says that no replay makes it again.
+  void take(const Edge& edge, Saved value, bool is_only_copy);
   // Keeps outputs of record `index` in all open segments, if one of them needs them: all of them if
   // a policy says so, else those in `wanted` (bit i: output i).
   void keep(const Record& record, int64_t index, std::span<const Tensor> outputs, uint32_t wanted);

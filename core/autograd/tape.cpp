@@ -24,6 +24,8 @@ Edge& add_edge(Edges& edges, const TensorImpl& impl, uint64_t root) {
   edge.requires_grad = impl.requires_grad;
   edge.storage = impl.storage->id();
   edge.bytes = impl.storage->range().size;
+  edge.contents = impl.storage->contents();
+  edge.version = impl.storage->version();
   edge.root = root;
   return edge;
 }
@@ -59,10 +61,12 @@ void Tape::append(Record&& record, bool requires_grad, std::span<Tensor> outputs
     if (record.saves.output(i) && !in_segment()) edge.saved = Saved::of(outputs[i]);
   }
   record.readers = static_cast<int64_t>(outputs.size());
+  if (in_segment())
+    for (const Tensor& y : outputs) y.impl().storage->note_writes();
   for (Edge& edge : record.inputs) {
     if (edge.record >= 0) ++records_[edge.record].readers;
     if (in_segment() && edge.saved.tensor.defined())
-      segments_.take(edge, std::exchange(edge.saved, {}));
+      segments_.take(edge, std::exchange(edge.saved, {}), is_only_copy(edge));
   }
   if (in_segment() && verify_)
     for (const Tensor& y : outputs) record.hashes.push_back(content_hash(y));
@@ -91,18 +95,25 @@ void Tape::enter_again(int segment, const std::unordered_map<uint64_t, int64_t>&
     --alive_;  // enter counts it
     for (size_t k = 0; k < record.inputs.size(); ++k) {
       Edge& edge = record.inputs[k];
-      if (!in_segment() && record.saves.input(k)) edge.saved = before.value(edge.id);
-      if (in_segment() && !segments_.is_inner(edge)) segments_.take(edge, before.value(edge.id));
+      if (!in_segment() && record.saves.input(k)) edge.saved = before.value(edge.key());
+      if (in_segment() && (is_only_copy(edge) || !segments_.is_inner(edge)))
+        segments_.take(edge, before.value(edge.key()), is_only_copy(edge));
     }
     std::vector<Tensor> outputs;
     for (size_t k = 0; k < record.outputs.size(); ++k) {
-      const Saved value = before.value(record.outputs[k].id);
+      const Saved value = before.value(record.outputs[k].key());
       if (!in_segment() && record.saves.output(k)) record.outputs[k].saved = value;
       outputs.push_back(value.tensor);
     }
     enter(record, outputs, &pass);
   }
   again_ = -1;
+}
+
+bool Tape::is_only_copy(const Edge& edge) const {
+  const Record* maker = records_.find(edge.record);
+  return edge.record >= 0 &&
+         (!maker || maker->outputs[static_cast<size_t>(edge.slot)].version != edge.version);
 }
 
 void Tape::count_record(const Record& record, int64_t change) {
@@ -184,6 +195,7 @@ void Tape::forget_if_empty() {
 
 void Tape::clear() {
   alive_ = 0;
+  thread_state().writes.clear();
   segments_.clear();
   hooks_.clear();
   records_.clear();
@@ -255,8 +267,13 @@ std::vector<Tensor> detail::apply_to(const Op& op, std::any&& attrs, std::span<T
     Edge& edge = add_input(record, inputs[i], *tape);
     if (i < 32 && inputs[i].pointer().use_count() == 1) record.given |= uint32_t{1} << i;
     bool saved = record.saves.input(i);
-    // Segments hold values from outside. Evicting segments keep the values that vjps read, too.
-    if (tape->in_segment()) saved = !segments.is_inner(edge) || (saved && segments.is_evicting());
+    // Segments hold values from outside, and inner ones into which the program wrote, since no
+    // replay makes these again. Evicting segments keep the values that vjps read, too.
+    if (tape->in_segment()) {
+      inputs[i].impl().storage->note_writes();
+      saved =
+          !segments.is_inner(edge) || tape->is_only_copy(edge) || (saved && segments.is_evicting());
+    }
     if (saved) edge.saved = Saved::of(inputs[i]);
   }
   for (Tape::Observer* observer : tape->observers()) observer->before_forward(op, inputs);

@@ -125,6 +125,10 @@ class Tape : public Recorder, public std::enable_shared_from_this<Tape> {
   // with the first op that did not give the same bits. It is slow, for finding impure ops.
   void verify_replay(bool on) { verify_ = on; }
 
+  // Tells whether no replay can make the value of an input: its record is freed, or the program has
+  // written into it since.
+  bool is_only_copy(const Edge& input) const;
+
   // Returns the record with this index; null if it was freed or not recorded yet.
   const Record* find(int64_t index) const { return records_.find(index); }
 

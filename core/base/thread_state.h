@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <type_traits>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -31,6 +32,9 @@ struct ThreadState {
   std::optional<bool> checkpoints_blocks;         // empty: as the environment says
   bool boundaries_on_host = false;                // of checkpoint segments
   std::shared_ptr<Tape> tape;                     // made when it is first asked for
+  // Writes to contents that records of checkpoint segments read: the version after the last one, by
+  // Storage::contents().
+  std::unordered_map<uint64_t, uint32_t> writes;
 };
 namespace detail {
 // The calling thread's state, or null until somebody asks. Ops ask for it dozens of times, so it is

@@ -182,7 +182,7 @@ std::string Device::str() const {
 
 void Device::run(const KernelCall& call, std::span<Storage* const> written) {
   const Lock lock(mutex_);
-  for (Storage* storage : written) ++storage->version_;
+  for (Storage* storage : written) storage->count_write();
   Context& here = context();
   Work& work = work_[static_cast<int>(here.phase)];
   const uint64_t bytes = bytes_moved(call);
@@ -198,7 +198,7 @@ void Device::run(const KernelCall& call, std::span<Storage* const> written) {
 void Device::write(Storage& target, uint64_t offset, uint64_t bytes, const void* source) {
   const Lock lock(mutex_);
   const BufferRange range = part_of(where(target), offset, bytes);
-  ++target.version_;
+  target.count_write();
   backend_->write(range, source);
 }
 
@@ -212,7 +212,7 @@ void Device::copy(const Storage& source, uint64_t source_offset, Storage& target
   const Lock lock(mutex_);
   const BufferRange from = part_of(where(source), source_offset, bytes);
   const BufferRange to = part_of(where(target), target_offset, bytes);
-  ++target.version_;
+  target.count_write();
   work_[static_cast<int>(context().phase)].bytes += 2 * bytes;
   context().queued.bytes += 2 * bytes;
   backend_->copy(from, to);

@@ -22,6 +22,12 @@ Storage::Storage(std::shared_ptr<StorageOwner> owner, Device& device, const Shap
       shape_(shape),
       dtype_(dtype),
       bytes_(static_cast<uint64_t>(shape.numel()) * size_of(dtype)),
-      id_(++newest_id) {}
+      id_(++newest_id),
+      contents_(id_) {}
+
+void Storage::take_over() {
+  contents_ = ++newest_id;
+  notes_writes_ = false;
+}
 
 }  // namespace rw

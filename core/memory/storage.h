@@ -79,6 +79,13 @@ class Storage {
   // Counts writes, which only Device can make; saved values are checked against it.
   uint32_t version() const { return version_.load(std::memory_order_relaxed); }
 
+  // The number of its contents: another one after an op has taken over the memory for its result.
+  uint64_t contents() const { return contents_; }
+  void take_over();
+  // Has writes to these contents noted in the thread's state (ThreadState::writes), for checkpoint
+  // segments, which drop the storage.
+  void note_writes() { notes_writes_ = true; }
+
  private:
   friend class Device;
   std::shared_ptr<StorageOwner> owner_;
@@ -94,6 +101,13 @@ class Storage {
   bool is_away_ = false;
   Storage *previous_ = nullptr, *next_ = nullptr;  // among the device's, in order of age
   std::atomic<uint32_t> version_ = 0;
+  uint64_t contents_;
+  bool notes_writes_ = false;  // Storage::note_writes()
+
+  void count_write() {
+    const uint32_t version = ++version_;
+    if (notes_writes_) thread_state().writes[contents_] = version;
+  }
 };
 
 }  // namespace rw

@@ -237,8 +237,10 @@ Tensor reuse_or_empty(Tensor& candidate, const Shape& shape, DType dtype) {
   const TensorImpl& impl = candidate.impl();
   if (is_sole_owner(candidate) && impl.dtype == dtype && impl.shape == shape &&
       impl.storage->place() == context().place && !impl.grad.defined() &&
-      context().techniques.inplace)
+      context().techniques.inplace) {
+    impl.storage->take_over();
     return new_tensor(impl.storage, shape, dense_strides(shape), 0, dtype);
+  }
   return empty(shape, dtype, candidate.device());
 }
 

@@ -55,6 +55,13 @@ const Op name_op = {.name = "checkpoint_name",
                       return std::any_cast<const std::string&>(attrs).c_str();
                     }};
 
+const Op keep_op = {.name = "checkpoint_keep",
+                    .forward = name_forward,
+                    .vjp = pass_on,
+                    .any_grad_dtype = true,
+                    .is_view = true,
+                    .is_kept = true};
+
 std::vector<Tensor> reshape_forward(const std::any& attrs, std::span<Tensor> inputs) {
   const auto& shape = std::any_cast<const Shape&>(attrs);
   const Tensor& x = inputs[0];
@@ -240,6 +247,10 @@ Tensor Tensor::operator[](int64_t index) const {
 
 Tensor checkpoint_name(Tensor x, std::string name) {
   return apply1(name_op, std::move(name), std::move(x));
+}
+
+Tensor checkpoint_keep(Tensor x) {
+  return apply1(keep_op, {}, std::move(x));
 }
 
 Tensor reshape(Tensor x, const Shape& shape) {
