@@ -83,12 +83,13 @@ struct Saved {
   bool is_intact() const { return tensor.impl().storage->version() == version; }
 };
 
-// What a record reads or makes: a value at one time, since programs may write into it.
+// Names what a record reads or makes: a value at one time, since programs may write into it.
 struct ValueKey {
   uint64_t id = 0;       // TensorImpl::id
   uint32_t version = 0;  // Edge::version
   bool operator==(const ValueKey&) const = default;
-  struct Hash {
+  struct Hash {  // for unordered containers
+    // Mixes both numbers.
     size_t operator()(const ValueKey& key) const {
       return std::hash<uint64_t>()(key.id + (uint64_t{key.version} << 40));
     }
@@ -116,6 +117,7 @@ struct Edge {
   // the cast's own gradient; else null.
   const Edge* leaf_edge = nullptr;
 
+  // Names the value as it was then.
   ValueKey key() const { return {id, version}; }
   // Tells whether the program has written into the contents since this edge read or made them.
   bool is_overwritten() const {

@@ -84,7 +84,7 @@ class Segments {
   };
   // Opens a segment inside the innermost open one, from record `first` on.
   Handle open(int64_t first, SavePolicy policy, bool evicts);
-  // Has the open segments end before record `last`, for a backward inside them; -1: open-ended
+  // Ends the open segments before record `last`, for a backward inside them; -1: open-ended
   // again.
   void end_open(int64_t last);
   bool is_open(int segment) const;

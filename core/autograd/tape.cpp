@@ -255,6 +255,7 @@ std::vector<Tensor> detail::apply_to(const Op& op, std::any&& attrs, std::span<T
   const bool records = grad_enabled() && (requires_grad || tape->records_all());
   if (!records) return run_forward(op, attrs, inputs);
 
+  if (tape->end() == 0 && Tape::before_first_record) Tape::before_first_record();
   if (tape->follower()) tape->follower()->before_record(*tape, op);
   Record record;
   record.op = &op;

@@ -40,6 +40,9 @@ class Tape : public Recorder, public std::enable_shared_from_this<Tape> {
     return tape;
   }
 
+  // Called before a thread's first record, if the planner has set it.
+  static inline void (*before_first_record)() = nullptr;
+
   // Tells whether a checkpoint segment is open.
   bool in_segment() const { return segments_.innermost() >= 0; }
   // Tells whether ops are recorded even if no gradient is needed, because a replay may need them.

@@ -3,10 +3,10 @@
 //   REWIND_RECOMPUTE=memory|speed|evict|block  how (planner/follow/auto_recompute.h; block: modules
 //                              make segments of their blocks); evict needs a budget
 //   REWIND_TIMELINE=FILE.html  what is in memory during an update in steady state
-// Optimizers obey them in the thread that makes them, from the first optimizer on.
+// A thread obeys them from its first optimizer or its first record on.
 #pragma once
 
-#include "../../core/memory/device.h"
+#include "../../core/autograd/tape.h"
 
 namespace rw {
 
@@ -16,6 +16,7 @@ void set_obeys_environment(bool on);
 // Optimizers call these when one is made, and after each update. The first throws ValueError for a
 // text that is not a budget, or not a way to recompute.
 void obey_environment();
+inline const bool obeys_from_first_record = (Tape::before_first_record = obey_environment);
 void obey_environment_after_update(Device& device);
 
 }  // namespace rw

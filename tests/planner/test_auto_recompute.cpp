@@ -238,17 +238,34 @@ TEST_CASE("auto recompute: what cannot be") {
   CHECK(w.grad().defined());
 }
 
-// Takes five steps in a thread of their own, which has read no variable yet.
-RecomputedResult in_new_thread() {
+void steps_of_user_program(std::vector<float>& losses) {
+  UserProgram program;
+  five_steps(program, losses);
+}
+
+// Updates a weight by hand.
+void steps_without_optimizer(std::vector<float>& losses) {
+  Tensor w = test::leaf(5000);
+  for (int step = 0; step < 3; ++step) {
+    Tensor x = w * 1.0f;
+    for (int i = 0; i < 40; ++i) x = tanh(x * 1.1f);
+    const Tensor loss = sum(x);
+    losses.push_back(loss.item());
+    loss.backward();
+    const NoGrad guard;
+    w.copy_(w - w.grad() * 0.1f);
+    w.set_grad({});
+  }
+}
+
+// Takes steps in a thread of their own, which has read no variable yet.
+RecomputedResult in_new_thread(void (*steps)(std::vector<float>& losses) = steps_of_user_program) {
   RecomputedResult result;
   std::exception_ptr error;
   std::thread([&] {
     try {
       const DeviceScope scope(Device::create(open_backend("reference")));
-      {
-        UserProgram program;
-        five_steps(program, result.losses);
-      }
+      steps(result.losses);
       result.peak = default_device()->memory_report().peak;
       result.replayed = Tape::current()->replayed_records();
     } catch (...) {
@@ -288,6 +305,13 @@ TEST_CASE("environment: budget, way to recompute and timeline of a program that 
   CHECK(contains(refused("a lot", ""), "a lot"));
   CHECK(message_of<OutOfMemory>([&] { with("100000", ""); }) != "nothing was thrown");
 
+  const RecomputedResult by_hand = in_new_thread(steps_without_optimizer);
+  const Env half("REWIND_MEMORY_BUDGET", std::to_string(by_hand.peak / 2).c_str());
+  const RecomputedResult bounded = in_new_thread(steps_without_optimizer);
+  CHECK(bounded.losses == by_hand.losses);
+  CHECK(bounded.peak <= by_hand.peak / 2);
+
+  const Env no_budget("REWIND_MEMORY_BUDGET", "");
   const TemporaryFolder folder;
   const std::filesystem::path page = folder / "page.html";
   const Env timeline("REWIND_TIMELINE", page.c_str());
