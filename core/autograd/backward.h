@@ -289,7 +289,7 @@ class Backward {
     Segment& segment = segments_[s];
     for (int64_t i = segment.first; segment.replayed && i < segment.last; ++i)
       if (records_[i].segment == s) release_saved(records_[i]);
-    for (auto& [id, external] : segment.externals)  // inner values of a parent are dropped again
+    for (auto& [key, external] : segment.externals)  // inner values of a parent are dropped again
       if (external.record >= 0 && inner_of_ancestor(segment, external.record)) external.value = {};
   }
 
@@ -302,23 +302,23 @@ class Backward {
   // Hands over values that this segment held and that an earlier segment's vjp reads, so that they
   // need not be replayed.
   void hand_over(Segment& segment) {
-    for (const auto& [id, external] : segment.externals) {
+    for (const auto& [key, external] : segment.externals) {
       if (external.record < records_.begin() || !external.value.tensor.defined()) continue;
       const Record& maker = records_[external.record];
       if (!maker.op || maker.segment < 0) continue;
       Segment& earlier = segments_[maker.segment];
-      if (!earlier.replayed && saves(earlier, maker.segment, external.record, id))
-        earlier.kept[id] = {external.value, external.record};
+      if (!earlier.replayed && saves(earlier, maker.segment, external.record, key))
+        earlier.kept[key] = {external.value, external.record};
     }
   }
 
   // Tells whether an own record of the segment, from the value's maker on, saves the value.
-  bool saves(const Segment& segment, int number, int64_t maker, uint64_t id) {
+  bool saves(const Segment& segment, int number, int64_t maker, const ValueKey& key) {
     bool found = false;
     for (int64_t i = maker; i < segment.last && !found; ++i) {
       const Record& record = records_[i];
       if (!record.op || record.segment != number) continue;
-      each_saved(record, [&](const Edge& edge) { found |= edge.id == id; });
+      each_saved(record, [&](const Edge& edge) { found |= edge.key() == key; });
     }
     return found;
   }

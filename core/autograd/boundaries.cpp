@@ -20,7 +20,7 @@ bool boundaries_on_host() {
 
 // Segments inside it hold no others from outside. Parameters stay on the device.
 void boundaries_to_host(const Segment& segment) {
-  for (const auto& [id, external] : segment.externals) {
+  for (const auto& [key, external] : segment.externals) {
     const Tensor& value = external.value.tensor;
     if (external.record < 0 || !value.defined()) continue;
     Storage& storage = *value.impl().storage;

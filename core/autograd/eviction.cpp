@@ -10,7 +10,7 @@ namespace {
 
 // The values of one storage, which are dropped together.
 struct Candidate {
-  std::vector<uint64_t> ids;
+  std::vector<ValueKey> values;
   double cost = 0;
   uint64_t bytes = 0, used = 0;
   Storage* storage = nullptr;
@@ -47,12 +47,12 @@ double cost_of(const Records& records, const Segment& segment, int64_t record) {
 std::unordered_set<const Storage*> own_storages(const Segment& segment) {
   std::unordered_map<const Storage*, long> handles;
   std::unordered_set<const Storage*> own;
-  for (const auto& [id, kept] : segment.kept) {
+  for (const auto& [key, kept] : segment.kept) {
     const Storage* const storage = kept.value.tensor.impl().storage.get();
     ++handles[storage];
     own.insert(storage);
   }
-  for (const auto& [id, kept] : segment.kept) {
+  for (const auto& [key, kept] : segment.kept) {
     const auto& storage = kept.value.tensor.impl().storage;
     const bool is_shared = storage.use_count() != handles.at(storage.get()) ||
                            kept.value.tensor.pointer().use_count() != 1;
@@ -63,12 +63,12 @@ std::unordered_set<const Storage*> own_storages(const Segment& segment) {
 
 uint64_t drop_values(const Records& records, Segment& segment, uint64_t now, uint64_t wanted) {
   std::unordered_map<const Storage*, Candidate> all;
-  for (const auto& [id, kept] : segment.kept) {
+  for (const auto& [key, kept] : segment.kept) {
     const auto& storage = kept.value.tensor.impl().storage;
     if (storage->is_away()) continue;
     Candidate& c = all[storage.get()];
     c.storage = storage.get();
-    c.ids.push_back(id);
+    c.values.push_back(key);
     c.bytes = storage->range().size;
     c.used = std::max(c.used, kept.used);
   }
@@ -76,7 +76,8 @@ uint64_t drop_values(const Records& records, Segment& segment, uint64_t now, uin
   std::vector<std::pair<double, Candidate*>> order;
   for (auto& [storage, c] : all) {
     if (!own.contains(storage)) continue;
-    for (const uint64_t id : c.ids) c.cost += cost_of(records, segment, segment.kept.at(id).record);
+    for (const ValueKey& key : c.values)
+      c.cost += cost_of(records, segment, segment.kept.at(key).record);
     c.choose_host();
     const auto staleness = static_cast<double>(now - c.used + 1);
     order.emplace_back((c.cost + 1) / (static_cast<double>(c.bytes) * staleness), &c);
@@ -94,7 +95,7 @@ uint64_t drop_values(const Records& records, Segment& segment, uint64_t now, uin
     freed += c->bytes;
     ++dropped;
     if (c->goes_to_host && c->storage->device().to_host(*c->storage)) continue;
-    for (const uint64_t id : c->ids) segment.kept.erase(id);
+    for (const ValueKey& key : c->values) segment.kept.erase(key);
   }
   return dropped;
 }

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <functional>
 #include <span>
+#include <unordered_map>
 #include <vector>
 
 #include "../base/recycled.h"
@@ -73,13 +74,10 @@ struct Op {
 struct Saved {
   Tensor tensor;         // detached
   uint32_t version = 0;  // of its storage at that time (Storage::version)
-  uint32_t forward = 0;  // the version that it had in the forward pass, in whatever storage
 
   // Returns the current value of t.
-  static Saved of(const Tensor& t) {
-    const uint32_t version = t.impl().storage->version();
-    return {t.detach(), version, version};
-  }
+  static Saved of(const Tensor& t) { return {t.detach(), t.impl().storage->version()}; }
+  // Tells whether nobody has written to it since then.
   bool is_intact() const { return tensor.impl().storage->version() == version; }
 };
 
@@ -95,6 +93,9 @@ struct ValueKey {
     }
   };
 };
+// Things by value.
+template <class T>
+using ByValue = std::unordered_map<ValueKey, T, ValueKey::Hash>;
 
 // A value as a record sees it: always its shape and dtype, and its contents if they are saved.
 struct Edge {

@@ -10,9 +10,9 @@ namespace {
 
 // Returns the value as an input of a record that is replayed, after a check that nobody wrote to
 // it since it was read.
-Tensor unchanged(const Saved& value, const ValueKey& key) {
+Tensor unchanged(const Saved& value) {
   const TensorImpl& impl = value.tensor.impl();
-  if (!value.is_intact() || value.forward != key.version)
+  if (!value.is_intact())
     fail<AutogradError>(
         "checkpoint",
         "inputs of a segment must not change between forward and replay, {}{} was written to",
@@ -57,8 +57,8 @@ Replay::Makers Replay::wanted() const {
     each_saved(record, [&](const Edge& edge) { all[edge.key()] = edge.record; });
   }
   for (const int child : segment_.children)
-    for (const auto& [id, external] : segments_[child].externals)
-      if (!external.value.tensor.defined()) all[{id, external.version}] = external.record;
+    for (const auto& [key, external] : segments_[child].externals)
+      if (!external.value.tensor.defined()) all[key] = external.record;
   for (const auto& [id, record] : segment_.replay_keeps)
     if (is_kept_for_child(record)) all[output_of(records_[record], id)->key()] = record;
   return all;
@@ -103,7 +103,7 @@ std::vector<int64_t> Replay::plan(const Makers& wanted) const {
 // Values that the plan counts on must not be evicted while it runs.
 void Replay::pin(const Makers& wanted, const std::vector<int64_t>& plan) {
   const auto hold = [&](const ValueKey& key) {
-    if (segment_.has(key)) values_.try_emplace(key, unchanged(value(key), key));
+    if (segment_.has(key)) values_.try_emplace(key, unchanged(value(key)));
   };
   for (const auto& [key, maker] : wanted) hold(key);
   for (const int64_t i : plan)
@@ -138,7 +138,7 @@ void Replay::run_record(int64_t index, const Makers& wanted, const Makers& last_
   for (size_t k = 0; k < outputs.size(); ++k) {
     const ValueKey key = record.outputs[k].key();
     outputs[k].impl().id = key.id;
-    if (segment_.evicts) keep(key, index, outputs[k]);
+    if (segment_.evicts) segment_.kept[key] = {Saved::of(outputs[k]), index, segments_.tick()};
     if (wanted.contains(key) || last_reader.contains(key)) values_[key] = std::move(outputs[k]);
   }
 }
@@ -147,7 +147,7 @@ void Replay::run_record(int64_t index, const Makers& wanted, const Makers& last_
 // overwrite the value.
 Tensor Replay::take(const Edge& edge, bool is_last_use) {
   const auto found = values_.find(edge.key());
-  if (found == values_.end()) return unchanged(value(edge.key()), edge.key());
+  if (found == values_.end()) return unchanged(value(edge.key()));
   if (!is_last_use) return found->second;
   Tensor taken = std::move(found->second);
   values_.erase(found);
@@ -157,28 +157,22 @@ Tensor Replay::take(const Edge& edge, bool is_last_use) {
 // Returns a value that was made or is at hand, undefined if it is neither.
 Saved Replay::value(const ValueKey& key) const {
   if (const auto made = values_.find(key); made != values_.end())
-    return {made->second, made->second.impl().storage->version(), key.version};
-  if (const auto kept = segment_.kept.find(key.id); kept != segment_.kept.end())
+    return {made->second, made->second.impl().storage->version()};
+  if (const auto kept = segment_.kept.find(key); kept != segment_.kept.end())
     kept->second.used = segments_.tick();
   return segment_.value(key);
-}
-
-// Keeps a value that was made again, beside one into which the program wrote.
-void Replay::keep(const ValueKey& key, int64_t record, const Tensor& value) {
-  const auto found = segment_.kept.find(key.id);
-  if (found != segment_.kept.end() && found->second.is_only_copy) return;
-  const uint32_t version = value.impl().storage->version();
-  segment_.kept[key.id] = {{value.detach(), version, key.version}, record, segments_.tick()};
 }
 
 // Gives a record the values that its vjp reads, unless the program has written into them since, as
 // in a pass without segments.
 void Replay::give(Record& record) {
   each_saved(record, [&](Edge& edge) {
-    check<AutogradError>(!edge.is_overwritten(), record.op->name,
-                         "a {} {} must not change between forward and backward, it was written to",
-                         name(edge.dtype), edge.shape);
     edge.saved = value(edge.key());
+    if (!edge.is_overwritten()) return;
+    const std::string& called = edge.saved.tensor.impl().name;
+    fail<AutogradError>(record.op->name,
+                        "{}{} must not change between forward and backward, it was written to",
+                        edge.saved.tensor, called.empty() ? "" : fmt::format(" ('{}')", called));
   });
 }
 
@@ -189,12 +183,13 @@ void Replay::hand_out() {
     give(record);
   }
   for (const int child : segment_.children)
-    for (auto& [id, external] : segments_[child].externals)
-      if (!external.value.tensor.defined()) external.value = value({id, external.version});
+    for (auto& [key, external] : segments_[child].externals)
+      if (!external.value.tensor.defined()) external.value = value(key);
   for (const auto& [id, record] : segment_.replay_keeps) {
     if (!is_kept_for_child(record)) continue;
+    const ValueKey key = output_of(records_[record], id)->key();
     for (int s = records_[record].segment; s != number_; s = segments_[s].parent)
-      segments_[s].kept[id] = {value(output_of(records_[record], id)->key()), record};
+      segments_[s].kept[key] = {value(key), record};
   }
 }
 
@@ -204,18 +199,16 @@ uint64_t Replay::keep_only(const std::unordered_map<uint64_t, int64_t>& values) 
   int64_t first_missing = segment_.last;
   Makers wanted;
   for (const auto& [id, maker] : values) {
-    const auto kept = segment_.kept.find(id);
-    if (kept != segment_.kept.end() && kept->second.is_only_copy) continue;
     const ValueKey key = output_of(records_[maker], id)->key();
     wanted[key] = maker;
     if (!segment_.has(key)) first_missing = std::min(first_missing, maker);
   }
   const std::unordered_set<const Storage*> own = own_storages(segment_);
   std::erase_if(segment_.kept, [&](const auto& item) {
-    const auto& [id, kept] = item;
+    const auto& [key, kept] = item;
     const bool is_ours = own.contains(kept.value.tensor.impl().storage.get());
     return !kept.is_only_copy &&
-           (!values.contains(id) || (is_ours && kept.record >= first_missing));
+           (!wanted.contains(key) || (is_ours && kept.record >= first_missing));
   });
   segment_.evicts = false;  // no value that is made is dropped, and the last reader may overwrite
                             // it
@@ -227,7 +220,8 @@ uint64_t Replay::keep_only(const std::unordered_map<uint64_t, int64_t>& values) 
     throw;
   }
   segment_.evicts = true;
-  for (const auto& [key, value] : values_) keep(key, wanted.at(key), value);
+  for (const auto& [key, value] : values_)
+    segment_.kept[key] = {Saved::of(value), wanted.at(key), segments_.tick()};
   return ran;
 }
 

@@ -27,7 +27,7 @@ class Replay {
   uint64_t keep_only(const std::unordered_map<uint64_t, int64_t>& values);
 
  private:
-  using Makers = std::unordered_map<ValueKey, int64_t, ValueKey::Hash>;  // and their records
+  using Makers = ByValue<int64_t>;  // values and the records that make them
 
   Makers wanted() const;
   bool is_kept_for_child(int64_t record) const;
@@ -38,15 +38,13 @@ class Replay {
   void run_record(int64_t index, const Makers& wanted, const Makers& last_reader);
   Tensor take(const Edge& edge, bool is_last_use);
   Saved value(const ValueKey& key) const;
-  void keep(const ValueKey& key, int64_t record, const Tensor& value);
   void give(Record& record);
 
   Records& records_;
   Segments& segments_;
   int number_;
   Segment& segment_;
-  // Made or pinned, and still needed.
-  std::unordered_map<ValueKey, Tensor, ValueKey::Hash> values_;
+  ByValue<Tensor> values_;  // made or pinned, and still needed
 };
 
 }  // namespace rw

@@ -1,5 +1,6 @@
 #include "core/autograd/segments.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace rw {
@@ -55,20 +56,19 @@ int Segments::maker(const Edge& edge, int segment) const {
 void Segments::take(const Edge& edge, Saved value, bool is_only_copy) {
   if (is_only_copy)
     for (int s = maker(edge, open_); s >= 0; s = (*this)[s].parent)
-      (*this)[s].kept[edge.id] = {value, edge.record, tick(), true};
+      (*this)[s].kept[edge.key()] = {value, edge.record, tick(), true};
   else if (is_inner(edge))
-    (*this)[open_].kept[edge.id] = {value, edge.record, tick()};
+    (*this)[open_].kept[edge.key()] = {value, edge.record, tick()};
   if (!is_inner(edge)) hold(edge, value);
 }
 
 void Segments::hold(const Edge& edge, const Saved& value) {
   const int outer = maker(edge, open_);
   for (int s = open_; s != outer; s = (*this)[s].parent) {
-    External& external = (*this)[s].externals[edge.id];
+    External& external = (*this)[s].externals[edge.key()];
     external.record = edge.record;
-    external.version = edge.version;
     ++external.readers;
-    if (outer < 0) external.value = value;
+    if (outer < 0 && !external.value.tensor.defined()) external.value = value;
   }
 }
 
@@ -77,13 +77,13 @@ void Segments::keep(const Record& record, int64_t index, std::span<const Tensor>
   if (record.op->is_kept) {
     for (int s = open_; s >= 0; s = (*this)[s].parent)
       for (size_t i = 0; i < outputs.size(); ++i)
-        (*this)[s].kept[record.outputs[i].id] = {Saved::of(outputs[i]), index, tick(), true};
+        (*this)[s].kept[record.outputs[i].key()] = {Saved::of(outputs[i]), index, tick(), true};
     return;
   }
   if (is_evicting()) {  // values that vjps read stay until memory is wanted
     for (size_t i = 0; i < outputs.size(); ++i)
       if (record.saves.output(i))
-        (*this)[open_].kept[record.outputs[i].id] = {Saved::of(outputs[i]), index, tick()};
+        (*this)[open_].kept[record.outputs[i].key()] = {Saved::of(outputs[i]), index, tick()};
     return;
   }
   SaveQuery query{record.label(), record.cost, 0, record.op->is_heavy};
@@ -99,8 +99,31 @@ void Segments::keep(const Record& record, int64_t index, std::span<const Tensor>
   for (int s = open_;; s = (*this)[s].parent) {
     for (size_t i = 0; i < outputs.size(); ++i)
       if (i < 32 && (wanted >> i & 1))
-        (*this)[s].kept[record.outputs[i].id] = {Saved::of(outputs[i]), index};
+        (*this)[s].kept[record.outputs[i].key()] = {Saved::of(outputs[i]), index};
     if (s == outermost) return;
+  }
+}
+
+void Segments::copy_before_write(const Records& records, const Storage& storage) {
+  Tensor copy;  // of the whole storage
+  const auto own = [&](const ValueKey& key, Saved& value) {
+    if (!value.tensor.defined() || value.tensor.impl().storage.get() != &storage) return;
+    if (!value.is_intact()) return;
+    const TensorImpl& impl = value.tensor.impl();
+    const std::string name = impl.name;
+    if (!copy.defined()) {
+      copy = empty(storage.shape(), storage.dtype(), storage.device());
+      storage.device().copy(storage, 0, *copy.impl().storage, 0, storage.bytes());
+    }
+    value = Saved::of(make_view(copy, impl.shape, impl.strides, impl.offset));
+    value.tensor.impl().id = key.id;
+    value.tensor.impl().name = name;
+  };
+  for (Segment& segment : list_) {
+    if (!segment.reads(records, storage)) continue;
+    for (auto& [key, external] : segment.externals) own(key, external.value);
+    for (auto& [key, kept] : segment.kept)
+      if (kept.is_only_copy) own(key, kept.value);
   }
 }
 
@@ -109,13 +132,13 @@ void Segments::let_go(const Record& dead) {
     const int outer = maker(edge, dead.segment);
     for (int s = dead.segment; s != outer; s = (*this)[s].parent) {
       auto& externals = (*this)[s].externals;
-      const auto external = externals.find(edge.id);
+      const auto external = externals.find(edge.key());
       if (external != externals.end() && --external->second.readers == 0) externals.erase(external);
     }
   }
   for (int s = dead.segment; s >= 0; s = (*this)[s].parent)
     for (const Edge& edge : dead.outputs) {
-      (*this)[s].kept.erase(edge.id);
+      (*this)[s].kept.erase(edge.key());
       (*this)[s].replay_keeps.erase(edge.id);
     }
 }
@@ -134,14 +157,26 @@ void Segments::clear() {
 }
 
 Saved Segment::value(const ValueKey& key) const {
-  if (keeps(key)) return kept.at(key.id).value;
-  const auto external = externals.find(key.id);
+  if (keeps(key)) return kept.at(key).value;
+  const auto external = externals.find(key);
   return external == externals.end() ? Saved{} : external->second.value;
+}
+
+bool Segment::reads(const Records& records, const Storage& storage) const {
+  const auto is_read = [&](const Edge& edge) {
+    return edge.contents == storage.contents() && edge.version == storage.version();
+  };
+  const int64_t end = last < 0 ? records.end() : last;
+  for (int64_t i = std::max(first, records.begin()); i < end; ++i) {
+    const Record* record = records.find(i);
+    if (record && !record->op->is_view && std::ranges::any_of(record->inputs, is_read)) return true;
+  }
+  return false;
 }
 
 void Segment::forget(const Record& record, bool for_good) {
   for (const Edge& edge : record.outputs)
-    if (const auto found = kept.find(edge.id);
+    if (const auto found = kept.find(edge.key());
         found != kept.end() && (for_good || !found->second.is_only_copy))
       kept.erase(found);
 }

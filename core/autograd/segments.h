@@ -8,7 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "record.h"
+#include "records.h"
 
 namespace rw {
 
@@ -16,9 +16,8 @@ namespace rw {
 // enclosing segment that has not been replayed.
 struct External {
   Saved value;
-  int64_t record = -1;   // the record that made it
-  int64_t readers = 0;   // inputs of records that are not freed
-  uint32_t version = 0;  // the one that the last of them read
+  int64_t record = -1;  // the record that made it
+  int64_t readers = 0;  // inputs of records that are not freed
 };
 
 // Asks whether a segment keeps the outputs of a record instead of recomputing them.
@@ -48,8 +47,8 @@ struct Segment {
   int64_t first = 0, last = -1;  // records [first, last); last == -1 while the scope is open
   bool replayed = false;
   int64_t alive = 0;  // records of this segment and those inside it that are not freed
-  std::unordered_map<uint64_t, External> externals;  // by value id
-  std::unordered_map<uint64_t, Kept> kept;           // inner values that exist anyway
+  ByValue<External> externals;
+  ByValue<Kept> kept;  // inner values that exist anyway
   // The inner values of child segments that its replay keeps for them: value id -> record.
   std::unordered_map<uint64_t, int64_t> replay_keeps;
   // Keeps the values that vjps read until memory is wanted, and replays value by value.
@@ -60,15 +59,17 @@ struct Segment {
   void forget(const Record& record, bool for_good);
 
   // Tells whether the value exists here: kept, or held from outside.
-  bool has(const ValueKey& key) const { return keeps(key) || externals.contains(key.id); }
-  // Tells whether it is kept, at this version.
+  bool has(const ValueKey& key) const { return keeps(key) || externals.contains(key); }
+  // Tells whether it is kept, and nobody has written to it.
   bool keeps(const ValueKey& key) const {
-    const auto found = kept.find(key.id);
-    return found != kept.end() && found->second.value.forward == key.version &&
-           found->second.value.is_intact();
+    const auto found = kept.find(key);
+    return found != kept.end() && found->second.value.is_intact();
   }
-  // Returns that value, undefined if it does not exist. One from outside may be of another version.
+  // Returns that value, undefined if it does not exist. One from outside may have been written to.
   Saved value(const ValueKey& key) const;
+  // Tells whether a record of it reads the present contents of the storage, not just a view of
+  // them.
+  bool reads(const Records& records, const Storage& storage) const;
   // Tells whether it spans the record with this index.
   bool contains(int64_t record) const { return record >= first && (last < 0 || record < last); }
 };
@@ -104,6 +105,9 @@ class Segments {
   // Keeps outputs of record `index` in all open segments, if one of them needs them: all of them if
   // a policy says so, else those in `wanted` (bit i: output i).
   void keep(const Record& record, int64_t index, std::span<const Tensor> outputs, uint32_t wanted);
+  // Gives segments their own copies of what they hold of a storage that is about to be written,
+  // where a replay would read it. A view alone reads nothing.
+  void copy_before_write(const Records& records, const Storage& storage);
   // Releases the values that segments hold for a record that nobody will replay.
   void let_go(const Record& dead);
   // Counts one record more or less, in `segment` and those around it.

@@ -110,6 +110,10 @@ void Tape::enter_again(int segment, const std::unordered_map<uint64_t, int64_t>&
   again_ = -1;
 }
 
+void Tape::before_write(Storage& storage) {
+  if (alive_ > 0) segments_.copy_before_write(records_, storage);
+}
+
 bool Tape::is_only_copy(const Edge& edge) const {
   const Record* maker = records_.find(edge.record);
   return edge.record >= 0 &&
@@ -224,9 +228,9 @@ TapeStats Tape::stats() const {
     for (const Edge& edge : records_[i].outputs) count(edge.saved.tensor);
   }
   for (const Segment& segment : segments_.all()) {
-    for (const auto& [id, external] : segment.externals) count(external.value.tensor);
-    for (const auto& [id, kept] : segment.kept)
-      if (segment.parent < 0 || !segments_[segment.parent].kept.contains(id))
+    for (const auto& [key, external] : segment.externals) count(external.value.tensor);
+    for (const auto& [key, kept] : segment.kept)
+      if (segment.parent < 0 || !segments_[segment.parent].kept.contains(key))
         count(kept.value.tensor);
   }
   return stats;

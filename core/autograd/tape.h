@@ -36,7 +36,7 @@ class Tape : public Recorder, public std::enable_shared_from_this<Tape> {
   // uses it.
   static const std::shared_ptr<Tape>& current() {
     std::shared_ptr<Tape>& tape = thread_state().tape;
-    if (!tape) tape = std::make_shared<Tape>();
+    if (!tape) thread_state().recorder = (tape = std::make_shared<Tape>()).get();
     return tape;
   }
 
@@ -56,6 +56,7 @@ class Tape : public Recorder, public std::enable_shared_from_this<Tape> {
   void append(Record&& record, bool requires_grad, std::span<Tensor> outputs);
 
   void release_handle(int64_t index, int slot) override;
+  void before_write(Storage& storage) override;
   void take_foreign_releases();  // frees records whose handles other threads have dropped
 
   // Opens a segment at the next record, inside the one that is open. Use checkpoint().

@@ -16,6 +16,7 @@ class Autocast;
 class Generator;
 class Lockstep;
 class StatisticsExchange;
+class Recorder;
 class Tape;
 
 // The state of one thread.
@@ -32,6 +33,7 @@ struct ThreadState {
   std::optional<bool> checkpoints_blocks;         // empty: as the environment says
   bool boundaries_on_host = false;                // of checkpoint segments
   std::shared_ptr<Tape> tape;                     // made when it is first asked for
+  Recorder* recorder = nullptr;                   // the tape, for the rooms below it
   // Writes to contents that records of checkpoint segments read: the version after the last one, by
   // Storage::contents().
   std::unordered_map<uint64_t, uint32_t> writes;

@@ -82,9 +82,10 @@ class Storage {
   // The number of its contents: another one after an op has taken over the memory for its result.
   uint64_t contents() const { return contents_; }
   void take_over();
-  // From now on, writes to these contents are noted in the thread's state (ThreadState::writes), for
-  // checkpoint segments, which drop the storage.
+  // From now on, writes to these contents are noted in the thread's state (ThreadState::writes),
+  // for checkpoint segments, which drop the storage.
   void note_writes() { notes_writes_ = true; }
+  bool notes_writes() const { return notes_writes_; }  // whether they are
 
  private:
   friend class Device;

@@ -105,6 +105,7 @@ void detail::launch(const char* kernel, std::span<const Arg> args, std::span<std
   const Storages storages = storages_of(kernel, args);
   Device& device = storages.first->device();
   if (storages.may_be_away) bring_back({storages.all.data(), storages.count});
+  for (size_t i = 0; i < storages.writes; ++i) announce_write(*storages.written[i]);
   const auto held = device.hold();  // values keep their places until the call is queued
   bind_all(args, device, bindings, params);
   KernelCall call{kernel,

@@ -186,6 +186,7 @@ void write_elements(const Tensor& target, int64_t first, int64_t count, const vo
   check_devices("write", target, target);
   check<ShapeError>(target.is_contiguous(), op_or("write"),
                     "host data goes to a contiguous tensor, got strides {}", target.strides());
+  announce_write(*target.impl().storage);
   target.device().write(*target.impl().storage, byte_offset(target, first),
                         static_cast<uint64_t>(count) * size_of(target.dtype()), source);
 }
@@ -204,6 +205,7 @@ void copy_dense(const Tensor& source, const Tensor& target) {
   const int64_t apart = std::abs(source.impl().offset - target.impl().offset);
   check(source.impl().storage != target.impl().storage || apart == 0 || apart >= source.numel(),
         "copy", "the tensors must not overlap, got {} and {}", source, target);
+  announce_write(*target.impl().storage);
   source.device().copy(*source.impl().storage, byte_offset(source, 0), *target.impl().storage,
                        byte_offset(target, 0), source.bytes());
 }

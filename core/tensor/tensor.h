@@ -167,6 +167,8 @@ class Recorder {
   virtual ~Recorder() = default;
   // Called when a handle on that output is gone.
   virtual void release_handle(int64_t index, int slot) = 0;
+  // Called before a write to a storage whose writes are noted.
+  virtual void before_write(Storage& storage) = 0;
 };
 
 // The origin of a tensor: output `slot` of record `index`, or -1 for a leaf. It notifies the tape
@@ -278,6 +280,11 @@ Tensor tensor(std::span<const uint8_t> values, const Shape& shape);
 // Host copies of elements [first, first + count) of a contiguous tensor, as they are stored.
 void write_elements(const Tensor& target, int64_t first, int64_t count, const void* source);
 void read_elements(const Tensor& source, int64_t first, int64_t count, void* target);  // waits
+// Announces a write to the thread's recorder, for records that read the present contents.
+inline void announce_write(Storage& storage) {
+  if (storage.notes_writes() && thread_state().recorder)
+    thread_state().recorder->before_write(storage);
+}
 // Queues a copy between dense tensors of one dtype and size (Device::copy).
 void copy_dense(const Tensor& source, const Tensor& target);
 // Returns all bytes of a tensor in row-major order, without using device memory. Waits.

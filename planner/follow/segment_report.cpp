@@ -117,9 +117,9 @@ std::vector<SegmentReport> segment_reports(const Tape& tape, const Tensor& loss)
   }
   std::unordered_map<uint64_t, int> held_by;  // how many segments hold or keep each root
   for (const Segment& segment : segments) {
-    for (const auto& [id, external] : segment.externals)
-      if (external.value.tensor.defined()) ++held_by[root[id]];
-    for (const auto& [id, value] : segment.kept) ++held_by[root[id]];
+    for (const auto& [key, external] : segment.externals)
+      if (external.value.tensor.defined()) ++held_by[root[key.id]];
+    for (const auto& [key, value] : segment.kept) ++held_by[root[key.id]];
   }
 
   std::vector<SegmentReport> reports;
@@ -140,7 +140,7 @@ std::vector<SegmentReport> segment_reports(const Tape& tape, const Tensor& loss)
         if (e.record >= 0 && segment.contains(e.record)) inner[e.root] = e.bytes;
       });
       for (const Edge& e : record->inputs) {
-        const auto external = segment.externals.find(e.id);
+        const auto external = segment.externals.find(e.key());
         const bool holds =
             external != segment.externals.end() && external->second.value.tensor.defined();
         if (holds && e.record >= 0 && !plain.contains(e.root)) held[e.root] = e.bytes;

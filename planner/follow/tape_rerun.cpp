@@ -91,7 +91,7 @@ class TapeRerun::Pass : public Tape::Follower {
     const int s = current_->segment;
     if (s < 0 || from_.segments()[s].policy) return 0;
     for (size_t k = 0; k < std::min<size_t>(32, current_->outputs.size()); ++k)
-      if (from_.segments()[s].kept.contains(current_->outputs[k].id)) kept |= uint32_t{1} << k;
+      if (from_.segments()[s].kept.contains(current_->outputs[k].key())) kept |= uint32_t{1} << k;
     return kept;
   }
 
@@ -113,8 +113,8 @@ class TapeRerun::Pass : public Tape::Follower {
       if (const Record* record = from_.find(i))
         each_saved(*record, [&](const Edge& e) { count(e.id, e.saved.tensor); });
     for (const Segment& segment : from_.segments().all()) {
-      for (const auto& [id, external] : segment.externals) count(id, external.value.tensor);
-      for (const auto& [id, kept] : segment.kept) count(id, kept.value.tensor);
+      for (const auto& [key, external] : segment.externals) count(key.id, external.value.tensor);
+      for (const auto& [key, kept] : segment.kept) count(key.id, kept.value.tensor);
     }
     for (const auto& [id, storage] : storages)
       if (users[storage] > static_cast<long>(handles[storage].size())) held_.insert(id);
