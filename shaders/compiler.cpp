@@ -81,7 +81,8 @@ spvtools::MessageConsumer into(std::string& text) {
       };
 }
 
-// The passes of spirv-opt -O that make modules small. All of them take twice as long, unroll loops, and a driver has its own.
+// The passes of spirv-opt -O that make modules small. All of them take twice as long, unroll loops,
+// and a driver has its own.
 void add_passes(spvtools::Optimizer& optimizer) {
   using namespace spvtools;
   optimizer.RegisterPass(CreateWrapOpKillPass())

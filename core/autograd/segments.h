@@ -46,9 +46,9 @@ struct Segment {
   SavePolicy policy;             // empty: it keeps nothing
   int64_t first = 0, last = -1;  // records [first, last); last == -1 while the scope is open
   bool replayed = false;
-  int64_t alive = 0;  // records of this segment and those inside it that are not freed
-  ByValue<External> externals;
-  ByValue<Kept> kept;  // inner values that exist anyway
+  int64_t alive = 0;            // records of this segment and those inside it that are not freed
+  ByValue<External> externals;  // values from outside
+  ByValue<Kept> kept;           // inner values that exist anyway
   // The inner values of child segments that its replay keeps for them: value id -> record.
   std::unordered_map<uint64_t, int64_t> replay_keeps;
   // Keeps the values that vjps read until memory is wanted, and replays value by value.

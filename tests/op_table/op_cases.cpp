@@ -144,8 +144,7 @@ void add_layout(Table& t) {
   t.row("contiguous", {x({3, 4, 5})}, [](const Tensors& in) {
     return contiguous(permute(in[0], {2, 0, 1}));
   });
-  t.row("checkpoint_keep", {x({3, 4})},
-        [](const Tensors& in) { return checkpoint_keep(in[0]); });
+  t.row("checkpoint_keep", {x({3, 4})}, [](const Tensors& in) { return checkpoint_keep(in[0]); });
   t.row("checkpoint_name", {x({3, 4})},
         [](const Tensors& in) { return checkpoint_name(in[0], "kept"); });
   t.row("reshape", {x({3, 4, 5})}, [](const Tensors& in) { return reshape(in[0], {5, -1, 2}); });

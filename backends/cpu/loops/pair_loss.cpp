@@ -38,7 +38,8 @@ struct Focal {
   }
   float slope_x(float x, float t) const {
     const float s = loss_sigmoid(x), q = max(rest(x, t), 1e-30f), outer = (s - t) * pow(q, b);
-    const float inner = bce_logits(x, t, 1) * b * pow(q, b - 1) * (1 - 2 * t) * s * loss_sigmoid(-x);
+    const float inner =
+        bce_logits(x, t, 1) * b * pow(q, b - 1) * (1 - 2 * t) * s * loss_sigmoid(-x);
     return share(t) * (b == 0 ? outer : outer + inner);
   }
   float slope_t(float x, float t) const {
@@ -107,7 +108,8 @@ bool with_slope_x(uint32_t kind, float a, float b, const Run& run) {
     case LOSS_BCE:
       return run([](float x, float t, float) { return (x - t) / max(x * (1 - x), 1e-12f); });
     case LOSS_BCE_LOGITS:
-      return run([](float x, float t, float w) { return 1 - t - (1 + (w - 1) * t) * loss_sigmoid(-x); });
+      return run(
+          [](float x, float t, float w) { return 1 - t - (1 + (w - 1) * t) * loss_sigmoid(-x); });
     case LOSS_KL:
       return run([](float, float t, float) { return -t; });
     case LOSS_KL_LOG:

@@ -32,7 +32,9 @@ struct PairLoss {
     return (1 - t) * x + (1 + (w - 1) * t) * softplus(-x);
   }
   double share(double t) const { return a < 0 ? 1 : a * t + (1 - a) * (1 - t); }
-  static double rest(double x, double t) { return loss_sigmoid(x) * (1 - t) + loss_sigmoid(-x) * t; }
+  static double rest(double x, double t) {
+    return loss_sigmoid(x) * (1 - t) + loss_sigmoid(-x) * t;
+  }
 
   double value(double x, double t, double w) const {
     const double d = std::abs(x - t);
@@ -101,7 +103,8 @@ struct PairLoss {
                      power = std::pow(q, b);
         double slope = -share(t) * x * power;
         if (a >= 0) slope += (2 * a - 1) * l * power;
-        if (b != 0) slope += share(t) * l * b * std::pow(q, b - 1) * (loss_sigmoid(-x) - loss_sigmoid(x));
+        if (b != 0)
+          slope += share(t) * l * b * std::pow(q, b - 1) * (loss_sigmoid(-x) - loss_sigmoid(x));
         return slope;
       }
       default:

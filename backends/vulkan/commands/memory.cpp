@@ -72,7 +72,8 @@ void allocate_memory(const Device& device, Buffer& buffer, MemoryUse use) {
       return vk_check(vkBindBufferMemory(device.handle(), buffer.handle, buffer.memory, 0),
                       "vkBindBufferMemory");
     }
-    refusals += fmt::format("\n  {} of memory type {} ({})", got.refusal, type, describe_memory(heap));
+    refusals +=
+        fmt::format("\n  {} of memory type {} ({})", got.refusal, type, describe_memory(heap));
   }
   fail<OutOfMemory>("vulkan", "the device must have room for {} bytes, got:{}", buffer.size,
                     refusals);

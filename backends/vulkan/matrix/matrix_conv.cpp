@@ -95,7 +95,7 @@ struct WeightView {
 
 // y = the sum of `parts` parts of x, which have the same number of elements.
 void add_split_sum(Passes& passes, uint32_t parts, uint32_t elements, Operand x, Operand y,
-             uint32_t y_offset) {
+                   uint32_t y_offset) {
   add_reduce(passes,
              MatrixReduceParams{.offset = {0, y_offset},
                                 .n = elements,
