@@ -75,7 +75,7 @@ struct Images {
 
   explicit Images(const Options& o) {
     const std::filesystem::path folder =
-        o.data.empty() ? synthetic_mnist(cache_directory()) : std::filesystem::path(o.data);
+        o.data.empty() ? synthetic_mnist(drawing_directory()) : std::filesystem::path(o.data);
     train = load_mnist(folder, Split::train);
     test = load_mnist(folder, Split::test);
     check(train.image_bytes() == 784 && test.image_bytes() == 784, "mnist",
@@ -136,10 +136,11 @@ struct Run {
   }
 };
 
-StepFigures figures_of(const Run& run, int64_t step, double seconds) {
+// `trained` counts the images of this rank.
+StepFigures figures_of(const Run& run, int64_t trained, double seconds) {
   const MemoryReport memory = default_device()->memory_report();
   return {.loss = run.train_loss,
-          .rate = static_cast<double>(step * run.batch) / seconds,
+          .rate = sum_over(world(), static_cast<double>(trained)) / seconds,
           .unit = "images",
           .now = memory.live,
           .peak = memory.peak,
@@ -158,6 +159,7 @@ void train(Run& run, const Options& o, const Images& images, ProgramRun& planned
   check_steps_of_ranks(*steps.optimizer, batches);
   const InterruptScope interrupts;
   Progress progress(total, o.quiet);
+  int64_t trained = 0;
   for (int64_t epoch = 0; epoch < o.epochs; ++epoch) {
     steps.model.train();
     steps.meter.clear();
@@ -167,10 +169,13 @@ void train(Run& run, const Options& o, const Images& images, ProgramRun& planned
       const int64_t step = epoch * batches + done;
       planned.before_step((epoch * batches + i) / ranks, total / ranks);
       default_generator().begin_stream(static_cast<uint64_t>(epoch * batches + own));
-      if (own < batches)
-        steps.step(loader.batch(epoch, own));
-      else
+      if (own < batches) {
+        const Batch batch = loader.batch(epoch, own);
+        steps.step(batch);
+        trained += batch.size();
+      } else {
         steps.parallel->skip();
+      }
       if (const int signal = signal_of_ranks())
         throw Interrupted(signal,
                           fmt::format("in '{}' after step {} of {}", run.title(), step, total));
@@ -180,7 +185,7 @@ void train(Run& run, const Options& o, const Images& images, ProgramRun& planned
       check<NumericsError>(std::isfinite(run.train_loss), "mnist",
                            "the loss must be finite, got {} at step {} of '{}'; {}", run.train_loss,
                            step, run.title(), steps.numerics.diagnose());
-      if (is_due) progress.show(step, figures_of(run, step, progress.seconds()));
+      if (is_due) progress.show(step, figures_of(run, trained, progress.seconds()));
     }
     steps.flush();
     run.updates = steps.optimizer->updates();

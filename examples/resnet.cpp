@@ -32,7 +32,7 @@ int main(int argc, char** argv) {
   rw::manual_seed(1);
   const auto folder =
       argc > 2 ? std::filesystem::path(argv[2])
-               : rw::synthetic_cifar10(rw::cache_directory(), {.train = 1280, .test = 100});
+               : rw::synthetic_cifar10(rw::drawing_directory(), {.train = 1280, .test = 100});
   const rw::ImageDataset train = rw::load_cifar10(folder, rw::Split::train);
   const rw::ChannelStatistics statistics = rw::channel_statistics(train);
 

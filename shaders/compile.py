@@ -225,13 +225,14 @@ def write_if_new(path, content):
 
 
 def write_depfile(path, out):
-    """Writes that the outputs depend on all files here, and on the folder, since a kernel may come or go."""
+    """Writes that the outputs depend on all files here, and on the folder, since a kernel may come or go. Paths are
+    relative, so that they stay right where a tree and its build are copied or moved together."""
     files = [HERE]
     for folder in (HERE, os.path.join(HERE, "params")):
         files += [os.path.join(folder, name) for name in sorted(os.listdir(folder))
                   if name.endswith((".comp", ".glsl", ".def", ".h", ".py"))]
     with open(path, "w") as f:
-        f.write(f"{out}: {' '.join(files)}\n")
+        f.write(f"{out}: {' '.join(os.path.relpath(file) for file in files)}\n")
 
 
 def run_modules(program, table_file, words_file, depfile):
@@ -243,7 +244,7 @@ def run_modules(program, table_file, words_file, depfile):
     for kernel, v, _, path in build.variants:
         table.row(kernel, v, spirv.Module.read(path))
     write_if_new(words_file, table.words.all.tobytes())
-    write_if_new(table_file, table.cpp(os.path.abspath(words_file)).encode())
+    write_if_new(table_file, table.cpp(os.path.relpath(words_file)).encode())
     write_depfile(depfile, table_file)
 
 

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <limits>
 #include <memory>
 #include <string>
 #include <utility>
@@ -53,6 +54,8 @@ class Trainer {
         total_(options.steps ? options.steps : options.epochs * per_epoch_),
         loop_(loop_options(), steps_.model, *steps_.optimizer, steps_.meter, run, &steps_.numerics,
               steps_.average.get()) {
+    check(total_ <= std::numeric_limits<uint32_t>::max(), "options",
+          "there must be fewer than 2^32 steps, got {}; see --epochs", total_);
     const auto updates =
         static_cast<uint32_t>((total_ + options.accumulate - 1) / options.accumulate);
     steps_.optimizer->set_schedule(about_.schedule(updates, updates / 10, 0));
@@ -67,8 +70,13 @@ class Trainer {
     loop_.resume();
     if (!options_.quiet) fmt::print("{}\n", introduction());
     RankStream<Source> batches(*training_, loop_.start(), per_epoch_);
-    loop_.run([&](int64_t) { steps_.step(batches.next()); },
-              [this] { return evaluate(options_.quiet); });
+    loop_.run(
+        [&](int64_t) {
+          const auto batch = batches.next();
+          steps_.step(batch);
+          return samples_of(batch);
+        },
+        [this] { return evaluate(options_.quiet); });
     save_weights();
     const ReportFile file(options_.planning.report);
     nlohmann::json report = loop_.json();
@@ -97,7 +105,7 @@ class Trainer {
   virtual std::string title() const = 0;
   // Returns the text after the number of steps: "of 32 images".
   virtual std::string steps_text() const {
-    return fmt::format("of {} {}", options_.batch, about_.samples);
+    return fmt::format("of {} {}", batch(), about_.samples);
   }
   // Returns batches to evaluate with, of `batch` samples each.
   virtual std::unique_ptr<Source> testing(int64_t batch) = 0;
@@ -124,12 +132,21 @@ class Trainer {
   }
 
   double rate() const { return loop_.rate(); }             // samples per second of training
+  int64_t batch() const { return run_.settings().batch; }  // samples of a full batch
   TaskSteps<Task>& steps() { return steps_; }              // of training
   const TaskSteps<Task>& steps() const { return steps_; }  // of training
   Source& training() { return *training_; }                // the batches to train on
   ProgramRun& planned() { return run_; }                   // the run that was planned
 
  private:
+  // The last batch of an epoch may have fewer samples than the others.
+  template <class Batch>
+  static int64_t samples_of(const Batch& batch) {
+    if constexpr (requires { batch.size(); })
+      return batch.size();
+    else
+      return batch.rows;
+  }
   void begin() {
     const WholeParameters whole(steps_.parallel.get());
     load(steps_);
@@ -149,7 +166,7 @@ class Trainer {
   LoopOptions loop_options() const {
     return {.steps = total_,
             .batches = per_epoch_,
-            .samples = options_.batch * about_.per_sample,
+            .per_sample = about_.per_sample,
             .unit = about_.samples,
             .has_accuracy = about_.has_accuracy,
             .quiet = options_.quiet,

@@ -3,6 +3,8 @@
 #include <CLI/CLI.hpp>
 #include <fmt/ranges.h>
 
+#include <limits>
+
 #include "trainer/program/lasting_output.h"
 #include "trainer/program/shared_options.h"
 
@@ -10,7 +12,8 @@ namespace rw {
 
 void TrainerOptions::add_common_to(CLI::App& app, const TrainerWords& words) {
   command = &app;
-  CLI::Option* const size = shared_option(app, "--batch", batch, words.samples + words.batch);
+  CLI::Option* const size =
+      must_be_positive(shared_option(app, "--batch", batch, words.samples + words.batch));
   if (words.batch.empty()) size->capture_default_str();
   app.add_option("--accumulate", accumulate, "steps per update of the weights")
       ->capture_default_str();
@@ -66,13 +69,18 @@ void TrainerOptions::add_to(CLI::App& app, const TrainerWords& words) {
 void TrainerOptions::check_numbers() const {
   numerics.scaler(device.parsed_dtype());
   average.check_numbers();
-  check(batch > 0 && accumulate > 0, "options",
-        "--batch and --accumulate must be positive, got {} and {}", batch, accumulate);
-  check(epochs >= 0 && steps >= 0 && epochs + steps > 0, "options",
-        "--epochs and --steps must be positive, got {} and {}", epochs, steps);
-  check(checkpoint_every > 0, "options", "--checkpoint-every must be positive, got {}",
-        checkpoint_every);
-  check(snapshot_every > 0, "options", "--snapshot-every must be positive, got {}", snapshot_every);
+  // Products of these stay far from the largest number.
+  constexpr int64_t most = std::numeric_limits<int32_t>::max();
+  const auto check_range = [&](const char* name, int64_t value, int64_t least) {
+    check(value >= least && value <= most, "options", "{} must be in [{}, {}], got {}", name, least,
+          most, value);
+  };
+  check_range("--batch", batch, 1);
+  check_range("--accumulate", accumulate, 1);
+  check_range("--steps", steps, 0);
+  check_range("--epochs", epochs, steps > 0 ? 0 : 1);
+  check_range("--checkpoint-every", checkpoint_every, 1);
+  check_range("--snapshot-every", snapshot_every, 1);
   rate();  // throws if the options make no sense
 }
 

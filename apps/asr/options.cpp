@@ -30,8 +30,9 @@ void AsrOptions::add_to(CLI::App& app) {
   app.add_option("--channels", channels, "the channels of the convolutions")->capture_default_str();
   shared_option(app, "--test-share", test_share, "of the speakers, if there is no dev*/ or test*/")
       ->capture_default_str();
-  shared_option(app, "--epochs", epochs, "default 4, for a transducer 6, with --data 20");
-  shared_option(app, "--steps", steps, "instead of --epochs");
+  must_be_positive(
+      shared_option(app, "--epochs", epochs, "default 4, for a transducer 6, with --data 20"));
+  must_be_positive(shared_option(app, "--steps", steps, "instead of --epochs"));
   app.add_option("--beam", beam, "the prefixes that the search in an evaluation keeps; 1: greedy")
       ->capture_default_str();
   shared_option(app, "--load", load);
@@ -61,7 +62,7 @@ void AsrOptions::complete() {
   check(!eval || !load.empty(), "options", "--eval needs weights: --load FILE");
   check(!eval || average.decay == 0, "options",
         "--ema follows training: there is none with --eval");
-  if (save.empty() && !planning.plan && !eval) save = default_recognizer();
+  if (save.empty() && !planning.plan && !eval) tell_of_earlier(save = default_recognizer());
 }
 
 SpeechConfig AsrOptions::model(int64_t classes) const {

@@ -37,7 +37,7 @@ std::string AsrTrainer::title() const {
 }
 
 std::string AsrTrainer::steps_text() const {
-  return fmt::format("of {} utterances, of {} ({:.0f} minutes) of {} voices", options_.batch,
+  return fmt::format("of {} utterances, of {} ({:.0f} minutes) of {} voices", batch(),
                      corpus_.train.size(), corpus_.train.seconds() / 60,
                      corpus_.train.speakers().size());
 }

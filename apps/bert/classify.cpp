@@ -17,7 +17,7 @@ void Classify::add_to(CLI::App& app) {
   app.add_option("--file", file, "texts, one per line; after a tab the second one of a pair");
   shared_option(app, "--model", model, "a folder that finetune --save wrote")->required();
   shared_option(app, "--top", top, "classes of a text")->capture_default_str();
-  shared_option(app, "--seq", length, "default: as many as the model takes");
+  must_be_positive(shared_option(app, "--seq", length, "default: as many as the model takes"));
   shared_option(app, "--batch", batch, "texts")->capture_default_str();
   device.add_to(app);
 }

@@ -24,7 +24,7 @@ void Finetune::add_to(CLI::App& app) {
   shared_option(app, "--model", model, "the folder of a pre-trained model")->capture_default_str();
   shared_option(app, "--seq", length)->capture_default_str();
   shared_option(app, "--epochs", epochs)->capture_default_str();
-  shared_option(app, "--steps", steps, "instead of --epochs");
+  must_be_positive(shared_option(app, "--steps", steps, "instead of --epochs"));
   shared_option(app, "--save", save, "a folder");
   BertOptions::add_to(app, {.samples = "sentences", .random = "order, dropout and the new layer"});
   shared_option(app, "--classes", classes)->needs("--plan")->capture_default_str();
@@ -98,7 +98,7 @@ class Finetuning : public Trainer<FinetuneTask, TextLoader> {
                        steps().model.parameter_count());
   }
   std::string steps_text() const override {
-    return fmt::format("of {}, of {} {}", o_.batch, sentences_.train.size(),
+    return fmt::format("of {}, of {} {}", batch(), sentences_.train.size(),
                        sentences_.train_data.has_pairs() ? "pairs" : "sentences");
   }
   std::unique_ptr<TextLoader> testing(int64_t batch) override {
@@ -111,10 +111,9 @@ class Finetuning : public Trainer<FinetuneTask, TextLoader> {
   void save(bool is_average) override {
     if (o_.save.empty()) return;
     const ModelFolder to{o_.save};
-    sentences_.tokenizer.vocabulary().save(to.vocabulary());
-    write_bert_config(to.config(), steps().model.bert.config(), "BertForSequenceClassification",
-                      sentences_.train_data.class_names);
-    save_model(weights_path(to.weights().string(), is_average), steps().model);
+    if (is_average) return save_model(weights_path(to.weights(), true), steps().model);
+    to.save(steps().model, sentences_.tokenizer.vocabulary(), steps().model.bert.config(),
+            "BertForSequenceClassification", sentences_.train_data.class_names);
   }
   void add_figures(nlohmann::json& report) const override {
     report.update({{"checkpoint_every", o_.checkpoint_every},

@@ -27,7 +27,20 @@ BertConfig ModelFolder::load_config(const Vocabulary& tokens) const {
   check<FileError>(tokens.size() == loaded.vocab_size, "bert",
                    "'{}' has {} tokens and '{}' a vocab_size of {}: they must be of one model",
                    vocabulary().string(), tokens.size(), config().string(), loaded.vocab_size);
+  check_folder(folder);
   return loaded;
+}
+
+void ModelFolder::save(const Module& model, const Vocabulary& tokens, const BertConfig& config,
+                       const std::string& architecture,
+                       std::span<const std::string> class_names) const {
+  AtomicFolder files(folder);
+  const ModelFolder to{files.staged()};
+  tokens.save(to.vocabulary());
+  write_bert_config(to.config(), config, architecture, class_names);
+  save_model(to.weights(), model);
+  const std::string average = std::filesystem::path(weights_path(to.weights(), true)).filename();
+  files.commit([&](const std::string& name) { return name == average; });
 }
 
 void Pretrain::add_to(CLI::App& app) {
@@ -38,7 +51,7 @@ void Pretrain::add_to(CLI::App& app) {
                  "a vocab.txt; without it, a vocabulary is made from the text");
   shared_option(app, "--vocab-size", vocabulary_size)->capture_default_str();
   shared_option(app, "--seq", length)->capture_default_str();
-  shared_option(app, "--steps", steps)->capture_default_str();
+  must_be_positive(shared_option(app, "--steps", steps))->capture_default_str();
   app.add_flag("--whole-words", whole_words, "mask all pieces of a word or none");
   shared_option(app, "--save", save, "a folder")->capture_default_str();
   BertOptions::add_to(app, {.samples = "sequences", .random = "weights, order and masks"});
@@ -98,7 +111,7 @@ class Pretraining : public Trainer<PretrainTask, TextLoader> {
                        steps().model.parameter_count(), config().vocab_size);
   }
   std::string steps_text() const override {
-    return fmt::format("of {}, of {} sequences of text", o_.batch, corpus_.train.size());
+    return fmt::format("of {}, of {} sequences of text", batch(), corpus_.train.size());
   }
   std::unique_ptr<TextLoader> testing(int64_t batch) override {
     TextLoaderOptions options = loader_options(o_);
@@ -112,10 +125,9 @@ class Pretraining : public Trainer<PretrainTask, TextLoader> {
   }
   void save(bool is_average) override {
     const ModelFolder to{o_.save};
-    corpus_.tokenizer.vocabulary().save(to.vocabulary());
-    write_bert_config(to.config(), config(), "BertForMaskedLM");
-    save_model(weights_path(to.weights().string(), is_average), steps().model);
-    if (!is_average) fmt::print("saved in {}\n", o_.save);
+    if (is_average) return save_model(weights_path(to.weights(), true), steps().model);
+    to.save(steps().model, corpus_.tokenizer.vocabulary(), config(), "BertForMaskedLM");
+    fmt::print("saved in {}\n", o_.save);
   }
   void add_figures(nlohmann::json& report) const override {
     report.update({{"parameters", steps().model.parameter_count()},
@@ -167,7 +179,10 @@ void Pretrain::run() {
         program(vocabulary.empty() ? vocabulary_size : Vocabulary::load(vocabulary).size()),
         planning, device);
   // The folder must belong to this user alone.
-  if (save == default_model_folder()) cache_directory();
+  if (save == default_model_folder()) {
+    cache_directory();
+    tell_of_earlier(ModelFolder{save}.weights());
+  }
   device.open();
   manual_seed(seed);
   const Corpus corpus(*this);

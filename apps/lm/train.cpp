@@ -123,7 +123,7 @@ class LmTraining : public Trainer<LmTask, TokenWindows> {
                        steps().model.parameter_count(), steps().model.config().vocab_size);
   }
   std::string steps_text() const override {
-    return fmt::format("of {} windows of {} tokens, from a text of {}", o_.batch, o_.length,
+    return fmt::format("of {} windows of {} tokens, from a text of {}", batch(), o_.length,
                        corpus_.tokens.size());
   }
   std::unique_ptr<TokenWindows> testing(int64_t batch) override {
@@ -216,7 +216,10 @@ void LmTrain::run() {
   if (!tokenizer.empty()) given = read_tokenizer(tokenizer);
   const LmRecipe made = recipe(given ? given->size() : 0);
   if (planning.plan) return run_plan(program(made), planning, device);
-  if (save == default_lm_folder()) cache_directory();  // it must be this user's alone
+  if (save == default_lm_folder()) {
+    cache_directory();  // it must be this user's alone
+    tell_of_earlier((std::filesystem::path(save) / "config.json").string());
+  }
   device.open();
   manual_seed(seed);
   if (!model.empty()) given = read_tokenizer(model);

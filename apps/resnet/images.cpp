@@ -39,7 +39,7 @@ void Images::list(const ResNetOptions& options) {
 void Images::load(const ResNetOptions& options) {
   // Synthetic images, as many as two CPU cores train on in a minute or two.
   const std::filesystem::path folder =
-      options.data.empty() ? synthetic_cifar10(cache_directory(), {.train = 4800, .test = 1000})
+      options.data.empty() ? synthetic_cifar10(drawing_directory(), {.train = 4800, .test = 1000})
                            : std::filesystem::path(options.data);
   train_ = load_cifar10(folder, Split::train);
   test_ = load_cifar10(folder, Split::test);
@@ -49,17 +49,18 @@ void Images::load(const ResNetOptions& options) {
 }
 
 std::unique_ptr<ImageBatches> Images::training(const ResNetOptions& options) const {
-  const bool drop_last = train_size() > options.batch;
+  const auto batch = static_cast<int>(std::min(options.batch, train_size()));
+  const bool drop_last = train_size() > batch;
   if (has_photos_)
-    return std::make_unique<PhotoLoader>(
-        train_photos_, PhotoLoaderOptions{.batch_size = static_cast<int>(options.batch),
-                                          .image = static_cast<int>(image_),
-                                          .shuffle = true,
-                                          .drop_last = drop_last,
-                                          .augment = true,
-                                          .seed = options.seed});
+    return std::make_unique<PhotoLoader>(train_photos_,
+                                         PhotoLoaderOptions{.batch_size = batch,
+                                                            .image = static_cast<int>(image_),
+                                                            .shuffle = true,
+                                                            .drop_last = drop_last,
+                                                            .augment = true,
+                                                            .seed = options.seed});
   return std::make_unique<Loader>(train_,
-                                  LoaderOptions{.batch_size = static_cast<int>(options.batch),
+                                  LoaderOptions{.batch_size = batch,
                                                 .shuffle = true,
                                                 .drop_last = drop_last,
                                                 .crop_padding = options.data.empty() ? 0 : 4,

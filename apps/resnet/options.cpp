@@ -25,9 +25,9 @@ void ResNetOptions::add_to(CLI::App& app) {
                  "the normalisation: batch, or group, which looks at one image only")
       ->check(CLI::IsMember({"batch", "group"}))
       ->capture_default_str();
-  app.add_option(
+  must_be_positive(app.add_option(
       "--image", image,
-      "the height and width to which photographs are scaled (default 224), or to plan for");
+      "the height and width to which photographs are scaled (default 224), or to plan for"));
   app.add_flag("--skip-bad-images", skip_bad,
                "leave out photographs that cannot be read, with a warning");
   shared_option(app, "--test-share", test_share,
@@ -36,8 +36,8 @@ void ResNetOptions::add_to(CLI::App& app) {
   app.add_flag("--exact-batch-norm", exact_batch_norm,
                "run the --accumulate batches of an update side by side, so that BatchNorm sees all "
                "of them as in one large batch, in about its memory: see --checkpoint");
-  shared_option(app, "--epochs", epochs, "default 1, with --data 30");
-  shared_option(app, "--steps", steps, "instead of --epochs");
+  must_be_positive(shared_option(app, "--epochs", epochs, "default 1, with --data 30"));
+  must_be_positive(shared_option(app, "--steps", steps, "instead of --epochs"));
   shared_option(app, "--load", load);
   shared_option(app, "--save", save, "a safetensors file, in PyTorch's layout");
   shared_flag(app, "--eval", eval);
@@ -51,7 +51,8 @@ void ResNetOptions::add_to(CLI::App& app) {
                                .decayed = "convolutions and the last layer",
                                .segments = {"block", "stage"},
                                .joins_segments = true});
-  shared_option(app, "--classes", classes, "default as in --data")->needs("--plan");
+  must_be_positive(shared_option(app, "--classes", classes, "default as in --data"))
+      ->needs("--plan");
 }
 
 void ResNetOptions::check_own_numbers() const {
@@ -152,6 +153,8 @@ ResNetRecipe ResNetOptions::recipe(int classes) const {
 }
 
 TrainingProgram ResNetOptions::program(const ResNetRecipe& recipe) const {
+  RemedyWords words = command_line_words();
+  if (exact_batch_norm) words.budget = "", words.batch = nullptr;  // they do not go together
   return {.title = fmt::format("{} for {}x{} images of {} classes", model, recipe.height,
                                recipe.width, recipe.model.classes),
           .samples = "images",
@@ -159,7 +162,7 @@ TrainingProgram ResNetOptions::program(const ResNetRecipe& recipe) const {
           .settings = settings(),
           .outline = {.loads = !load.empty(), .saves = !save.empty() && !eval},
           .estimator_states = 2,
-          .words = command_line_words()};
+          .words = std::move(words)};
 }
 
 }  // namespace rw

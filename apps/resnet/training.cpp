@@ -51,8 +51,7 @@ std::string ResNetTrainer::title() const {
 }
 
 std::string ResNetTrainer::steps_text() const {
-  return fmt::format("of {} {}", options_.batch,
-                     options_.data.empty() ? "synthetic images" : "images");
+  return fmt::format("of {} {}", batch(), options_.data.empty() ? "synthetic images" : "images");
 }
 
 std::unique_ptr<ImageBatches> ResNetTrainer::testing(int64_t batch) {

@@ -8,7 +8,7 @@ namespace rw {
 
 namespace {
 
-constexpr int watched[] = {SIGINT, SIGTERM};
+constexpr int watched[] = {SIGINT, SIGTERM, SIGHUP};
 
 std::atomic<int> received = 0;
 std::atomic<bool> watching = false;
@@ -34,7 +34,7 @@ InterruptScope::InterruptScope() {
     struct sigaction action = {};
     action.sa_handler = note;
     action.sa_flags = SA_RESTART;
-    // Neither signal may come while the other one is handled.
+    // None of them may come while another one is handled.
     for (const int signal : watched) sigaddset(&action.sa_mask, signal);
     sigaction(watched[i], &action, nullptr);
   }

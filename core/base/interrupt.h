@@ -1,13 +1,13 @@
-// Ctrl-C and SIGTERM as a request that a loop answers between two steps.
+// Ctrl-C, SIGTERM and the loss of the terminal as a request that a loop answers between two steps.
 #pragma once
 
 #include "error.h"
 
 namespace rw {
 
-// While one lives, the first SIGINT or SIGTERM only sets a flag; the second ends the process at
-// once, as it would without this. A signal that the process ignores stays ignored. There may be one
-// at a time: ValueError for a second one.
+// While one lives, the first SIGINT, SIGTERM or SIGHUP only sets a flag; the second ends the
+// process at once, as it would without this. A signal that the process ignores stays ignored, as
+// SIGHUP under nohup. There may be one at a time: ValueError for a second one.
 class InterruptScope {
  public:
   InterruptScope();

@@ -30,14 +30,6 @@ struct OpenDescriptor {
   }
 };
 
-// A rename is safely stored only when the folder is. Folders that may not be read, and file systems
-// that do not sync folders, are no error.
-bool sync_directory(const fs::path& directory) {
-  const OpenDescriptor folder{file_calls::open(directory.c_str(), O_RDONLY | O_DIRECTORY)};
-  if (folder.value < 0) return errno == EACCES;
-  return file_calls::sync(folder.value) == 0 || errno == EINVAL;
-}
-
 // The N of /dev/fd/N and /proc/self/fd/N.
 std::optional<int> own_descriptor(const fs::path& path) {
   const std::string name = path.filename();
@@ -117,11 +109,6 @@ bool keep_locked(int file) {
   return file_calls::fstat(file, status) != 0 || status.st_nlink > 0;
 }
 
-void make_folders(const fs::path& folder) {
-  std::error_code ignored;  // errors that matter show when a file is made
-  fs::create_directories(folder, ignored);
-}
-
 }  // namespace
 
 AtomicFile::AtomicFile(const fs::path& target, Folders folders)
@@ -134,7 +121,8 @@ AtomicFile::AtomicFile(const fs::path& target, Folders folders)
     open_straight();
     return;
   }
-  if (folders == Folders::are_made) make_folders(target_.parent_path());
+  if (folders == Folders::are_made && file_calls::make_folders(target_.parent_path().c_str()) != 0)
+    fail_with_errno("cannot create the folder of");
   // The successor of a private file must not be readable by others for a moment either.
   constexpr mode_t permissions = 0777;
   open_beside(there ? status.st_mode & permissions : 0666);
@@ -202,13 +190,15 @@ void AtomicFile::commit() {
   if (file_calls::rename(temporary_.c_str(), target_.c_str()) != 0) fail_with_errno("cannot write");
   temporary_.clear();
   file_calls::close(std::exchange(lock_, -1));
-  if (!sync_directory(target_.parent_path())) fail_with_errno("cannot store the folder of");
+  if (!file_calls::sync_folder(target_.parent_path().c_str()))
+    fail_with_errno("cannot store the folder of");
 }
 
 void AtomicFile::fail_with_errno(const char* what) {
   const int error = errno;
   abandon();
-  fail<FileError>("write", "{} '{}': {}", what, name_, std::strerror(error));
+  fail<FileError>("write", "{} '{}': {}{}", what, name_, std::strerror(error),
+                  error == EFBIG ? " (see `ulimit -f`)" : "");
 }
 
 bool AtomicFile::is_temporary(const fs::path& file) {
@@ -222,8 +212,8 @@ InputFile::InputFile(const fs::path& path) : name_(path.string()) {
   OpenDescriptor file{file_calls::open(name_.c_str(), O_RDONLY | O_NONBLOCK)};
   check<FileError>(file.value >= 0, "read", "cannot open '{}': {}", name_, std::strerror(errno));
   struct stat status = {};
-  check<FileError>(file_calls::fstat(file.value, status) == 0, "read", "cannot read '{}': {}",
-                   name_, std::strerror(errno));
+  const bool is_known = file_calls::fstat(file.value, status) == 0;
+  check<FileError>(is_known, "read", "cannot read '{}': {}", name_, std::strerror(errno));
   check<FileError>(S_ISREG(status.st_mode), "read",
                    "'{}' must be a regular file, not a folder, a pipe or a device", name_);
   size_ = static_cast<uint64_t>(status.st_size);
@@ -248,11 +238,21 @@ void InputFile::read(uint64_t offset, std::span<std::byte> bytes) const {
   }
 }
 
-FolderLock::FolderLock(const fs::path& folder) {
-  make_folders(folder);
-  const fs::path path = folder / "lock";
-  OpenDescriptor file{file_calls::open(path.c_str(), O_RDWR | O_CREAT, 0666)};
-  check<FileError>(file.value >= 0, "lock", "cannot make '{}': {}", path.string(),
+FolderLock::FolderLock(const fs::path& folder) : path_(folder / "lock") {
+  // Whoever removes the folder at this moment removes the locked file. File systems whose files
+  // have no lasting numbers never show that it is the same.
+  constexpr int tries = 3;
+  for (int i = 0; i < tries && (i == 0 || !is_held()); ++i) take();
+}
+
+void FolderLock::take() {
+  if (descriptor_ >= 0) file_calls::close(std::exchange(descriptor_, -1));
+  const fs::path folder = path_.parent_path();
+  const bool is_made = file_calls::make_folders(folder.c_str()) == 0;
+  check<FileError>(is_made, "lock", "cannot make the folder '{}': {}", folder.string(),
+                   std::strerror(errno));
+  OpenDescriptor file{file_calls::open(path_.c_str(), O_RDWR | O_CREAT, 0666)};
+  check<FileError>(file.value >= 0, "lock", "cannot make '{}': {}", path_.string(),
                    std::strerror(errno));
   if (file_calls::lock(file.value) != 0 && errno == EWOULDBLOCK) {
     char holder[64] = {};
@@ -266,8 +266,14 @@ FolderLock::FolderLock(const fs::path& folder) {
   descriptor_ = std::exchange(file.value, -1);
 }
 
+bool FolderLock::is_held() const {
+  struct stat own = {}, there = {};
+  return file_calls::fstat(descriptor_, own) == 0 && file_calls::stat(path_.c_str(), there) == 0 &&
+         own.st_dev == there.st_dev && own.st_ino == there.st_ino;
+}
+
 FolderLock::~FolderLock() {
-  file_calls::close(descriptor_);
+  if (descriptor_ >= 0) file_calls::close(descriptor_);
 }
 
 }  // namespace rw

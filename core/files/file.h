@@ -96,7 +96,13 @@ class FolderLock {
   FolderLock(const FolderLock&) = delete;
   FolderLock& operator=(const FolderLock&) = delete;
 
+  // Whether the lock still keeps others out: not if somebody removed its file or the folder.
+  bool is_held() const;
+
  private:
+  void take();
+
+  std::filesystem::path path_;
   int descriptor_ = -1;
 };
 

@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <fcntl.h>
+#include <filesystem>
 #include <unistd.h>
 #include <utility>
 
@@ -92,6 +93,23 @@ int rename(const char* from, const char* to) {
 
 int unlink(const char* path) {
   return allowed(Call::unlink) ? ::unlink(path) : -1;
+}
+
+int make_folders(const char* path) {
+  std::error_code error;
+  std::filesystem::create_directories(path, error);
+  errno = error.value();
+  return error ? -1 : 0;
+}
+
+bool sync_folder(const char* path) {
+  const int folder = open(path, O_RDONLY | O_DIRECTORY);
+  if (folder < 0) return errno == EACCES;
+  const bool is_stored = sync(folder) == 0 || errno == EINVAL;
+  const int error = errno;
+  close(folder);
+  errno = error;
+  return is_stored;
 }
 
 }  // namespace rw::file_calls

@@ -34,4 +34,10 @@ int close(int file);
 int rename(const char* from, const char* to);
 int unlink(const char* path);
 
+// Makes a folder with those above it; one that exists is no error. -1 and errno on failure.
+int make_folders(const char* path);
+// A rename is safely stored only when the folder is. Folders that may not be read, and file systems
+// that do not sync folders, are no error. False, with errno, if it fails.
+bool sync_folder(const char* path);
+
 }  // namespace rw::file_calls

@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <unistd.h>
 #include <zlib.h>
 
 #include "core/base/error.h"
@@ -101,6 +104,47 @@ void write_file(const fs::path& path, std::string_view text) {
 
 fs::path cache_directory() {
   return make_cache_directory();
+}
+
+namespace {
+
+// A folder that goes when the program ends. A copy of the process leaves it alone.
+struct PassingFolder {
+  const pid_t owner = getpid();
+  const fs::path path;
+
+  PassingFolder() : path(made()) {}
+  ~PassingFolder() {
+    std::error_code ignored;
+    if (getpid() == owner) fs::remove_all(path, ignored);
+  }
+
+  static fs::path made() {
+    std::error_code none;
+    std::string name = (fs::temp_directory_path(none) / "rewind-XXXXXX").string();
+    if (none) name = "/tmp/rewind-XXXXXX";
+    check<FileError>(mkdtemp(name.data()) != nullptr, "drawing_directory",
+                     "there must be a folder for temporary files, got '{}': {}; set TMPDIR", name,
+                     std::strerror(errno));
+    return name;
+  }
+};
+
+}  // namespace
+
+fs::path drawing_directory() {
+  std::string fault;
+  try {
+    const fs::path folder = make_cache_directory();
+    if (access(folder.c_str(), W_OK) == 0) return folder;
+    fault = fmt::format("'{}': {}", folder.string(), std::strerror(errno));
+  } catch (const FileError& error) {
+    fault = error.what();
+  }
+  static const PassingFolder passing;
+  std::fprintf(stderr, "warning: what is drawn now is not kept for later runs: %s\n",
+               fault.c_str());
+  return passing.path;
 }
 
 }  // namespace rw

@@ -8,6 +8,7 @@
 #include <unordered_map>
 
 #include "core/base/error.h"
+#include "core/files/folder.h"
 #include "core/files/json_file.h"
 #include "data/base/files.h"
 #include "data/tokenizers/bpe_model.h"
@@ -295,12 +296,12 @@ std::string read_template(const json& value) {
 
 BpeParts read_folder(const std::filesystem::path& file) {
   const std::filesystem::path folder = file.parent_path();
-  const json whole = parse_file(file);
+  const json whole = parse_file(path_in(folder, file.filename()));
   Reader reader(whole);
   BpeParts parts = reader.read();
-  const json config = read_settings(folder / "tokenizer_config.json"),
-             specials = read_settings(folder / "special_tokens_map.json"),
-             generation = read_settings(folder / "generation_config.json");
+  const json config = read_settings(path_in(folder, "tokenizer_config.json")),
+             specials = read_settings(path_in(folder, "special_tokens_map.json")),
+             generation = read_settings(path_in(folder, "generation_config.json"));
   const auto special = [&](const char* name) {
     const auto found = reader.special(config, name);
     return found ? found : reader.special(specials, name);
@@ -318,7 +319,7 @@ BpeParts read_folder(const std::filesystem::path& file) {
     for (const json& end : ends) add_eos(end);
   else if (!ends.is_null())
     add_eos(ends);
-  if (const auto jinja = folder / "chat_template.jinja"; is_there(jinja)) {
+  if (const auto jinja = path_in(folder, "chat_template.jinja"); is_there(jinja)) {
     const auto text = read_file(jinja, most_file_bytes);
     parts.chat_template.assign(text.begin(), text.end());
   } else {

@@ -7,7 +7,8 @@ namespace rw {
 Communicator& mpi_world() {
   fail<RankError>("mpi",
                   "mpirun started several ranks, which needs a build with MPI, got one without: "
-                  "install libopenmpi-dev or libmpich-dev, and build with -Dmpi=enabled");
+                  "install libopenmpi-dev or libmpich-dev, and build again by ./rewind build, or "
+                  "configured with -Dmpi=enabled");
 }
 
 std::string mpi_library() {

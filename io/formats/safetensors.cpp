@@ -133,15 +133,16 @@ const StoredTensor& SafetensorsFile::stored(const std::string& name) const {
 
 void SafetensorsFile::read(const std::string& name, const Tensor& target) const {
   const Shape& shape = stored(name).shape;
-  check<FileError>(shape == target.shape(), "safetensors",
+  check<FileError>(shape == target.shape() || !stored(name).unread.empty(), "safetensors",
                    "tensor {} of '{}' must have the shape {}, got {}", quote(name), path_,
                    target.shape().str(), shape.str());
   read(name, 0, target);
 }
 
 void SafetensorsFile::read(const std::string& name, int64_t first, const Tensor& target) const {
-  const auto& [dtype, shape, offset, bytes] = stored(name);
+  const auto& [dtype, shape, offset, bytes, unread] = stored(name);
   const std::string what = fmt::format("tensor {} of '{}'", quote(name), path_);
+  check<FileError>(unread.empty(), "safetensors", "{} {}", what, unread);
   check<FileError>(first >= 0 && first <= shape.numel() - target.numel(), "safetensors",
                    "{} must have {} elements from number {} on, got {}", what, target.numel(),
                    first, shape.numel());

@@ -21,6 +21,9 @@ struct StoredTensor {
   std::string dtype;               // as the format spells it: "F32", "BF16", ...
   Shape shape;                     // row-major
   uint64_t offset = 0, bytes = 0;  // which bytes of the file
+  // Why read() refuses it: a dtype or a number of dimensions that tensors do not have here. Empty:
+  // it does not. With too many dimensions, `shape` is the number of elements.
+  std::string unread = {};
 };
 
 // The header of a file: its tensors and its metadata.

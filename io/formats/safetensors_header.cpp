@@ -127,30 +127,34 @@ StoredTensor parse_tensor(const json& entry, const Data& data, const std::string
           entry.contains("shape") && entry.contains("data_offsets") && entry["dtype"].is_string(),
       "safetensors", "{} must have dtype, shape and data_offsets, and nothing else", what);
   const auto& dtype = entry["dtype"].get_ref<const std::string&>();
-  const size_t size = stored_size(dtype);
-  check<FileError>(size > 0, "safetensors", "{} has the unknown dtype {:?}", what, dtype);
-
+  const size_t size = stored_size(dtype), least = std::max<size_t>(size, 1);
   const auto dims = integers(entry["shape"], its_shape);
-  check<FileError>(dims.size() <= Shape::max_rank, "safetensors",
-                   "{} must have at most {} dimensions, got {}", what, Shape::max_rank,
-                   dims.size());
-  std::optional<uint64_t> most = size;  // bytes, sizes of 0 apart: what a shape may have
-  Shape shape;
+  // A tensor that nobody asks for may be anything.
+  StoredTensor stored{.dtype = dtype};
+  if (size == 0)
+    stored.unread = fmt::format("has the dtype {:?}, which is not read", dtype);
+  else if (dims.size() > Shape::max_rank)
+    stored.unread = fmt::format("has {} dimensions, of which at most {} are read", dims.size(),
+                                Shape::max_rank);
+  std::optional<uint64_t> most = least;  // bytes, sizes of 0 apart: what a shape may have
   for (const uint64_t dim : dims) {
     if (dim > 0) most = checked_mul(most, dim);
     check<FileError>(most && *most <= INT64_MAX, "safetensors", "{} is too large", its_shape);
-    shape.push_back(static_cast<int64_t>(dim));
+    if (dims.size() <= Shape::max_rank) stored.shape.push_back(static_cast<int64_t>(dim));
   }
-  const uint64_t bytes = static_cast<uint64_t>(shape.numel()) * size;
+  const bool is_empty = std::ranges::count(dims, 0) > 0;
+  const uint64_t elements = is_empty ? 0 : *most / least, bytes = elements * size;
+  if (dims.size() > Shape::max_rank) stored.shape = {static_cast<int64_t>(elements)};
 
   const auto offsets = integers(entry["data_offsets"], its_offsets);
   check<FileError>(offsets.size() == 2 && offsets[0] <= offsets[1] && offsets[1] <= data.size,
                    "safetensors", "{} must be a range within the file's {} bytes of data",
                    its_offsets, data.size);
-  check<FileError>(offsets[1] - offsets[0] == bytes, "safetensors",
-                   "{} must have {} bytes for {} {}, got {}", what, bytes, dtype, shape,
-                   offsets[1] - offsets[0]);
-  return {dtype, shape, data.offset + offsets[0], bytes};
+  stored.offset = data.offset + offsets[0], stored.bytes = offsets[1] - offsets[0];
+  check<FileError>(size == 0 || stored.bytes == bytes, "safetensors",
+                   "{} must have {} bytes for {} {}, got {}", what, bytes, dtype, stored.shape,
+                   stored.bytes);
+  return stored;
 }
 
 // The format requires that every byte of the data belongs to exactly one tensor.
@@ -182,6 +186,7 @@ void check_coverage(const SafetensorsIndex& index, const Data& data, const std::
 
 Metadata parse_metadata(const json& entries, const std::string& path) {
   Metadata metadata;
+  if (entries.is_null()) return metadata;
   check<FileError>(entries.is_object(), "safetensors", "'{}': __metadata__ must be an object",
                    path);
   for (const auto& [key, value] : entries.items()) {

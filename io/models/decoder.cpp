@@ -4,6 +4,7 @@
 #include <array>
 #include <set>
 
+#include "core/files/folder.h"
 #include "io/models/config_file.h"
 #include "io/models/decoder_gguf.h"
 #include "io/models/decoder_json.h"
@@ -95,15 +96,17 @@ std::map<std::string, std::vector<std::string>> read_index(const fs::path& file)
 
 std::list<SafetensorsFile> open_folder(const fs::path& folder) {
   std::list<SafetensorsFile> files;
-  if (!fs::exists(folder / index_file)) {
-    check<FileError>(fs::exists(folder / whole_file), "load_decoder",
+  const fs::path index = path_in(folder, index_file);
+  if (!fs::exists(index)) {
+    const fs::path whole = path_in(folder, whole_file);
+    check<FileError>(fs::exists(whole), "load_decoder",
                      "'{}' must have {} or {}; other formats are not read", folder.string(),
                      whole_file, index_file);
-    files.emplace_back(folder / whole_file);
+    files.emplace_back(whole);
     return files;
   }
-  for (const auto& [part, names] : read_index(folder / index_file)) {
-    const auto& tensors = files.emplace_back(folder / part).tensors();
+  for (const auto& [part, names] : read_index(index)) {
+    const auto& tensors = files.emplace_back(path_in(folder, part)).tensors();
     for (const std::string& name : names)
       check<FileError>(tensors.contains(name), "load_decoder",
                        "'{}' must have tensor {:?}, as {} says", (folder / part).string(), name,
@@ -141,6 +144,7 @@ void check_tied_head(const std::list<SafetensorsFile>& files) {
 }
 
 void load_folder(const fs::path& folder, const Decoder& model) {
+  check_folder(folder);
   const std::list<SafetensorsFile> files = open_folder(folder);
   std::set<std::string> ignored;
   if (model.config().tie_word_embeddings) {
@@ -177,27 +181,22 @@ std::vector<StateDict> shards(const Module& model, const SaveDecoderOptions& opt
   return parts;
 }
 
-// A folder is no model while its files change: without config.json nobody reads it.
-void remove_old_model(const fs::path& folder) {
-  std::error_code error;
-  std::vector<fs::path> old = {folder / "config.json", folder / index_file};
-  for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
-       entry.increment(error)) {
-    const std::string name = entry->path().filename().string();
-    if (name.starts_with("model") && name.ends_with(".safetensors")) old.push_back(entry->path());
-  }
-  for (const fs::path& file : old) {
-    fs::remove(file, error);
-    check<FileError>(!error, "save_decoder", "cannot remove '{}': {}", file.string(),
-                     error.message());
-  }
+// The files of an older model that a new one of other files would be mixed with. Those of its
+// tokenizer stay if no tokenizer comes with the new one.
+bool is_of_old_model(const std::string& name, bool has_tokenizer) {
+  if (name == index_file || (name.starts_with("model") && name.ends_with(".safetensors")))
+    return true;
+  constexpr std::array of_tokenizers = {
+      "added_tokens.json",       "chat_template.jinja", "chat_template.json", "merges.txt",
+      "special_tokens_map.json", "tokenizer.model",     "vocab.json"};
+  return has_tokenizer && std::ranges::find(of_tokenizers, name) != of_tokenizers.end();
 }
 
 }  // namespace
 
 DecoderConfig read_decoder_config(const fs::path& path) {
   if (is_gguf(path)) return parse_decoder_metadata(GgufFile(path));
-  const fs::path file = path.extension() == ".json" ? path : path / "config.json";
+  const fs::path file = path.extension() == ".json" ? path : path_in(path, "config.json");
   return parse_decoder_config(read_config("read_decoder_config", "decoder's", file), file);
 }
 
@@ -205,7 +204,7 @@ SpecialTokens read_special_tokens(const fs::path& path) {
   if (is_gguf(path)) return gguf_tokens(GgufFile(path));
   std::vector<std::pair<fs::path, nlohmann::json>> files;
   for (const char* name : {"generation_config.json", "config.json"}) {
-    const fs::path file = path / name;
+    const fs::path file = path_in(path, name);
     if (fs::exists(file))
       files.emplace_back(file, read_config("read_special_tokens", "decoder's", file));
   }
@@ -247,20 +246,24 @@ void save_decoder(const fs::path& folder, const Decoder& model, const SaveDecode
                                                        : "float32";
   uint64_t total = 0;
   const std::vector<StateDict> parts = shards(model, options, total);
-  remove_old_model(folder);
+  AtomicFolder files(folder);
   OrderedJson weight_map = OrderedJson::object();
   for (size_t i = 0; i < parts.size(); ++i) {
     const std::string name =
         parts.size() == 1 ? whole_file
                           : fmt::format("model-{:05}-of-{:05}.safetensors", i + 1, parts.size());
-    write_safetensors(folder / name, parts[i], {{"format", "pt"}}, options.dtype);
+    write_safetensors(files.staged() / name, parts[i], {{"format", "pt"}}, options.dtype);
     for (const NamedTensor& t : parts[i]) weight_map[t.name] = name;
   }
   if (parts.size() > 1)
-    write_json(folder / index_file,
+    write_json(files.staged() / index_file,
                {{"metadata", {{"total_size", total}}}, {"weight_map", std::move(weight_map)}});
-  write_json(folder / "generation_config.json", tokens_json(options.tokens));
-  write_json(folder / "config.json", json);
+  write_json(files.staged() / "generation_config.json", tokens_json(options.tokens));
+  write_json(files.staged() / "config.json", json);
+  if (options.write_tokenizer) options.write_tokenizer(files.staged());
+  files.commit([&](const std::string& name) {
+    return is_of_old_model(name, options.write_tokenizer != nullptr);
+  });
 }
 
 void save_decoder_gguf(const fs::path& file, const Decoder& model, GgufType type,

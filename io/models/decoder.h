@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <vector>
 
@@ -37,7 +38,7 @@ DType decoder_dtype(const std::filesystem::path& path);
 // Fills a model of this shape from such a folder, with model.safetensors or its parts, or from
 // such a file, whose quantised tensors become floats. The folder of a model with a tied head may
 // have the head, if it equals the embeddings. FileError before anything is written, if names or
-// shapes do not agree.
+// shapes do not agree, or if the folder has files that save_decoder() did not write together.
 void load_decoder(const std::filesystem::path& path, Decoder& model);
 
 // How save_decoder() writes.
@@ -45,12 +46,16 @@ struct SaveDecoderOptions {
   DType dtype = DType::f32;              // of all tensors
   uint64_t shard_bytes = 5'000'000'000;  // of the tensors of one file; one tensor may have more
   SpecialTokens tokens = {};             // for config.json and generation_config.json
+  // Writes the files of the model's tokenizer into this folder, as BpeTokenizer::save() does. They
+  // become part of the model's, and those of an older tokenizer go.
+  std::function<void(const std::filesystem::path& folder)> write_tokenizer = {};
 };
 // Writes a folder that Hugging Face's transformers read: config.json, generation_config.json and
 // the tensors in one file or, if they have more than shard_bytes, in several with an index. The
-// folder is made if it is missing; of a model that it has, config.json goes first and comes last,
-// and other files with tensors go. ValueError for what the model's class in transformers cannot be.
-// FileError.
+// folder is made if it is missing. A model that it has is replaced as a whole: whenever the writer
+// is killed, load_decoder() finds the old one or the new one. The list rewind-files.txt names the
+// files with sizes and hashes, and a mixture with others is refused. ValueError for what the
+// model's class in transformers cannot be. FileError.
 void save_decoder(const std::filesystem::path& folder, const Decoder& model,
                   const SaveDecoderOptions& options = {});
 

@@ -36,6 +36,7 @@ class PartsInFiles {
   explicit PartsInFiles(const Files& files) {
     for (const SafetensorsFile* file : files)
       for (const auto& [name, stored] : file->tensors()) {
+        if (!stored.unread.empty()) continue;
         parts_.add(name, stored.shape.numel());
         stored_.emplace_back(file, name);
       }
@@ -60,7 +61,7 @@ class PartsInFiles {
 LoadResult load_from(const Files& files, const StateDict& tensors, bool strict,
                      const std::set<std::string>& ignored) {
   LoadResult result;
-  std::vector<std::string> mismatched;
+  std::vector<std::string> mismatched, unread;
   std::set<std::string> known = ignored;
   std::optional<PartsInFiles> parts;  // for tensors that no file holds whole
   for (const auto& [name, tensor] : tensors) {
@@ -69,6 +70,9 @@ LoadResult load_from(const Files& files, const StateDict& tensors, bool strict,
     if (!file) {
       if (!parts) parts.emplace(files);
       if (!parts->have(name, tensor)) result.missing.push_back(name);
+    } else if (const StoredTensor& stored = file->tensors().find(name)->second;
+               !stored.unread.empty()) {
+      unread.push_back(fmt::format("{} {}", name, stored.unread));
     } else if (const Shape& shape = file->tensors().find(name)->second.shape;
                shape != tensor.shape()) {
       mismatched.push_back(
@@ -83,10 +87,10 @@ LoadResult load_from(const Files& files, const StateDict& tensors, bool strict,
         result.unexpected.push_back(name);
 
   const bool names_agree = result.missing.empty() && result.unexpected.empty();
-  check<FileError>(mismatched.empty() && (names_agree || !strict), "load",
-                   "'{}' does not fit the model{}{}{}", files.front()->path(),
-                   listed("other shapes", mismatched), listed("missing", result.missing),
-                   listed("unexpected", result.unexpected));
+  check<FileError>(mismatched.empty() && unread.empty() && (names_agree || !strict), "load",
+                   "'{}' does not fit the model{}{}{}{}", files.front()->path(),
+                   listed("not read", unread), listed("other shapes", mismatched),
+                   listed("missing", result.missing), listed("unexpected", result.unexpected));
   for (const auto& [name, tensor] : tensors) {
     if (const SafetensorsFile* file = file_with(files, name))
       file->read(name, tensor);

@@ -203,7 +203,8 @@ SnapshotDirectory::SnapshotDirectory(fs::path directory, int keep, SnapshotRanks
 }
 
 void SnapshotDirectory::lock() {
-  if (lock_) return;
+  if (lock_ && lock_->is_held()) return;
+  lock_.reset();
   lock_ = std::make_unique<FolderLock>(directory_);
   remove_leftovers(directory_);
 }
@@ -222,18 +223,18 @@ void SnapshotDirectory::save(const TrainingState& state, const TrainingPosition&
           path.string(), position.step);
   };
   const auto finish = [&] {
+    lock();  // somebody may have removed the folder meanwhile, which the write has made again
     for (const fs::path& path : std::exchange(passed_over_, {}))
       if (path != target) discard(path);
-    discard_old();
+    discard_old(target);
   };
   rw::save(target, state, position, ranks_, prepare, finish);
 }
 
-void SnapshotDirectory::discard_old() {
+void SnapshotDirectory::discard_old(const fs::path& whole) {
   std::vector<SnapshotEntry> entries = entries_in(directory_);
-  std::erase_if(entries, [&](const SnapshotEntry& entry) {
-    return std::find(passed_over_.begin(), passed_over_.end(), entry.path) != passed_over_.end();
-  });
+  // Nobody knows whether a later one is whole, so it does not count.
+  while (!entries.empty() && entries.back().path != whole) entries.pop_back();
   for (size_t i = 0; i + static_cast<size_t>(keep_) < entries.size(); ++i) discard(entries[i].path);
   remove_leftovers(directory_);
 }
@@ -281,7 +282,7 @@ std::optional<LoadedSnapshot> SnapshotDirectory::load_latest(const TrainingState
   });
   // A process that was killed between its last write and this call has left one snapshot too many.
   on_first(ranks_, [&] {
-    discard_old();
+    discard_old(loaded.file);
     return "";
   });
   return loaded;
@@ -290,9 +291,11 @@ std::optional<LoadedSnapshot> SnapshotDirectory::load_latest(const TrainingState
 void SnapshotDirectory::clear() {
   on_first(ranks_, [&] {
     lock();
-    for (const auto& [step, path] : entries_in(directory_))
-      check<FileError>(file_calls::unlink(path.c_str()) == 0, "snapshot", "cannot remove '{}': {}",
-                       path.string(), std::strerror(errno));
+    for (const auto& [step, path] : entries_in(directory_)) {
+      const bool is_gone = file_calls::unlink(path.c_str()) == 0;
+      check<FileError>(is_gone, "snapshot", "cannot remove '{}': {}", path.string(),
+                       std::strerror(errno));
+    }
     remove_leftovers(directory_);
     passed_over_.clear();
     return "";

@@ -85,9 +85,12 @@ class SnapshotDirectory {
   std::vector<std::filesystem::path> list() const;
 
  private:
-  void lock();  // on the first rank
+  // On the first rank: takes the lock, and takes it again if the folder was removed meanwhile.
+  void lock();
   std::optional<SnapshotFiles> find_latest(std::vector<std::string>& damaged);
-  void discard_old();  // beyond those that are kept, and what a killed writer left
+  // Removes the snapshots before `whole`, which is known to be so, but those that are kept, and
+  // what a killed writer left.
+  void discard_old(const std::filesystem::path& whole);
 
   std::filesystem::path directory_;
   int keep_;

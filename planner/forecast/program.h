@@ -118,6 +118,7 @@ MakeSteps training_steps(std::function<std::function<void()>(const StepSettings&
 // The words for remedies against too little memory, if a program's user can choose them: segments
 // of each `block`, activations in `f16`, optimizer states that ranks `shard`, a `budget` ({} stands
 // for the bytes), a smaller `batch` accumulated to the same update, by all ranks together.
+// What has no words cannot be chosen.
 struct RemedyWords {
   std::string block = "checkpoint block", f16 = "dtype f16", budget = "memory budget {}",
               shard = "shard states";

@@ -41,8 +41,10 @@ class RemedySearch {
     block.checkpoint_every = 1;
     half.dtype = DType::f16;
     const bool trains = planner_.trains();
-    const bool can_shard = trains && now_.ranks > 1 && now_.shard == "none";
-    const bool can_block = trains && now_.checkpoint == "none", can_half = !is_half(now_.dtype);
+    const bool can_shard =
+        trains && now_.ranks > 1 && now_.shard == "none" && !words_.shard.empty();
+    const bool can_block = trains && now_.checkpoint == "none" && !words_.block.empty();
+    const bool can_half = !is_half(now_.dtype) && !words_.f16.empty();
     if (can_block) try_out(words_.block, block);
     if (can_half) try_out(words_.f16, half);
     if (can_shard) {
@@ -82,7 +84,7 @@ class RemedySearch {
   // Finds the least recomputation whose blocks fit: they are a little larger than the values in
   // them.
   void try_budget() {
-    if (now_.recompute) return;
+    if (now_.recompute || words_.budget.empty()) return;
     Search search = planner_.search(now_);
     least_ = search.candidates().back().peak();
     const size_t before = found_.size();
@@ -98,7 +100,7 @@ class RemedySearch {
   // Finds the largest batch per step that fits, with accumulation that keeps the samples per
   // update: exactly, if a batch not much smaller divides them, otherwise with a few more.
   void try_smaller_batch(const std::string& options, StepSettings settings) {
-    if (settings.batch == 1) return;
+    if (settings.batch == 1 || !words_.batch) return;
     const int64_t all = settings.batch * settings.accumulate;
     const int64_t largest =
         std::min(all, planner_.largest_batch(settings, bytes(), settings.batch));

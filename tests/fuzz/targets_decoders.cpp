@@ -1,7 +1,9 @@
 // Readers of decoders: GGUF, config.json and the index of several files.
 #include <nlohmann/json.hpp>
 
+#include "core/files/folder.h"
 #include "core/memory/default_device.h"
+#include "data/base/files.h"
 #include "io/models/decoder.h"
 #include "io/models/decoder_json.h"
 #include "planner/dry_run.h"
@@ -140,7 +142,7 @@ void read_index(Input input) {
   static Decoder model(small("llama"));
   static const bool saved = [] {
     save_decoder(scratch_file("index"), model, {.shard_bytes = 20000});
-    return true;
+    return std::filesystem::remove(scratch_file("index") / "rewind-files.txt");
   }();
   expect(saved, "the folder is there");
   write_scratch("index/model.safetensors.index.json", input);
@@ -151,6 +153,27 @@ std::vector<Bytes> index_seeds() {
   use_cpu();
   save_decoder(scratch_file("seed"), Decoder(small("llama")), {.shard_bytes = 20000});
   return {file_bytes(scratch_file("seed") / "model.safetensors.index.json")};
+}
+
+// The list of a folder's files is the input.
+void read_file_list(Input input) {
+  std::filesystem::create_directories(scratch_file("listed"));
+  write_scratch("listed/rewind-files.txt", input);
+  for (const char* name : {"a", "rewind-files.txt"})
+    expect(
+        path_in(scratch_file("listed"), name).string().starts_with(scratch_file("listed").string()),
+        "a file of the folder is in it");
+  check_folder(scratch_file("listed"));
+}
+
+std::vector<Bytes> file_list_seeds() {
+  AtomicFolder files(scratch_file("listed"));
+  write_file(files.staged() / "a", std::string_view("some text"));
+  files.commit([](const std::string&) { return false; });
+  const Bytes list = file_bytes(scratch_file("listed") / "rewind-files.txt");
+  Bytes moving = to_bytes("from rewind-new-abcdef\nwithout b\n");
+  moving.insert(moving.end(), list.begin(), list.end());
+  return {list, moving};
 }
 
 }  // namespace
@@ -171,7 +194,8 @@ std::vector<Target> decoder_targets() {
   return {{"gguf", read_gguf, gguf_seeds, binary},
           {"gguf_decoder", read_gguf_decoder, gguf_decoder_seeds, binary},
           {"decoder_config", read_decoder, decoder_config_seeds, json},
-          {"decoder_index", read_index, index_seeds, json}};
+          {"decoder_index", read_index, index_seeds, json},
+          {"file_list", read_file_list, file_list_seeds, {"from ", "without ", "rewind-new-"}}};
 }
 
 }  // namespace rw::fuzz

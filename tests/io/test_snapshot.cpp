@@ -189,6 +189,72 @@ TEST_CASE("snapshot: whichever byte is damaged, the older one is taken" *
   CHECK_FALSE(snapshots.load_latest(run.state()).has_value());
 }
 
+TEST_CASE("snapshot: damaged newer ones never cost the only one that is whole" *
+          doctest::test_suite("host")) {
+  set_default_device(open_backend("reference"));
+  for (const bool can_remove : {true, false}) {
+    CAPTURE(can_remove);
+    const TemporaryFolder folder;
+    Run run(DType::f32);
+    run.step();
+    run.step();
+    {
+      SnapshotDirectory snapshots(folder.path, 3);
+      for (const int step : {1, 2, 3}) snapshots.save(run.state(), {.step = step});
+      for (const fs::path& path : snapshots.list())
+        if (path.filename() != "step-000000000001.safetensors") fs::resize_file(path, 5000);
+    }
+    SnapshotDirectory snapshots(folder.path, 1);
+    const auto loads = [&](int64_t step, size_t damaged) {
+      const auto loaded = snapshots.load_latest(run.state());
+      REQUIRE(loaded.has_value());
+      CHECK(loaded->position.step == step);
+      CHECK(loaded->damaged.size() == damaged);
+    };
+    loads(1, 2);
+    loads(1, 2);
+    file_calls::set_hook([failures = can_remove ? 0 : 1](file_calls::Call call, size_t&) mutable {
+      return call == file_calls::Call::unlink && failures-- > 0 ? EPERM : 0;  // of the third one
+    });
+    snapshots.save(run.state(), {.step = 2});
+    file_calls::set_hook({});
+    loads(2, can_remove ? 0 : 1);
+    CHECK(test::entries(folder.path) == (can_remove ? 2 : 3));
+    snapshots.save(run.state(), {.step = 2});
+    CHECK(test::entries(folder.path) == 2);  // it and the lock
+  }
+}
+
+TEST_CASE("snapshot: a folder that is removed comes back with its lock" *
+          doctest::test_suite("host")) {
+  set_default_device(open_backend("reference"));
+  const TemporaryFolder folder;
+  const fs::path path = folder.path / "run";
+  Run run(DType::f32);
+  SnapshotDirectory first(path), second(path);
+  first.save(run.state(), {.step = 1});
+  fs::remove_all(path);
+  first.save(run.state(), {.step = 2});
+  CHECK(test::entries(path) == 2);
+  CHECK_THROWS_WITH_AS(second.save(run.state(), {.step = 3}), doctest::Contains("is in use by"),
+                       FileError);
+  // The same in the midst of a save.
+  file_calls::set_hook([&](file_calls::Call call, size_t&) {
+    if (call == file_calls::Call::rename) fs::remove(path / "lock");
+    return 0;
+  });
+  first.save(run.state(), {.step = 3});
+  file_calls::set_hook({});
+  CHECK_THROWS_WITH_AS((void)second.load_latest(run.state()), doctest::Contains("is in use by"),
+                       FileError);
+  // Whoever comes first has a new folder, and the other one is told.
+  fs::remove_all(path);
+  second.save(run.state(), {.step = 1});
+  CHECK_THROWS_WITH_AS(first.save(run.state(), {.step = 4}), doctest::Contains("is in use by"),
+                       FileError);
+  CHECK(second.list().size() == 1);
+}
+
 TEST_CASE("snapshot: further tensors come back" * doctest::test_suite("host")) {
   set_default_device(open_backend("reference"));
   const TemporaryFolder folder;

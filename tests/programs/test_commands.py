@@ -143,11 +143,32 @@ def test_packages(folder):
     expect(not result.installs and "[Y/n]" not in result.stderr and "--steps" in result.stderr, "forbidden, it asks nobody", result)
 
 
+def test_later_packages(folder):
+    """A build is configured again when packages come or go, and at no other time."""
+    tools, build, log, here = (folder + name for name in ("/tools", "/build", "/log", "/here"))
+    os.mkdir(tools)
+    for name, script in (("meson", f'echo "$@" >> {log}; mkdir -p {build} && touch {build}/build.ninja'),
+                         ("ninja", 'echo "ninja: no work to do."'), ("dpkg-query", f"cat {here}"), ("apt-get", "exit 1")):
+        with open(f"{tools}/{name}", "w") as file:
+            file.write(f"#!/bin/sh\n{script}\n")
+        os.chmod(f"{tools}/{name}", 0o755)
+    root = os.path.dirname(os.path.realpath(REWIND))
+    first, again = [f"setup {build} {root}"], [f"configure --clearcache {build}", f"setup --reconfigure {build} {root}"]
+    for packages, calls in ((("g++",), first), (("g++",), []), (("g++", "libopenmpi-dev"), again),
+                            (("g++", "libopenmpi-dev"), []), (("g++",), again)):
+        open(log, "w").close()
+        with open(here, "w") as file:
+            file.write("".join(f"installed {package}\n" for package in packages) + "not-installed chromium\n")
+        result = run(REWIND, "build", PATH=tools + ":" + os.environ["PATH"], REWIND_BUILD=build, REWIND_NO_INSTALL="1")
+        expect(result.returncode == 0 and open(log).read().splitlines() == calls, f"{packages}: {open(log).read()}", result)
+
+
 test_temporary_folder()
 test_groups()
 test_driver_names()
 test_no_driver()
 with tempfile.TemporaryDirectory() as temporary:
     test_packages(temporary)
+    test_later_packages(temporary)
     test_speed(temporary)
 print("errors are lines, tables have numbers")

@@ -6,6 +6,7 @@
 #include "data/tokenizers/bpe_training.h"
 #include "io/models/decoder.h"
 #include "nn/init.h"
+#include "tests/fixtures/file_faults.h"
 #include "tests/fixtures/file_fixture.h"
 #include "tests/fixtures/message_of.h"
 #include "tests/fixtures/temporary_folder.h"
@@ -138,6 +139,35 @@ TEST_CASE("language models: a tokenizer of another model is refused") {
   save_decoder_gguf(folder / "bare.gguf", Decoder(config), GgufType::f32);
   CHECK(fault_of([&] { read_tokenizer(folder / "bare.gguf"); }).find("must have a tokenizer") !=
         std::string::npos);
+}
+
+TEST_CASE("language models: a tokenizer and weights of two models are refused") {
+  set_default_device(open_backend("reference"));
+  const TemporaryFolder folder;
+  const auto save = [&](const char* name) {
+    save_language_model(folder / name, Decoder(tiny_decoder("qwen3")), tokenizer());
+  };
+  save("one");
+  save("other");
+  const auto put = [&](const char* file, const std::string& text) {
+    std::ofstream(folder / file, std::ios::binary) << text;
+  };
+  const auto open_one = [&] {
+    return fault_of([&] { LanguageModel::open(folder / "one", DType::f32); });
+  };
+  CHECK(open_one() == "no FileError");
+  put("one/model.safetensors", bytes_of(folder / "other/model.safetensors"));
+  CHECK(open_one().find("model.safetensors' must be the file that was written with the others") !=
+        std::string::npos);
+  put("one/merges.txt", "of an older tokenizer");
+  put("one/model-00001-of-00002.safetensors", "of older weights");
+  put("one/notes.txt", "mine");
+  save("one");
+  CHECK(open_one() == "no FileError");
+  CHECK(std::filesystem::exists(folder / "one/notes.txt"));
+  CHECK(test::entries(folder / "one") == 7);  // two of the tokenizer, and the list
+  put("one/tokenizer.json", bytes_of(folder / "one/tokenizer.json") + "\n");
+  CHECK(open_one().find("tokenizer.json' must be") != std::string::npos);
 }
 
 TEST_CASE("language models: a text comes in whole characters and ends where it should") {

@@ -201,6 +201,11 @@ def test_other_vocabulary(folder):
             expect(f"has {size} tokens and " in error and f"a vocab_size of {len(words)}" in error,
                    "another vocabulary", error)
         shutil.rmtree(folder / "other")
+    shutil.copytree(folder / "model", folder / "other")
+    (folder / "other/vocab.txt").write_text("\n".join([*words[:-2], words[-1], words[-2]]) + "\n")
+    error = run(folder, "bert", "fill-mask", "the [MASK] terms", "--model", "other", "--device", "cpu", fails=True)
+    expect("vocab.txt' must be the file that was written with the others" in error, "words that changed places", error)
+    shutil.rmtree(folder / "other")
 
 
 def test_limits(folder):

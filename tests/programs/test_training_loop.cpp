@@ -51,6 +51,7 @@ struct LoopTraining {
       if (i == interrupted) raise(signal);
       const auto seed = static_cast<int>(i);
       steps.step({.pixels = some_values(2 * 784, seed), .labels = {seed % 10, 3}});
+      return 2;
     });
   }
   std::vector<std::vector<float>> values() const {
@@ -83,7 +84,7 @@ TEST_CASE("training loop: a signal ends it after the step, and it goes on with t
   set_default_device(open_backend("reference"));
   LoopTraining whole("");
   whole.run();
-  for (const int signal : {SIGINT, SIGTERM}) {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
     for (int64_t at = 0; at < all_steps; ++at) {
       CAPTURE(at);
       const TemporaryFolder folder;
@@ -219,6 +220,7 @@ TEST_CASE("training loop: its end says which updates were skipped, and fails whe
   training.steps.optimizer->set_scaler(LossScaler::fixed(3e38f));
   const auto step = [&](int64_t i) {
     training.steps.step({.pixels = some_values(2 * 784, static_cast<int>(i)), .labels = {3, 3}});
+    return 2;
   };
   CHECK_THROWS_WITH_AS(
       training.loop.run(step),

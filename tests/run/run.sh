@@ -105,8 +105,8 @@ like_gpu=(REWIND_LIKE_GPU=1 REWIND_WITHOUT=unified-memory,half-packing REWIND_LI
 # The cases that call kernels one by one, in which drivers and validation layers have found faults.
 kernel_files='*test_ops.cpp,*kernels.cpp,*test_attention*.cpp,*test_matrix.cpp,*test_group_norm.cpp,*test_vulkan_backend.cpp'
 kernel_files+=',*test_chain.cpp,*test_bf16.cpp,*test_batch_statistics.cpp,*test_ctc.cpp,*test_rnnt.cpp,*test_hazards.cpp'
-# Scripts that pack, or start many processes.
-long_scripts=(gpu bundle ranks fuzz)
+# Scripts that pack, or take long.
+long_scripts=(gpu bundle fuzz)
 
 # Prints the scripts that are not given.
 scripts_without() {

@@ -99,6 +99,19 @@ class Cache(unittest.TestCase):
                 os.chmod(path, 0o700)
 
 
+class Dependencies(unittest.TestCase):
+    def test_a_copied_tree_depends_on_its_own_files(self):
+        with tempfile.TemporaryDirectory() as folder:
+            subprocess.run([sys.executable, build.__file__, "kernels", "kernels.h", "kernels.d"], cwd=folder, check=True)
+            target, files = open(os.path.join(folder, "kernels.d")).read().split(":")
+            files = files.split()
+            self.assertEqual(target, "kernels.h")
+            self.assertGreater(len(files), 50)
+            for file in files:
+                self.assertFalse(os.path.isabs(file), file)
+                self.assertTrue(os.path.exists(os.path.join(folder, file)), file)
+
+
 class Constants(unittest.TestCase):
     def parse(self, *lines):
         with tempfile.TemporaryDirectory() as folder:

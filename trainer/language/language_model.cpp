@@ -64,8 +64,10 @@ void save_language_model(const std::filesystem::path& path, const Decoder& model
     return save_decoder_gguf(path, model, static_cast<GgufType>(found->number),
                              tokenizer_metadata(tokenizer.parts(), model.config().vocab_size));
   const DType dtype = word == "f32" ? DType::f32 : word == "f16" ? DType::f16 : DType::bf16;
-  tokenizer.save(path);
-  save_decoder(path, model, {.dtype = dtype, .tokens = special_tokens(tokenizer)});
+  save_decoder(path, model,
+               {.dtype = dtype,
+                .tokens = special_tokens(tokenizer),
+                .write_tokenizer = [&](const auto& folder) { tokenizer.save(folder); }});
 }
 
 }  // namespace rw

@@ -135,7 +135,7 @@ double TrainingLoop::trained_seconds(const Progress& progress) const {
   return progress.seconds() - evaluation_seconds_;
 }
 
-void TrainingLoop::run(const std::function<void(int64_t)>& step,
+void TrainingLoop::run(const std::function<int64_t(int64_t)>& step,
                        const std::function<nlohmann::json()>& evaluate) {
   model_.train();
   const InterruptScope interrupts;
@@ -147,7 +147,7 @@ void TrainingLoop::run(const std::function<void(int64_t)>& step,
     planned_.before_step(i / ranks, options_.steps / ranks);
     default_generator().begin_stream(static_cast<uint64_t>(own));
     if (own < options_.steps)
-      step(own);
+      trained_ += step(own);
     else
       options_.parallel->skip();
     if (progress.due(done, done - i)) show(done, progress);
@@ -167,6 +167,7 @@ void TrainingLoop::run(const std::function<void(int64_t)>& step,
   planned_.after_steps();
   finish_window(optimizer_);
   seconds_ = trained_seconds(progress);
+  rate_ = rate(seconds_);
   if (numerics_) numerics_->print();
   if (signal_of_ranks() == 0) return conclude_training(optimizer_, options_.quiet);
   write_snapshot(options_.steps);
@@ -175,12 +176,15 @@ void TrainingLoop::run(const std::function<void(int64_t)>& step,
 
 void TrainingLoop::stop(int64_t done) const {
   const int signal = signal_of_ranks();
-  throw Interrupted(
-      signal, fmt::format("{} after step {} of {}; {}",
-                          signal == SIGINT ? "interrupted" : "terminated", done, options_.steps,
-                          !options_.snapshots.empty()
-                              ? fmt::format("--resume '{}' goes on there", options_.snapshots)
-                              : "nothing is kept without --resume"));
+  throw Interrupted(signal,
+                    fmt::format("{} after step {} of {}; {}",
+                                signal == SIGINT   ? "interrupted"
+                                : signal == SIGHUP ? "the terminal is gone"
+                                                   : "terminated",
+                                done, options_.steps,
+                                !options_.snapshots.empty()
+                                    ? fmt::format("--resume '{}' goes on there", options_.snapshots)
+                                    : "nothing is kept without --resume"));
 }
 
 void TrainingLoop::show(int64_t done, Progress& progress) {
@@ -192,7 +196,7 @@ void TrainingLoop::show(int64_t done, Progress& progress) {
   const MemoryReport memory = default_device()->memory_report();
   const uint64_t budget = planned_.settings().budget;
   StepFigures figures = {.loss = values.loss,
-                         .rate = rate(done, trained_seconds(progress)),
+                         .rate = rate(trained_seconds(progress)),
                          .unit = options_.unit,
                          .now = memory.live,
                          .peak = memory.peak,
@@ -206,12 +210,9 @@ void TrainingLoop::show(int64_t done, Progress& progress) {
   if (options_.has_accuracy) history_.back()["accuracy"] = values.accuracy;
 }
 
-double TrainingLoop::rate(int64_t done, double seconds) const {
-  return done == start_ ? 0 : static_cast<double>((done - start_) * options_.samples) / seconds;
-}
-
-double TrainingLoop::rate() const {
-  return rate(options_.steps, seconds_);
+double TrainingLoop::rate(double seconds) const {
+  const double trained = sum_over(world(), static_cast<double>(trained_));
+  return trained == 0 ? 0 : trained * static_cast<double>(options_.per_sample) / seconds;
 }
 
 std::string TrainingLoop::summary(const RunAccount& account) const {

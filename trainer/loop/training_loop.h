@@ -22,7 +22,7 @@ namespace rw {
 struct LoopOptions {
   int64_t steps = 1;                 // of training, including those before a snapshot
   int64_t batches = 1;               // per epoch
-  int64_t samples = 1;               // per step, for the rate
+  int64_t per_sample = 1;            // units of a sample, for the rate
   std::string unit = "samples";      // the name of the samples
   bool has_accuracy = true;          // the meter counts hits, too
   bool quiet = false;                // show no progress
@@ -47,16 +47,17 @@ class TrainingLoop {
   // Resumes from the newest snapshot that is whole, if there are any snapshots. Throws FileError if
   // all are damaged or belong to another run; warns about damaged ones.
   void resume();
-  // Calls `step` with the number of each step that remains for this rank, from 0 on. After a SIGINT
-  // or SIGTERM it finishes the step (in ranks, the update) and whatever a snapshot needs, and
-  // throws Interrupted. With an average, it calls `evaluate` after every epoch but the last; json()
-  // has the results, and their time does not count as training. Throws NumericsError if no update
-  // was made.
-  void run(const std::function<void(int64_t)>& step,
+  // Calls `step` with the number of each step that remains for this rank, from 0 on; it returns the
+  // samples on which it trained. After a SIGINT,
+  // SIGTERM or SIGHUP it finishes the step (in ranks, the update) and whatever a snapshot needs,
+  // and throws Interrupted. With an average, it calls `evaluate` after every epoch but the last;
+  // json() has the results, and their time does not count as training. Throws NumericsError if no
+  // update was made.
+  void run(const std::function<int64_t(int64_t)>& step,
            const std::function<nlohmann::json()>& evaluate = {});
 
   int64_t start() const { return start_; }  // steps that were taken before this run
-  double rate() const;                      // samples per second, after run()
+  double rate() const { return rate_; }     // samples per second, after run()
   // Returns two lines about the training and its memory, after run().
   std::string summary(const RunAccount& account) const;
   // Returns the settings, updates, time and history for reports.
@@ -64,7 +65,7 @@ class TrainingLoop {
 
  private:
   TrainingState state();
-  double rate(int64_t done, double seconds) const;
+  double rate(double seconds) const;  // waits for the other ranks
   void show(int64_t done, Progress& progress);
   double trained_seconds(const Progress& progress) const;
   void evaluate_epoch(int64_t done, const std::function<nlohmann::json()>& evaluate,
@@ -83,7 +84,8 @@ class TrainingLoop {
   ParameterAverage* average_;      // null: there is none
   int64_t start_ = 0;
   bool changes_scaler_ = false;  // the dtype differs from the snapshot's
-  double seconds_ = 0, evaluation_seconds_ = 0;
+  int64_t trained_ = 0;          // samples, by this rank
+  double seconds_ = 0, evaluation_seconds_ = 0, rate_ = 0;
   nlohmann::json history_ = nlohmann::json::array(), evaluations_ = nlohmann::json::array();
 };
 

@@ -7,6 +7,7 @@
 
 #include "core/base/error.h"
 #include "optim/schedules/learning_rate.h"
+#include "trainer/program/shared_options.h"
 
 namespace rw {
 
@@ -16,8 +17,9 @@ void LearningRateOptions::add_to(CLI::App& app, const char* about_lr) {
                  "scale --lr from --reference-batch to the samples of an update, --batch times "
                  "--accumulate: linear (for SGD), sqrt (for Adam) or none")
       ->capture_default_str();
-  app.add_option("--reference-batch", reference,
-                 "with --scale-lr: the samples per update for which --lr is meant");
+  must_be_positive(
+      app.add_option("--reference-batch", reference,
+                     "with --scale-lr: the samples per update for which --lr is meant"));
 }
 
 double LearningRateOptions::rate(int64_t batch, uint32_t accumulate) const {

@@ -7,6 +7,7 @@
 
 #include "optim/accumulation/accumulate.h"
 #include "trainer/program/program.h"
+#include "trainer/program/shared_options.h"
 
 namespace rw {
 
@@ -67,9 +68,9 @@ void conclude_training(const Optimizer& optimizer, bool quiet) {
                      "computes nothing. Choose another device or driver");
   check<NumericsError>(made > 0, "train",
                        "at least one update must be made, got none: all {} were skipped because of "
-                       "overflows; nothing is saved. Choose another --loss-scale, a lower --lr or "
-                       "--dtype f32 ({})",
-                       skipped, optimizer.diagnose());
+                       "overflows; nothing is saved. Choose another --loss-scale{} or --dtype f32 "
+                       "({})",
+                       skipped, has_option("--lr") ? ", a lower --lr" : "", optimizer.diagnose());
   const double share = static_cast<double>(skipped) / static_cast<double>(made + skipped);
   constexpr double large = 0.1;
   if (share > large)

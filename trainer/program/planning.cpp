@@ -93,12 +93,20 @@ std::optional<AutoRecomputeOptions> PlanningOptions::recomputation() const {
   return options;
 }
 
-RemedyWords command_line_words(std::string block) {
-  return {.block = std::move(block),
-          .f16 = "--dtype f16",
-          .budget = "--memory-budget {}",
-          .shard = "--shard states",
-          .batch = [](auto b, auto a) { return fmt::format("--batch {} --accumulate {}", b, a); }};
+RemedyWords command_line_words() {
+  const auto word = [](const char* option, const char* value) {
+    return has_option(option) ? fmt::format("{} {}", option, value) : std::string();
+  };
+  RemedyWords words = {.block = word("--checkpoint", "block"),
+                       .f16 = word("--dtype", "f16"),
+                       .budget = word("--memory-budget", "{}"),
+                       .shard = word("--shard", "states"),
+                       .batch = nullptr};
+  if (has_option("--accumulate"))
+    words.batch = [](auto b, auto a) { return fmt::format("--batch {} --accumulate {}", b, a); };
+  else if (has_option("--batch"))
+    words.batch = [](auto b, auto) { return fmt::format("--batch {}", b); };
+  return words;
 }
 
 namespace {

@@ -33,8 +33,8 @@ struct PlanningOptions {
   std::optional<AutoRecomputeOptions> recomputation() const;
 };
 
-// Returns the names that a training program's options have in remedies.
-RemedyWords command_line_words(std::string block = "--checkpoint block");
+// Returns the names that the options of the running command have in remedies.
+RemedyWords command_line_words();
 
 // Prints the memory that the program's steps need, and writes the files that were asked for.
 // Nothing is allocated or run on the device.

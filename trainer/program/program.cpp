@@ -6,18 +6,22 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <chrono>
+#include <cmath>
+#include <csignal>
 #include <cstring>
 #include <fcntl.h>
 #include <filesystem>
+#include <limits>
 #include <memory>
-#include <new>
 #include <thread>
 #include <unistd.h>
 
 #include "backends/open.h"
 #include "core/base/error.h"
 #include "core/base/interrupt.h"
+#include "core/base/last_words.h"
 #include "core/memory/device.h"
 #include "data/base/files.h"
 #include "dist/world/rank_watch.h"
@@ -39,9 +43,18 @@ void complain(const std::string& line) {
   std::fputs(line.c_str(), stderr);
 }
 
+// This process's rank. Where mpirun started ranks and there is no MPI for them, each is the first.
+int known_rank() {
+  try {
+    return world().rank();
+  } catch (const RankError&) {
+    return 0;
+  }
+}
+
 // An error that all ranks have is printed by the first rank, which ends the others while they wait.
 void tell(const std::string& line) {
-  const int rank = world().rank();
+  const int rank = known_rank();
   if (rank > 0) std::this_thread::sleep_for(std::chrono::seconds(2));
   complain(rank > 0 ? fmt::format("rank {}: {}", rank, line) : line);
 }
@@ -61,12 +74,22 @@ std::unique_ptr<RankWatch> watch_ranks() {
   return std::make_unique<RankWatch>(world(), [](int rank) {
     complain(fmt::format(
         "error: rank {} of {} has died, as after kill -9 or where memory ran out: the others end "
-        "with it; --resume goes on from the last snapshot\n",
-        rank, rank_count()));
+        "with it{}\n",
+        rank, rank_count(),
+        has_option("--resume") ? "; --resume goes on from the last snapshot" : ""));
   });
 }
 
 std::string command_line;  // as a shell takes it
+
+// Exceptions before run_program() and on other threads end a program with a line, too.
+[[maybe_unused]] const bool has_last_line = (end_with_last_words(), true);
+
+// Finds the subcommand that was called, if there is one.
+const CLI::App& called(const CLI::App& app) {
+  const auto commands = app.get_subcommands();
+  return commands.empty() ? app : called(*commands.front());
+}
 
 // Quotes a word that a shell would read as something else.
 std::string shell_word(const std::string& word) {
@@ -89,6 +112,50 @@ void tell_of_other_devices() {
       unused.empty() ? "no GPU is here" : unused));
 }
 
+// The base of numbers is ten: CLI11 reads 010 as 8. It also takes what is too large for the largest
+// number, and -1 for the largest one without a sign.
+template <class T>
+std::string take_whole_number(std::string& text) {
+  T value{};
+  const char* const begin = text.data() + text.starts_with('+');
+  const auto [end, error] = std::from_chars(begin, text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size())
+    return fmt::format("must be a whole number in [{}, {}], got '{}'",
+                       std::numeric_limits<T>::min(), std::numeric_limits<T>::max(), text);
+  text = fmt::format("{}", value);
+  return "";
+}
+
+std::string take_number(std::string& text) {
+  char* end = nullptr;
+  const double value = std::strtod(text.c_str(), &end);
+  if (!text.empty() && end == text.c_str() + text.size() && std::isfinite(value)) return "";
+  return fmt::format("must be a finite number, got '{}'", text);
+}
+
+std::string take_text(std::string& text) {
+  return text.empty() ? "must not be empty; leave the option out instead" : "";
+}
+
+// One rule for the values of all options of all programs. A text may be empty where the option's
+// help says what this means.
+void check_values(CLI::App& app) {
+  for (CLI::Option* option : app.get_options()) {
+    const std::string type = option->get_type_name();
+    const bool is_named = !option->get_lnames().empty();
+    const bool may_be_empty = option->get_description().find("empty") != std::string::npos;
+    std::string (*take)(std::string&) = nullptr;
+    if (option->get_items_expected_max() == 0) continue;  // a flag
+    if (type.starts_with("INT")) take = take_whole_number<int64_t>;
+    if (type.starts_with("UINT")) take = take_whole_number<uint64_t>;
+    if (type.starts_with("FLOAT")) take = take_number;
+    if (type.starts_with("TEXT") && is_named && !may_be_empty) take = take_text;
+    // Transforms come before the checks of the option itself.
+    if (take != nullptr) option->transform(CLI::Validator(take, ""));
+  }
+  for (CLI::App* command : app.get_subcommands({})) check_values(*command);
+}
+
 int parse_and_run(CLI::App& app, int argc, char** argv, const std::function<void()>& body) {
   try {
     join_ranks();
@@ -96,6 +163,7 @@ int parse_and_run(CLI::App& app, int argc, char** argv, const std::function<void
     for (int i = 0; i < argc; ++i) command_line += (i ? " " : "") + shell_word(argv[i]);
     const std::unique_ptr<RankWatch> watch = watch_ranks();
     app.parse(argc, argv);
+    set_running_command(&called(app));
     // Comes first, since what ranks send to each other depends on these.
     check_ranks_alike(settings_of(app));
     body();
@@ -111,11 +179,8 @@ int parse_and_run(CLI::App& app, int argc, char** argv, const std::function<void
   } catch (const Interrupted& stop) {
     if (is_first_rank()) complain(fmt::format("stopped: {}\n", stop.what()));
     return 128 + stop.signal;
-  } catch (const std::bad_alloc&) {
-    tell("error: this process may not have more memory of the host (see `ulimit -v`)\n");
-    return 1;
   } catch (const std::exception& error) {
-    tell(fmt::format("error: {}\n", error.what()));
+    tell(fmt::format("error: {}\n", last_words(error)));
     return 1;
   }
 }
@@ -123,11 +188,14 @@ int parse_and_run(CLI::App& app, int argc, char** argv, const std::function<void
 // A rank that has failed must not keep the others waiting.
 int run_rank(CLI::App& app, int argc, char** argv, const std::function<void()>& body) {
   const int status = parse_and_run(app, argc, argv, body);
+  set_running_command(nullptr);
   std::fflush(stdout);
-  if (status == 1 && is_started_by_mpi()) {
-    // mpirun passes on what a rank wrote, unless the rank is gone before mpirun has read it.
-    std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  if (status != 1 || !is_started_by_mpi()) return status;
+  // mpirun passes on what a rank wrote, unless the rank is gone before mpirun has read it.
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  try {
     world().abort(status);
+  } catch (const RankError&) {  // there is no MPI, as the line above says
   }
   return status;
 }
@@ -136,6 +204,8 @@ int run_rank(CLI::App& app, int argc, char** argv, const std::function<void()>& 
 
 int run_program(CLI::App& app, int argc, char** argv, const std::function<void()>& body,
                 Output output) {
+  signal(SIGXFSZ, SIG_IGN);  // a file that `ulimit -f` forbids is an error of its writer
+  check_values(app);
   if (output == Output::is_needed) return run_rank(app, argc, argv, body);
   LastingOutput lasting;
   const int status = run_rank(app, argc, argv, body);
@@ -143,6 +213,15 @@ int run_program(CLI::App& app, int argc, char** argv, const std::function<void()
   if (error == 0 || error == EPIPE) return status;
   complain(fmt::format("error: cannot write to standard output: {}\n", std::strerror(error)));
   return std::max(status, 1);
+}
+
+void tell_of_earlier(const std::string& place) {
+  std::error_code unknown;
+  if (!is_first_rank() || !std::filesystem::exists(place, unknown)) return;
+  complain(
+      fmt::format("note: at its end this run replaces the model in '{}'; with --save it goes "
+                  "elsewhere\n",
+                  place));
 }
 
 void warn(const std::string& text) {
@@ -161,7 +240,9 @@ void DeviceOptions::add_to(CLI::App& app) {
 
 void DeviceOptions::open() const {
   parsed_dtype();
-  check(!device.starts_with("dry"), "options", "'{}' cannot train, only --plan", device);
+  check(!device.starts_with("dry"), "options", "'{}' {}", device,
+        has_option("--plan") ? "cannot train, only --plan"
+                             : "computes nothing: it is for the plans of training programs");
   const std::string chosen = device_of_rank(device);
   wants_gpu = device == "auto" && chosen == "cpu";
   const Waiting waiting("opening the device and checking its kernels");

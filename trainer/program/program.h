@@ -28,6 +28,10 @@ enum class Output {
 int run_program(CLI::App& app, int argc, char** argv, const std::function<void()>& body,
                 Output output = Output::may_end);
 
+// Says that a run will replace the model of an earlier one, if there is a file or folder at the
+// default place for it.
+void tell_of_earlier(const std::string& place);
+
 // Prints a line `warning: ...` on standard error.
 void warn(const std::string& text);
 

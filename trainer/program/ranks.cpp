@@ -54,8 +54,8 @@ void check_steps_of_ranks(const Optimizer& optimizer, int64_t steps) {
   const std::optional<Shard>& shard = optimizer.parameters().shard();
   check(!shard || shard->gathered_bytes == 0 || steps % shard->ranks == 0, "options",
         "with --shard parameters every rank takes the same number of steps: {} ranks must divide "
-        "the steps, got {} (see --steps, --batch)",
-        shard ? shard->ranks : 1, steps);
+        "the steps, got {} (see {}--batch)",
+        shard ? shard->ranks : 1, steps, has_option("--steps") ? "--steps, " : "");
 }
 
 std::string of_ranks() {

@@ -123,7 +123,7 @@ Settings data_settings(std::initializer_list<uint64_t> data) {
 
 Settings run_settings(CLI::App& command, double rate, std::initializer_list<uint64_t> data) {
   Settings settings = settings_of(command);
-  settings["--lr"] = fmt::format("{}", rate);
+  settings["--lr"] = fmt::format("{}", static_cast<float>(rate));  // as optimizers take it
   settings.merge(data_settings(data));
   return settings;
 }

@@ -1,6 +1,10 @@
 #include "trainer/program/shared_options.h"
 
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <cstdlib>
 
 #include "core/base/error.h"
 
@@ -54,6 +58,27 @@ std::string shared_text(std::string_view name, const std::string& more) {
   check(row != std::end(shared_options), "options", "the table must have {}, got an unknown name",
         name);
   return more.empty() ? row->text : std::string(row->text) + ": " + more;
+}
+
+namespace {
+
+const CLI::App* running = nullptr;
+
+}  // namespace
+
+bool has_option(const std::string& name) {
+  return running != nullptr && running->get_option_no_throw(name) != nullptr;
+}
+
+void set_running_command(const CLI::App* command) {
+  running = command;
+}
+
+CLI::Option* must_be_positive(CLI::Option* option) {
+  return option->check([](const std::string& text) {
+    const bool is_positive = std::strtod(text.c_str(), nullptr) > 0;
+    return is_positive ? std::string() : fmt::format("must be positive, got {}", text);
+  });
 }
 
 }  // namespace rw

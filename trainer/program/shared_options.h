@@ -25,4 +25,12 @@ inline CLI::Option* shared_flag(CLI::App& app, const std::string& name, bool& va
   return app.add_flag(name, value, shared_text(name, more));
 }
 
+// Tells whether the command that runs has this option, as "--resume": messages speak of no others.
+bool has_option(const std::string& name);
+// Says which command runs, if one does.
+void set_running_command(const CLI::App* command);
+
+// Refuses 0 and less, where the variable's 0 stands for a default that depends on other options.
+CLI::Option* must_be_positive(CLI::Option* option);
+
 }  // namespace rw
