@@ -2,6 +2,7 @@
 //! types: T = f32 f16
 //! params: PairLossParams
 //! local: 64
+//! precise: yes
 //! optimize: no
 #include "pair_loss.glsl"
 

@@ -2,6 +2,7 @@
 //! types: T = f32 f16
 //! params: PairLossGradParams
 //! local: 64
+//! precise: yes
 //! optimize: no
 #include "pair_loss.glsl"
 layout(constant_id = 2) const uint WRT = 0;  //! 0 1

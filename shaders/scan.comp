@@ -2,6 +2,7 @@
 //! types: T,C,U = f32,f32,f32 f16,f32,f16 f16,f32,f32 i32,i32,i32
 //! params: ScanParams
 //! local: 64
+//! precise: yes
 #include "elementwise.glsl"
 #define SUM 0
 #define PROD 1

@@ -20,21 +20,21 @@ float large_quarter_turns(float x, out int quadrant) {
     middle = middle << shift | low >> (32 - shift);
     low = low << shift | pick(i, 0x7f09d5f4u, 0x7d4d3770u, 0x36d8a566u, 0x4f10e410u, 0u) >> (32 - shift);
   }
-  // Quarters of a turn, with 2 bits before and 30 after the point, from products of 32 bits.
+  // Quarters of a turn, with 2 bits before and 30 after the point, and 32 more in `rest`, from products of 32 bits.
   uint low_high, middle_high, unused, middle_low, carry;
   umulExtended(mantissa, low, low_high, unused);
   umulExtended(mantissa, middle, middle_high, middle_low);
-  uaddCarry(middle_low, low_high, carry);
+  const uint rest = uaddCarry(middle_low, low_high, carry);
   const uint turns = mantissa * high + middle_high + carry + 0x20000000u;  // half a unit is added to round
   quadrant = int(turns >> 30);
-  const float r = float(int(turns & 0x3fffffffu) - 0x20000000) * 1.46291807927e-9;
+  const float r = (float(int(turns & 0x3fffffffu) - 0x20000000) + float(rest) * 2.32830644e-10) * 1.46291807927e-9;
   if (!is_negative(x)) return r;
   quadrant = -quadrant & 3;
   return -r;
 }
 
 // Reduces x by the nearest multiple of pi / 2, and returns the multiple modulo 4. Up to |x| of 8192 it follows Cody and
-// Waite 1980, with pi / 2 in three parts.
+// Waite 1980, with pi / 2 in four parts, three of which have exact products.
 float quarter_turns(float x, out int quadrant) {
   quadrant = 0;
   if (!is_finite(x)) return NAN;
@@ -42,8 +42,9 @@ float quarter_turns(float x, out int quadrant) {
   float k = floor(x * 0.636619772 + 0.5);
   quadrant = int(k) & 3;
   precise float r = x - k * 1.5703125;
-  r = r - k * 4.837512969970703125e-4;
-  r = r - k * 7.54978995489188216e-8;
+  r = r - k * 4.8375129699707e-4;
+  r = r - k * 7.54953362047672e-8;
+  r = r - k * 2.563344e-12;
   return r;
 }
 

@@ -3,12 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <string_view>
 #include <unordered_map>
 
 #include "backends/call_cache.h"
 #include "backends/cpu/loops.h"
 #include "backends/cpu/plan.h"
+#include "backends/cpu/stack.h"
 #include "backends/dry/dry_backend.h"
 #include "backends/reference/host_backend.h"
 #include "backends/reference/run_kernel.h"
@@ -109,7 +111,8 @@ class CpuBackend final : public HostBackend {
     check<ValueError>(call.workspace.size >= plan->workspace_bytes, call.kernel,
                       "the workspace must have {} bytes, got {}", plan->workspace_bytes,
                       call.workspace.size);
-    plan->run(call, {memory, workspace});
+    const auto run = [&] { plan->run(call, {memory, workspace}); };
+    cpu::with_stack(std::ref(run));
   }
 
   std::shared_ptr<const cpu::Plan> plan_of(const KernelCall& call) const {

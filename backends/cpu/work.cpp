@@ -8,11 +8,11 @@
 #include <mutex>
 #include <pthread.h>
 #include <sched.h>
-#include <system_error>
 #include <thread>
 #include <unistd.h>
 #include <vector>
 
+#include "backends/cpu/stack.h"
 #include "core/base/environment.h"
 
 namespace rw::cpu {
@@ -86,12 +86,12 @@ class Pool {
   void set_threads(int count) {
     const std::lock_guard alone(sharing_);
     wanted_ = std::max(1, count);
-    for (int index = made_ + 1; index < wanted_; ++index) try {
-        std::thread([this, index] { serve(index); }).detach();
-        made_ = index;
-      } catch (const std::system_error&) {  // the system allows no more threads
-        break;
-      }
+    for (int index = made_ + 1; index < wanted_; ++index) {
+      const auto thread = start_thread([this, index] { serve(index); });
+      if (!thread) break;
+      pthread_detach(*thread);
+      made_ = index;
+    }
   }
 
   void share_out(Job& job) {

@@ -7,7 +7,9 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <functional>
 #include <numeric>
+#include <pthread.h>
 #include <sched.h>
 #include <thread>
 #include <unistd.h>
@@ -161,6 +163,41 @@ TEST_CASE("cpu backend: a call has the scratch that its dry run foretells, or is
   if (bytes == 0) return;  // the plain loops need none
   CHECK(message_of<ValueError>([&] { cpu.backend().run(call); }) ==
         fmt::format("[matmul] the workspace must have {} bytes, got 0", bytes));
+}
+
+TEST_CASE("cpu backend: frames of loops may be larger than the caller's stack") {
+  KernelRunner cpu(make_cpu_backend());
+  const uint32_t rows = 3000, channels = 200;
+  std::vector<float> values(rows * channels), ones(channels, 1);
+  for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i % 13) - 6;
+  const Binding x = cpu.upload(values), one = cpu.upload(ones), sums = cpu.allocate(2 * channels);
+  const auto run = [&](uint32_t count) {
+    cpu.run("batch_norm_grad_stats", {x, x, one, one, sums},
+            BatchNormGradStatsParams{.offset = {}, .rows = count, .channels = channels, .eps = 0});
+  };
+  run(rows);
+  const std::vector<float> expected = cpu.download(sums);
+  run(1);
+  REQUIRE(cpu.download(sums) != expected);
+  const std::function<void()> again = [&] {
+    run(rows);
+    // What a loop throws arrives, too.
+    CHECK(message_of<ValueError>([&] {
+            cpu.run("unary", {x, x}, UnaryParams{.n = 1}, {1000, 1});
+          }).starts_with("[unary]"));
+  };
+  pthread_attr_t small;
+  pthread_attr_init(&small);
+  pthread_attr_setstacksize(&small, 128 << 10);
+  pthread_t thread;
+  const auto call = [](void* what) -> void* {
+    (*static_cast<const std::function<void()>*>(what))();
+    return nullptr;
+  };
+  REQUIRE(pthread_create(&thread, &small, call, const_cast<std::function<void()>*>(&again)) == 0);
+  pthread_join(thread, nullptr);
+  pthread_attr_destroy(&small);
+  CHECK(cpu.download(sums) == expected);
 }
 
 TEST_CASE("devices: the best one is a GPU, or one that is named, or the cpu") {

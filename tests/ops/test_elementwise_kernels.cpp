@@ -50,7 +50,7 @@ TEST_CASE("unary: gradients match central differences" * doctest::test_suite("ho
     for (size_t i = 0; i < x.size(); ++i) {
       const double h = 1e-5, at = x[i];
       dy.push_back(0.5f + 0.1f * static_cast<float>(i % 7));
-      const auto f = [&](double v) { return reference::apply_unary<double>(row.id, v, a, b); };
+      const auto f = [&](double v) { return reference::apply_unary(row.id, v, a, b); };
       expected.push_back(static_cast<float>((f(at + h) - f(at - h)) / (2 * h) * dy.back()));
     }
     const uint32_t n = static_cast<uint32_t>(x.size());
@@ -68,7 +68,7 @@ TEST_CASE("unary: gradients match central differences" * doctest::test_suite("ho
 
 TEST_CASE("unary: known values" * doctest::test_suite("host")) {
   const auto f = [](uint32_t op, double x, double a = 0, double b = 0) {
-    return reference::apply_unary<double>(op, x, a, b);
+    return reference::apply_unary(op, x, a, b);
   };
   CHECK(f(8, std::log(3.0)) == doctest::Approx(0.75));                   // sigmoid
   CHECK(f(10, std::log(3.0)) == doctest::Approx(0.75 * std::log(3.0)));  // silu

@@ -18,6 +18,29 @@ inline void map(const T* a, const T* b, int64_t count, U* y, const F& f) {
   for (int64_t i = 0; i < count; ++i) y[i] = f(a[i], b[i]);
 }
 
+enum UnaryRow : uint32_t {
+#define UNARY(id, name, forward, grad, saves, lo, hi) row_##name = id,
+#include "shaders/elementwise.def"
+};
+
+// The same for a unary row or its gradient, whose f takes a double, too, if it turns by x.
+template <uint32_t row, class F, class... Other>
+inline void map_row(const float* x, int64_t count, float* y, const F& f, const Other*... other) {
+  if constexpr (row == row_sin || row == row_cos || row == row_tan) {
+    const auto is_far = [](float x) {
+      return (bits_of(x) & 0x7fffffffu) > bits_of(most_turned) && abs(x) < infinity;
+    };
+    uint32_t far = 0;
+    for (int64_t i = 0; i < count; ++i) far |= is_far(x[i]) ? 1u : 0u;
+    if (far != 0) {
+      for (int64_t i = 0; i < count; ++i)
+        y[i] = is_far(x[i]) ? f(double{x[i]}, other[i]...) : f(x[i], other[i]...);
+      return;
+    }
+  }
+  map(x, other..., count, y, f);
+}
+
 void binary_block(uint32_t op, const int32_t* a, const int32_t* b, int64_t count, int32_t* y) {
   constexpr uint32_t div = 3;  // a division by zero gives 0
   switch (op) {
@@ -67,8 +90,8 @@ void unary_block(uint32_t op, const float* x, int64_t count, float a, float b, f
   switch (op) {
 #define UNARY(id, name, forward, grad, saves, lo, hi) \
   case id:                                            \
-    return map(x, count, y,                           \
-               [a, b](float x) { return (void)a, (void)b, static_cast<float>(forward); });
+    return map_row<id>(x, count, y,                   \
+                       [a, b](auto x) { return (void)a, (void)b, static_cast<float>(forward); });
 #include "shaders/elementwise.def"
   }
 }
@@ -76,11 +99,12 @@ void unary_block(uint32_t op, const float* x, int64_t count, float a, float b, f
 void unary_grad_block(uint32_t op, const float* s, const float* dy, int64_t count, float a, float b,
                       float* dx) {
   switch (op) {
-#define UNARY(id, name, forward, grad, saves, lo, hi)             \
-  case id:                                                        \
-    return map(s, dy, count, dx, [a, b](float s, float dy) {      \
-      return (void)a, (void)b, (void)s, static_cast<float>(grad); \
-    });
+#define UNARY(id, name, forward, grad, saves, lo, hi)                                             \
+  case id:                                                                                        \
+    return map_row<id>(                                                                           \
+        s, count, dx,                                                                             \
+        [a, b](auto s, float dy) { return (void)a, (void)b, (void)s, static_cast<float>(grad); }, \
+        dy);
 #include "shaders/elementwise.def"
   }
 }

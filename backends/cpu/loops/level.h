@@ -14,6 +14,10 @@
 #include <immintrin.h>
 #endif
 
+// Marks a function that loops call for each element: in a large unit compilers would leave calls,
+// and no loop that has one becomes vectors.
+#define REWIND_INLINE [[gnu::always_inline]] inline
+
 // Marks a loop whose operands are the same memory, or do not overlap.
 #if defined(__clang__)
 #define REWIND_VECTORIZE _Pragma("clang loop vectorize(assume_safety)")

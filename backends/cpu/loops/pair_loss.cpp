@@ -5,12 +5,6 @@ namespace rw::cpu::REWIND_LEVEL {
 
 namespace {
 
-inline float softplus(float x) {
-  return max(x, 0.0f) + log1p(exp(-abs(x)));
-}
-inline float loss_sigmoid(float x) {
-  return 1.0f / (1.0f + exp(-x));
-}
 inline float sign(float x) {
   return x > 0.0f ? 1.0f : x < 0.0f ? -1.0f : 0.0f * x;
 }
@@ -21,9 +15,13 @@ inline float bounded_log1p(float x) {
   return max(log1p(x), -100.0f);
 }
 
-// `w` is the positive class's weight.
+// `w` is the positive class's weight. Neither sum has terms that cancel if t is 0 or 1.
 inline float bce_logits(float x, float t, float w) {
-  return (1 - t) * x + (1 + (w - 1) * t) * softplus(-x);
+  const float rest = log1p(exp(-abs(x)));
+  return (1 - t) * (max(x, 0.0f) + rest) + t * w * (max(-x, 0.0f) + rest);
+}
+inline float bce_logits_slope(float x, float t, float w) {
+  return (1 - t) * sigmoid(x) - t * w * sigmoid(-x);
 }
 
 // `a` and `b` are the kernel's parameters.
@@ -31,21 +29,20 @@ struct Focal {
   float a, b;
 
   float share(float t) const { return a < 0 ? 1.0f : a * t + (1 - a) * (1 - t); }
-  static float rest(float x, float t) { return loss_sigmoid(x) * (1 - t) + loss_sigmoid(-x) * t; }
+  static float rest(float x, float t) { return sigmoid(x) * (1 - t) + sigmoid(-x) * t; }
 
   float value(float x, float t) const {
     return share(t) * bce_logits(x, t, 1) * pow(rest(x, t), b);
   }
   float slope_x(float x, float t) const {
-    const float s = loss_sigmoid(x), q = max(rest(x, t), 1e-30f), outer = (s - t) * pow(q, b);
-    const float inner =
-        bce_logits(x, t, 1) * b * pow(q, b - 1) * (1 - 2 * t) * s * loss_sigmoid(-x);
+    const float q = max(rest(x, t), 1e-30f), outer = bce_logits_slope(x, t, 1) * pow(q, b);
+    const float inner = bce_logits(x, t, 1) * b * pow(q, b - 1) * (1 - 2 * t) * sigmoid_grad(x);
     return share(t) * (b == 0 ? outer : outer + inner);
   }
   float slope_t(float x, float t) const {
     const float q = max(rest(x, t), 1e-30f), l = bce_logits(x, t, 1), power = pow(q, b);
     const float of_share = a >= 0 ? (2 * a - 1) * l * power : 0.0f;
-    const float of_rest = share(t) * l * b * pow(q, b - 1) * (loss_sigmoid(-x) - loss_sigmoid(x));
+    const float of_rest = share(t) * l * b * pow(q, b - 1) * tanh(-0.5f * x);
     return of_share - share(t) * x * power + (b != 0 ? of_rest : 0.0f);
   }
 };
@@ -108,8 +105,7 @@ bool with_slope_x(uint32_t kind, float a, float b, const Run& run) {
     case LOSS_BCE:
       return run([](float x, float t, float) { return (x - t) / max(x * (1 - x), 1e-12f); });
     case LOSS_BCE_LOGITS:
-      return run(
-          [](float x, float t, float w) { return 1 - t - (1 + (w - 1) * t) * loss_sigmoid(-x); });
+      return run([](float x, float t, float w) { return bce_logits_slope(x, t, w); });
     case LOSS_KL:
       return run([](float, float t, float) { return -t; });
     case LOSS_KL_LOG:
@@ -127,8 +123,7 @@ bool with_slope_t(uint32_t kind, float a, float b, const Run& run) {
       return run([](float x, float, float) { return bounded_log1p(-x) - bounded_log(x); });
     case LOSS_BCE_LOGITS:
       return run([](float x, float, float w) {
-        const float of_weight = (w - 1) * softplus(-x);
-        return (w == 1.0f ? 0.0f : of_weight) - x;
+        return (w * max(-x, 0.0f) - max(x, 0.0f)) + (w - 1) * log1p(exp(-abs(x)));
       });
     case LOSS_KL:
       return run([](float x, float t, float) {

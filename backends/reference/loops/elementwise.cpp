@@ -89,7 +89,7 @@ void unary(const Call& call) {
   const bool flat = call.variant(1) == 1;
   for (uint64_t i = 0; i < p.n; ++i) {
     const uint64_t from = flat ? i : strided(i, p.rank, p.shape, p.x_stride);
-    y.set(i, apply_unary<Real>(op, x.get(from), p.a, p.b));
+    y.set(i, static_cast<Real>(apply_unary(op, x.get(from), p.a, p.b)));
   }
 }
 
@@ -101,7 +101,7 @@ void unary_grad(const Call& call) {
   Elements dx = call.out(2);
   const bool reads = unary_grad_reads_saved(op);
   for (uint64_t i = 0; i < p.n; ++i)
-    dx.set(i, apply_unary_grad<Real>(op, reads ? s.get(i) : 0, dy.get(i), p.a, p.b));
+    dx.set(i, static_cast<Real>(apply_unary_grad(op, reads ? s.get(i) : 0, dy.get(i), p.a, p.b)));
 }
 
 void binary(const Call& call) {
@@ -116,7 +116,7 @@ void binary(const Call& call) {
     if (ints)
       y.seti(i, int_binary(op, a.geti(at.a), b.geti(at.b)));
     else
-      y.set(i, apply_binary(op, a.get(at.a), b.get(at.b)));
+      y.set(i, static_cast<Real>(apply_binary<double>(op, a.get(at.a), b.get(at.b))));
   }
 }
 

@@ -1,4 +1,4 @@
-// The rows of shaders/elementwise.def as C++ functions, for float and for double.
+// The rows of shaders/elementwise.def as C++ functions, in double or in int64_t.
 #pragma once
 
 #include <cmath>
@@ -10,8 +10,8 @@ namespace rw::reference {
 
 namespace elementwise {  // has the names that the table's expressions use
 
-using std::abs, std::ceil, std::cos, std::erf, std::exp, std::expm1, std::floor, std::log, std::sin,
-    std::sqrt, std::tanh, std::trunc;
+using std::abs, std::ceil, std::cos, std::erf, std::exp, std::expm1, std::floor, std::log,
+    std::log1p, std::sin, std::sqrt, std::tanh, std::trunc;
 
 // A NaN wins, as in PyTorch.
 template <class T, class U>
@@ -23,61 +23,111 @@ std::common_type_t<T, U> min(T x, U y) {
   return y < x || y != y ? y : x;
 }
 
-template <class T>
-T silu_grad(T x) {
-  const T sigmoid = T(1) / (T(1) + exp(-x));
-  return sigmoid * (T(1) + x * (T(1) - sigmoid));
+// Formulas whose terms do not cancel, since the tests compare kernels with them. Arithmetic is in
+// double whatever the tensors have.
+inline double mul_add(double a, double b, double c) {
+  return a * b + c;
 }
 
-// Phi(x) + x * phi(x) of the normal distribution.
-template <class T>
-T gelu_grad(T x) {
-  return T(0.5) * (T(1) + erf(x * T(0.70710678118654752))) +
-         x * T(0.39894228040143268) * exp(T(-0.5) * x * x);
+inline double sigmoid(double x) {
+  return 1 / (1 + exp(-x));
+}
+inline double sigmoid_grad(double x) {
+  return sigmoid(x) * sigmoid(-x);
+}
+inline double tanh_grad(double x) {
+  return 1 / (std::cosh(x) * std::cosh(x));
+}
+inline double softplus(double x) {
+  return max(x, 0.0) + log1p(exp(-abs(x)));
 }
 
-template <class T>
-T gelu_tanh_grad(T x) {
-  const T scale = T(0.79788456080286536), cubic = T(0.044715);
-  const T t = tanh(scale * (x + cubic * x * x * x));
-  return T(0.5) * (T(1) + t) + T(0.5) * x * (T(1) - t * t) * scale * (T(1) + T(3) * cubic * x * x);
+inline double silu(double x) {
+  return x * sigmoid(x);
+}
+inline double silu_grad(double x) {
+  return sigmoid(x) * (1 + x * sigmoid(-x));
+}
+
+// Phi and phi of the normal distribution.
+inline double normal_share(double x) {
+  return 0.5 * std::erfc(-x * 0.70710678118654752);
+}
+inline double normal_density(double x) {
+  return 0.39894228040143268 * exp(-0.5 * x * x);
+}
+inline double gelu(double x) {
+  return x * normal_share(x);
+}
+inline double gelu_grad(double x) {
+  return normal_share(x) + x * normal_density(x);
+}
+
+// (1 + tanh(u)) / 2 is sigmoid(2 u).
+inline double gelu_tanh_twice(double x) {
+  return 1.5957691216057308 * (x + 0.044715 * x * x * x);
+}
+inline double gelu_tanh(double x) {
+  return x * sigmoid(gelu_tanh_twice(x));
+}
+inline double gelu_tanh_grad(double x) {
+  const double u = gelu_tanh_twice(x), rise = 1.5957691216057308 * (1 + 3 * 0.044715 * x * x);
+  return sigmoid(u) * (1 + x * rise * sigmoid(-u));
+}
+
+inline double mish(double x) {
+  return x * tanh(softplus(x));
+}
+inline double mish_grad(double x) {
+  const double y = softplus(x);
+  return tanh(y) + x * tanh_grad(y) * sigmoid(x);
+}
+
+constexpr double selu_scale = 1.0507009873554805, selu_alpha = 1.6732632423543772;
+inline double selu(double x) {
+  return selu_scale * (x > 0 ? x : selu_alpha * expm1(x));
+}
+inline double selu_grad(double x) {
+  return selu_scale * (x > 0 ? 1 : selu_alpha * exp(x));
+}
+
+inline double erf_grad(double x) {
+  return 1.1283791670955126 * exp(-x * x);
+}
+
+// Newton's method on erf, or erfc, from Winitzki's approximation.
+inline double erfinv(double x) {
+  const double size = abs(x);
+  if (size == 1) return x * std::numeric_limits<double>::infinity();
+  const double log_term = std::log((1 - size) * (1 + size));
+  const double a = 0.147, b = 2 / (3.14159265358979 * a) + log_term / 2;
+  double y = std::sqrt(std::sqrt(b * b - log_term / a) - b);
+  for (int step = 0; step < 6; ++step) {
+    const double error = size > 0.5 ? (1 - size) - std::erfc(y) : erf(y) - size;
+    y -= error / erf_grad(y);
+  }
+  return std::copysign(y, x);
+}
+inline double erfinv_grad(double x) {
+  const double y = erfinv(x);
+  return 0.88622692545275801 * exp(y * y);
 }
 
 // Rounds to the nearest integer, halfway cases to even.
-template <class T>
-T round_even(T x) {
+inline double round_even(double x) {
   return std::nearbyint(x);
 }
 
-// Newton's method on erf, from Winitzki's approximation.
-template <class T>
-T erfinv(T x) {
-  if (abs(x) == 1) return x * std::numeric_limits<T>::infinity();
-  const double log_term = std::log((1 - double{x}) * (1 + double{x}));
-  const double a = 0.147, b = 2 / (3.14159265358979 * a) + log_term / 2;
-  double y = std::copysign(std::sqrt(std::sqrt(b * b - log_term / a) - b), double{x});
-  for (int step = 0; step < 6; ++step) y -= (erf(y) - double{x}) * 0.88622692545275801 * exp(y * y);
-  return static_cast<T>(y);
-}
-
-template <class T>
-T hardswish_grad(T x) {
-  return x <= -3 ? T(0) : x >= 3 ? T(1) : x / 3 + T(0.5);
-}
-
-template <class T>
-T tanh_softplus(T x) {
-  return x > 20 ? T(1) : tanh(log(T(1) + exp(x)));
-}
-template <class T>
-T mish_grad(T x) {
-  const T t = tanh_softplus(x);
-  return t + x * (T(1) - t * t) / (T(1) + exp(-x));
+inline double hardswish_grad(double x) {
+  return x <= -3 ? 0 : x >= 3 ? 1 : (x + 1.5) / 3;
 }
 
 template <class T, class U>
 auto pow(T x, U y) {
   return std::pow(x, y);
+}
+inline double pow_grad(double x, double y) {
+  return y == 0 ? 0 : y * std::pow(x, y - 1);
 }
 // The result wraps like the kernels' 32 bits; a negative power of anything but 1 and -1 is 0.
 inline int64_t pow(int64_t x, int64_t y) {
@@ -103,11 +153,8 @@ T floor_modulo(T x, T y) {
   return rest != 0 && (rest < 0) != (y < 0) ? rest + y : rest;
 }
 
-template <class T>
-T log_add_exp(T x, T y) {
-  const double high = max(double(x), double(y)), distance = abs(double(x) - double(y));
-  return static_cast<T>(x == y ? double(x) + 0.69314718055994531
-                               : high + std::log1p(exp(-distance)));
+inline double log_add_exp(double x, double y) {
+  return x == y ? x + 0.69314718055994531 : max(x, y) + log1p(exp(-abs(x - y)));
 }
 
 }  // namespace elementwise
@@ -127,8 +174,7 @@ enum : uint32_t {
 #include "../../../shaders/elementwise.def"
 };
 
-template <class T>
-T apply_unary(uint32_t op, T x, [[maybe_unused]] T a, [[maybe_unused]] T b) {
+inline double apply_unary(uint32_t op, double x, double a, double b) {
   using namespace elementwise;
   switch (op) {
 #define UNARY(id, name, forward, grad, saves, lo, hi) \
@@ -136,12 +182,11 @@ T apply_unary(uint32_t op, T x, [[maybe_unused]] T a, [[maybe_unused]] T b) {
     return forward;
 #include "../../../shaders/elementwise.def"
   }
-  return T(0);
+  return 0;
 }
 
 // `s` is the op's input or output, as the table's row says.
-template <class T>
-T apply_unary_grad(uint32_t op, T s, T dy, [[maybe_unused]] T a, [[maybe_unused]] T b) {
+inline double apply_unary_grad(uint32_t op, double s, double dy, double a, double b) {
   using namespace elementwise;
   switch (op) {
 #define UNARY(id, name, forward, grad, saves, lo, hi) \
@@ -149,7 +194,7 @@ T apply_unary_grad(uint32_t op, T s, T dy, [[maybe_unused]] T a, [[maybe_unused]
     return grad;
 #include "../../../shaders/elementwise.def"
   }
-  return T(0);
+  return 0;
 }
 
 template <class T>
@@ -158,7 +203,7 @@ T apply_binary(uint32_t op, T x, T y) {
   switch (op) {
 #define BINARY(id, name, forward, lo, hi, lo_y, hi_y) \
   case id:                                            \
-    return forward;
+    return static_cast<T>(forward);
 #include "../../../shaders/elementwise.def"
   }
   return T(0);

@@ -11,8 +11,9 @@ using namespace kernels;
 
 namespace {
 
-double softplus(double x) {
-  return std::max(x, 0.0) + std::log1p(std::exp(-std::abs(x)));
+// log(1 + exp(-|x|)).
+double bent(double x) {
+  return std::log1p(std::exp(-std::abs(x)));
 }
 
 double loss_sigmoid(double x) {
@@ -29,7 +30,10 @@ struct PairLoss {
   double a, b;
 
   static double bce_logits(double x, double t, double w) {
-    return (1 - t) * x + (1 + (w - 1) * t) * softplus(-x);
+    return (1 - t) * (std::max(x, 0.0) + bent(x)) + t * w * (std::max(-x, 0.0) + bent(x));
+  }
+  static double bce_logits_slope(double x, double t, double w) {
+    return (1 - t) * loss_sigmoid(x) - t * w * loss_sigmoid(-x);
   }
   double share(double t) const { return a < 0 ? 1 : a * t + (1 - a) * (1 - t); }
   static double rest(double x, double t) {
@@ -74,16 +78,17 @@ struct PairLoss {
       case LOSS_BCE:
         return d / std::max(x * (1 - x), 1e-12);
       case LOSS_BCE_LOGITS:
-        return 1 - t - (1 + (w - 1) * t) * loss_sigmoid(-x);
+        return bce_logits_slope(x, t, w);
       case LOSS_KL:
         return -t;
       case LOSS_KL_LOG:
         return -std::exp(t);
       default: {
-        const double s = loss_sigmoid(x), q = std::max(rest(x, t), 1e-30);
-        if (b == 0) return share(t) * (s - t);
-        return share(t) * ((s - t) * std::pow(q, b) + bce_logits(x, t, 1) * b * std::pow(q, b - 1) *
-                                                          (1 - 2 * t) * s * loss_sigmoid(-x));
+        const double q = std::max(rest(x, t), 1e-30), outer = bce_logits_slope(x, t, 1);
+        if (b == 0) return share(t) * outer;
+        return share(t) *
+               (outer * std::pow(q, b) + bce_logits(x, t, 1) * b * std::pow(q, b - 1) *
+                                             (1 - 2 * t) * loss_sigmoid(x) * loss_sigmoid(-x));
       }
     }
   }
@@ -93,7 +98,7 @@ struct PairLoss {
       case LOSS_BCE:
         return std::max(std::log1p(-x), -100.0) - std::max(std::log(x), -100.0);
       case LOSS_BCE_LOGITS:
-        return (w == 1 ? 0 : (w - 1) * softplus(-x)) - x;
+        return w * std::max(-x, 0.0) - std::max(x, 0.0) + (w - 1) * bent(x);
       case LOSS_KL:
         return t > 0 ? std::log(t) + 1 - x : 0;
       case LOSS_KL_LOG:
@@ -103,8 +108,7 @@ struct PairLoss {
                      power = std::pow(q, b);
         double slope = -share(t) * x * power;
         if (a >= 0) slope += (2 * a - 1) * l * power;
-        if (b != 0)
-          slope += share(t) * l * b * std::pow(q, b - 1) * (loss_sigmoid(-x) - loss_sigmoid(x));
+        if (b != 0) slope += share(t) * l * b * std::pow(q, b - 1) * std::tanh(-0.5 * x);
         return slope;
       }
       default:

@@ -5,10 +5,6 @@ namespace rw::cpu::REWIND_LEVEL {
 
 namespace {
 
-inline float sigmoid(float x) {
-  return 1.0f / (1.0f + exp(-x));
-}
-
 // Elements [at, at + count) of each gate of a row, of `gates` gates of `hidden` elements.
 struct Gates {
   int64_t row, gates, hidden, at, count;
