@@ -245,6 +245,16 @@ TEST_CASE("gradients of gradients: where a gradient is a constant, it is one") {
   x.impl().grad = w.impl().grad = {};
 }
 
+TEST_CASE_FIXTURE(CpuDevice, "grad: nothing stays on records that it did not have to pass") {
+  const Tensor x = leaf(4), w = leaf(4);
+  const Tensor h = x * 2.0f;
+  const Tensor of_w = sum(h * w), of_h = sum(h * 3.0f);
+  const Tensor gradient = grad({of_w}, {w}, {.retain = true})[0];
+  CHECK(gradient.to_vector() == h.to_vector());
+  of_h.backward();  // passes h, through which grad() did not go
+  CHECK(x.grad().to_vector() == std::vector<float>(4, 6));
+}
+
 TEST_SUITE_END();
 
 }  // namespace

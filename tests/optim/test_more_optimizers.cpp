@@ -300,6 +300,41 @@ TEST_CASE("adafactor: large matrices on each device alike, without the relative 
     CHECK(largest_difference(other, {found[0].begin(), found[0].end()}) < 2e-5);
 }
 
+TEST_CASE("adafactor: each of its switches alone, against plain arithmetic") {
+  on_each_device([] {
+    for (const bool relative : {false, true})
+      for (const bool scaled : {false, true}) {
+        const Parameters p = {shaped({7}, 1)};
+        std::vector<double> w, v(7);
+        for (const float x : p[0].to_vector()) w.push_back(x);
+        const auto rms = [](const std::vector<double>& x) {
+          double squares = 0;
+          for (const double value : x) squares += value * value;
+          return std::sqrt(squares / static_cast<double>(x.size()));
+        };
+        Adafactor adafactor(p, {.lr = 0.6f, .relative_step = relative, .scale_parameter = scaled});
+        for (int t = 1; t <= 4; ++t) {
+          std::vector<float> g;
+          std::vector<double> update;
+          const double rate = (relative ? std::min(0.6, 1 / std::sqrt(t)) : 0.6) *
+                              (scaled ? std::max(1e-3, rms(w)) : 1);
+          for (size_t i = 0; i < 7; ++i) {
+            g.push_back(0.3f * static_cast<float>(static_cast<int>(i) - 3) + 0.1f * t);
+            v[i] += std::pow(t, -0.8) * (double{g[i]} * g[i] - v[i]);
+            update.push_back(g[i] / std::sqrt(v[i]));
+          }
+          const double clip = std::max(1.0, rms(update));
+          for (size_t i = 0; i < 7; ++i) w[i] -= rate * update[i] / clip;
+          Tensor(p[0]).set_grad(tensor(g, {7}));
+          adafactor.step();
+        }
+        CAPTURE(relative);
+        CAPTURE(scaled);
+        CHECK(largest_difference(p[0].to_vector(), w) < 2e-5);
+      }
+  });
+}
+
 TEST_CASE("muon: others go to AdamW, with their own rate and decay") {
   on_each_device([] {
     const MuonOptions options{.lr = 0.02f};

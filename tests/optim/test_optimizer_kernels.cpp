@@ -98,6 +98,10 @@ TEST_CASE("update_prepare: loss scale by PyTorch's GradScaler rules" *
         Values{16, 16, 8, 8, 8, 16});  // an overflow restarts the count
   CHECK(kernel_scales(p, 16, "xx") == Values{8, 4});
   CHECK(kernel_scales(p, 64, "...") == Values{64, 64, 64});  // the ceiling
+  p.hysteresis = 2;  // overflows in a row, unless they add up
+  CHECK(kernel_scales(p, 16, "xx") == Values{16, 8});
+  CHECK(kernel_scales(p, 16, "x.x.xx") == Values{16, 16, 16, 16, 16, 8});
+  CHECK(kernel_scales(p, 16, "xxx.xx") == Values{16, 8, 8, 8, 8, 4});
 }
 
 TEST_CASE("update_prepare: loss scale by TensorFlow's ExponentialUpdateLossScaleManager rules" *
