@@ -28,6 +28,13 @@ inline void check_float(const Tensor& t, const char* op) {
   check<DTypeError>(is_float(t.dtype()), op, "needs a float tensor, got {}", t);
 }
 
+// Returns 16-bit floats as f32. An op that is made of other ops computes in f32 and rounds once, to
+// what it returns: nothing is rounded that only the op itself reads, so no count, sum or product on
+// the way overflows or loses digits.
+inline Tensor wide(Tensor t) {
+  return is_half(t.dtype()) ? cast(std::move(t), DType::f32) : t;
+}
+
 // For an op of one input and one output whose gradient reads both.
 inline Saves saves_both(const std::any&, uint32_t) {
   return {1, 1};

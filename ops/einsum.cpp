@@ -5,6 +5,7 @@
 
 #include "ops/detail.h"
 #include "ops/layout/indexing.h"
+#include "ops/matmul.h"
 #include "ops/operators.h"
 
 namespace rw {
@@ -44,10 +45,14 @@ class Einsum {
   }
 
   Tensor run() {
+    const DType dtype = operands_[0].x.dtype();
+    if (rounds_between())
+      for (Operand& operand : operands_) operand.x = wide(std::move(operand.x));
     Operand left = std::move(operands_[0]);
     for (size_t i = 1; i < operands_.size(); ++i)
       left = contract(std::move(left), std::move(operands_[i]), i + 1);
     sum_out(left, operands_.size(), nullptr);
+    left.x = is_half(dtype) ? cast(std::move(left.x), dtype) : std::move(left.x);
     return arrange(std::move(left), result_);
   }
 
@@ -155,6 +160,15 @@ class Einsum {
     return has(result_, label);
   }
 
+  // Whether there is a step before the last one: another product, or a sum of one operand of two.
+  bool rounds_between() const {
+    if (operands_.size() != 2) return operands_.size() > 2;
+    for (size_t i = 0; i < 2; ++i)
+      for (const int label : operands_[i].labels)
+        if (!has(result_, label) && !has(operands_[1 - i].labels, label)) return true;
+    return false;
+  }
+
   // Sums over the axes that neither the result nor another operand has.
   void sum_out(Operand& operand, size_t next, const Operand* other) const {
     Axes axes;
@@ -201,6 +215,7 @@ class Einsum {
     const int64_t n = product(batch), m = product(rows), k = product(inner), c = product(columns);
     Tensor left = reshape(arrange(std::move(a), joined({batch, rows, inner})), {n, m, k});
     Tensor right = reshape(arrange(std::move(b), joined({batch, inner, columns})), {n, k, c});
+    if (!inner.empty()) check_same_float(left, right, "einsum");
     // Without a sum this is an elementwise product.
     Tensor y = inner.empty() ? std::move(left) * std::move(right)
                              : matmul(std::move(left), std::move(right));

@@ -124,10 +124,14 @@ std::vector<Tensor> matmul_forward(const std::any&, std::span<Tensor> inputs) {
 
 std::vector<Tensor> matmul_vjp(Record& r, std::span<Tensor> dy) {
   Tensor da, db;
-  if (r.needs_grad(1))
-    db = sum_to(gemm(transposed(r.take_input(0)), dy[0], dy[0].dtype()), r.inputs[1].shape);
-  if (r.needs_grad(0))
-    da = sum_to(gemm(dy[0], transposed(r.input(1)), dy[0].dtype()), r.inputs[0].shape);
+  // Products that are summed, since the input was broadcast, are not rounded before.
+  const auto product = [&](int input, const Tensor& a, const Tensor& b) {
+    const Shape& shape = r.inputs[input].shape;
+    const bool is_whole = leading(shape) == leading(dy[0].shape());
+    return sum_to(gemm(a, b, is_whole ? dy[0].dtype() : DType::f32), shape);
+  };
+  if (r.needs_grad(1)) db = product(1, transposed(r.take_input(0)), dy[0]);
+  if (r.needs_grad(0)) da = product(0, dy[0], transposed(r.input(1)));
   return {std::move(da), std::move(db)};
 }
 
@@ -184,8 +188,9 @@ Tensor linear(Tensor x, Tensor weight, Tensor bias) {
   check_same_float(x, weight, "linear");
   Shape result = x.shape();
   result[x.rank() - 1] = weight.shape()[0];
-  const Shape rows = {x.size(-1) == 0 ? 0 : x.numel() / x.size(-1), x.size(-1)};
-  x = reshape(std::move(x), rows);
+  int64_t rows = 1;  // also where they are empty
+  for (int axis = 0; axis < x.rank() - 1; ++axis) rows *= x.shape()[axis];
+  x = reshape(std::move(x), Shape{rows, weight.shape()[1]});
   Tensor y = apply1(linear_op, {}, std::move(x), std::move(weight));
   if (bias.defined()) y = add(std::move(y), std::move(bias));
   return reshape(std::move(y), result);

@@ -28,47 +28,59 @@ Tensor with_axes(const Record& r, const Tensor& t) {
   return reshape(t, reduced_shape(r.inputs[0].shape, r.attributes<NormReduceAttrs>().axes, true));
 }
 
+// The reduced axes stay with size 1.
+Tensor log_of_sum(const Tensor& x, const Axes& axes) {
+  Tensor high = max(x, axes, true);
+  high = masked_fill(high, logical_not(isfinite(high)), 0);  // inf - inf
+  const Tensor total = sum(exp(x - high), axes, true);
+  // Some drivers compute a finite log(0).
+  return masked_fill(log(total) + high, total == 0, -infinity);
+}
+
 std::vector<Tensor> logsumexp_forward(const std::any& attrs, std::span<Tensor> inputs) {
   const auto& a = std::any_cast<const NormReduceAttrs&>(attrs);
-  Tensor high = max(inputs[0], a.axes, true);
-  high = masked_fill(high, logical_not(isfinite(high)), 0);  // inf - inf
-  const Tensor total = sum(exp(inputs[0] - high), a.axes, true);
-  // Some drivers compute a finite log(0).
-  Tensor y = masked_fill(log(total) + high, total == 0, -infinity);
-  const Shape shape = reduced_shape(inputs[0].shape(), a.axes, a.keepdims);
-  return one(reshape(std::move(y), shape).detach());
+  Tensor y = log_of_sum(wide(inputs[0]), a.axes);
+  y = reshape(std::move(y), reduced_shape(inputs[0].shape(), a.axes, a.keepdims));
+  return one(cast(std::move(y), inputs[0].dtype()).detach());
 }
 
 std::vector<Tensor> logsumexp_vjp(Record& r, std::span<Tensor> dys) {
-  const Tensor dy = with_axes(r, std::exchange(dys[0], {})), y = with_axes(r, r.output(0));
-  const Tensor share = exp(r.input(0) - masked_fill(y, y == -infinity, 0));
-  return one(dy * share);
+  const Tensor dy = wide(with_axes(r, std::exchange(dys[0], {}))), x = wide(r.input(0));
+  const Tensor y = is_half(r.outputs[0].dtype)
+                       ? log_of_sum(x, r.attributes<NormReduceAttrs>().axes)  // not rounded
+                       : with_axes(r, r.output(0));
+  return one(dy * exp(x - masked_fill(y, y == -infinity, 0)));
+}
+
+// The reduced axes stay with size 1. Powers are those of quotients by the element that counts most,
+// so that none of them overflows, and not all vanish (as Blue 1978 for p = 2).
+Tensor length_of(const Tensor& x, const Axes& axes, float p) {
+  if (p == 0) return sum(cast(x != 0, DType::f32), axes, true);
+  Tensor size = abs(x);
+  if (p == 1) return sum(std::move(size), axes, true);
+  Tensor most = p > 0 ? max(size, axes, true) : min(size, axes, true);
+  if (std::isinf(p)) return most;
+  most = masked_fill(most, logical_or(most == 0, logical_not(isfinite(most))), 1);
+  Tensor ratio = std::move(size) / most;
+  Tensor total = sum(p == 2 ? square(std::move(ratio)) : pow(std::move(ratio), p), axes, true);
+  return (p == 2 ? sqrt(std::move(total)) : pow(std::move(total), 1 / p)) * std::move(most);
 }
 
 std::vector<Tensor> vector_norm_forward(const std::any& attrs, std::span<Tensor> inputs) {
   const auto& [axes, keepdims, p] = std::any_cast<const NormReduceAttrs&>(attrs);
-  const Tensor& x = inputs[0];
-  if (p == 0) return one(sum(cast(x != 0, x.dtype()), axes, keepdims));
-  if (p == 1) return one(sum(abs(x), axes, keepdims));
-  if (p == infinity) return one(max(abs(x), axes, keepdims));
-  if (p == -infinity) return one(min(abs(x), axes, keepdims));
-  // f16 overflows from 256 on when squared.
-  const DType dtype = x.dtype();
-  const Tensor wide = cast(x, DType::f32);
-  const Tensor total = sum(p == 2 ? square(wide) : pow(abs(wide), p), axes, keepdims);
-  return one(cast(p == 2 ? sqrt(total) : pow(total, 1 / p), dtype).detach());
+  Tensor y = length_of(wide(inputs[0]), axes, p);
+  y = reshape(std::move(y), reduced_shape(inputs[0].shape(), axes, keepdims));
+  return one(cast(std::move(y), inputs[0].dtype()).detach());
 }
 
 std::vector<Tensor> vector_norm_vjp(Record& r, std::span<Tensor> dys) {
-  const float p = r.attributes<NormReduceAttrs>().p;
-  const Tensor dy = with_axes(r, std::exchange(dys[0], {})), y = with_axes(r, r.output(0));
-  const Tensor& x = r.input(0);
+  const auto& [axes, keepdims, p] = r.attributes<NormReduceAttrs>();
+  const Tensor dy = wide(with_axes(r, std::exchange(dys[0], {}))), x = wide(r.input(0));
   if (p == 0) return one(x * 0.0f);
   if (p == 1) return one(dy * sign(x));
-  if (std::isinf(p)) {  // to those that are as large, shared
-    const Tensor hit = cast(abs(x) == y, dy.dtype());
-    return one(sign(x) * hit * (dy / sum(hit, r.attributes<NormReduceAttrs>().axes, true)));
-  }
+  const Tensor y = is_half(r.outputs[0].dtype) ? length_of(x, axes, p)  // not rounded
+                                               : with_axes(r, r.output(0));
+  if (std::isinf(p)) return one(sign(x) * shared_among(abs(x) == y, axes, dy));
   const Tensor ratio = x / masked_fill(y, y == 0, 1);  // 0 where the norm is
   if (p == 2) return one(dy * ratio);
   return one(dy * sign(x) * masked_fill(pow(abs(ratio), p - 1), x == 0, 0));
@@ -79,15 +91,16 @@ const Op norm_op = {"norm", vector_norm_forward, vector_norm_vjp, saves_both};
 
 // ---- gated activations
 std::vector<Tensor> prelu_forward(const std::any&, std::span<Tensor> inputs) {
-  const Tensor& x = inputs[0];
-  return one(where(x > 0, x, x * cast(inputs[1], x.dtype())));
+  const Tensor x = wide(inputs[0]);
+  return one(cast(where(x > 0, x, x * wide(inputs[1])), inputs[0].dtype()));
 }
 
 std::vector<Tensor> prelu_vjp(Record& r, std::span<Tensor> dys) {
-  const Tensor &x = r.input(0), &weight = r.input(1), dy = std::exchange(dys[0], {});
+  const Tensor x = wide(r.input(0)), weight = wide(r.input(1)),
+               dy = wide(std::exchange(dys[0], {}));
   const Tensor is_positive = x > 0;
   std::vector<Tensor> grads(2);
-  if (r.needs_grad(0)) grads[0] = where(is_positive, dy, dy * cast(weight, dy.dtype()));
+  if (r.needs_grad(0)) grads[0] = where(is_positive, dy, dy * weight);
   if (r.needs_grad(1)) grads[1] = sum_to(masked_fill(dy * x, is_positive, 0), weight.shape());
   return grads;
 }
@@ -98,17 +111,22 @@ const Op prelu_op = {"prelu", prelu_forward, prelu_vjp, [](const std::any&, uint
 
 template <Tensor (*activation)(Tensor)>
 std::vector<Tensor> gated_forward(const std::any&, std::span<Tensor> inputs) {
-  return one(activation(inputs[0]) * inputs[1]);
+  return one(cast(activation(wide(inputs[0])) * wide(inputs[1]), inputs[0].dtype()));
 }
 
 // The gate's gradient is made in the memory of x or dy, which it is the last to read.
 template <Tensor (*activation)(Tensor), uint32_t row>
 std::vector<Tensor> gated_vjp(Record& r, std::span<Tensor> dys) {
-  Tensor dy = std::exchange(dys[0], {});
+  const DType dtype = dys[0].dtype();
+  Tensor dy = wide(std::exchange(dys[0], {}));
+  const Tensor gate = wide(r.input(0));
   std::vector<Tensor> grads(2);
-  if (r.needs_grad(1)) grads[1] = activation(r.input(0)) * dy;
-  if (r.needs_grad(0))
-    grads[0] = unary_gradient(row, r.input(0), mul(std::move(dy), r.take_input(1)));
+  if (r.needs_grad(1)) grads[1] = cast(activation(gate) * dy, dtype);
+  if (!r.needs_grad(0)) return grads;
+  // The slope of a sigmoid is a function of its result.
+  const Tensor saved = row == unary_sigmoid ? sigmoid(gate) : gate;
+  Tensor product = mul(std::move(dy), wide(r.take_input(1)));
+  grads[0] = cast(unary_gradient(row, saved, std::move(product)), dtype);
   return grads;
 }
 
@@ -116,6 +134,11 @@ Saves gated_saves(const std::any&, uint32_t needs) {
   return needs & 1 ? Saves{3, 0, 2} : Saves{1, 0};
 }
 
+const Op glu_op = {.name = "glu",
+                   .forward = gated_forward<sigmoid>,
+                   .vjp = gated_vjp<sigmoid, unary_sigmoid>,
+                   .saves = gated_saves,
+                   .saves_8_bits = true};
 const Op swiglu_op = {.name = "swiglu",
                       .forward = gated_forward<silu>,
                       .vjp = gated_vjp<silu, unary_silu>,
@@ -155,19 +178,22 @@ Tensor cosine_similarity(Tensor a, Tensor b, int axis, float eps) {
   const AutocastInputs autocast("cosine_similarity", {&a, &b});
   check_eps(eps, "cosine_similarity");
   promote(a, b);
+  check_float(a, "cosine_similarity");
+  const DType dtype = a.dtype();
   const Shape shape = broadcast(a.shape(), b.shape(), "cosine_similarity");
   axis = normalize_axis(axis, shape.rank(), "cosine_similarity");
-  a = expand(std::move(a), shape), b = expand(std::move(b), shape);
-  Tensor product = sum(a * b, {axis});
-  Tensor lengths = clamp(norm(std::move(a), 2, {axis}), eps, infinity) *
-                   clamp(norm(std::move(b), 2, {axis}), eps, infinity);
-  return std::move(product) / std::move(lengths);
+  const auto direction = [&](Tensor t) { return normalize(expand(wide(t), shape), 2, axis, eps); };
+  Tensor product = direction(std::move(a)) * direction(std::move(b));
+  return cast(sum(std::move(product), {axis}), dtype);
 }
 
 Tensor normalize(Tensor x, float p, int axis, float eps) {
   check_eps(eps, "normalize");
+  check_float(x, "normalize");
+  const DType dtype = x.dtype();
+  x = wide(std::move(x));
   Tensor length = clamp(norm(x, p, {axis}, true), eps, infinity);
-  return std::move(x) / std::move(length);
+  return cast(std::move(x) / std::move(length), dtype);
 }
 
 Tensor any(Tensor x, const Axes& axes, bool keepdims) {
@@ -219,8 +245,8 @@ Tensor glu(Tensor x, int axis) {
   axis = normalize_axis(axis, x.rank(), "glu");
   const int64_t size = x.size(axis);
   check<ShapeError>(size % 2 == 0, "glu", "axis {} must have an even size, got {}", axis, x);
-  Tensor gate = sigmoid(slice(x, axis, size / 2, size));
-  return slice(std::move(x), axis, 0, size / 2) * std::move(gate);
+  Tensor gate = slice(x, axis, size / 2, size);
+  return gated(glu_op, std::move(gate), slice(std::move(x), axis, 0, size / 2));
 }
 
 Tensor swiglu(Tensor gate, Tensor x) {

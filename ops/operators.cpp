@@ -158,8 +158,9 @@ Tensor operator/(Tensor a, Scalar b) {
 
 Tensor operator/(Scalar a, Tensor b) {
   b = beside(std::move(b), a);
-  return is_float(b.dtype()) ? affine(reciprocal(std::move(b)), number(a), 0)
-                             : whole(div, "/", a, std::move(b));
+  const DType dtype = b.dtype();
+  if (!is_float(dtype)) return whole(div, "/", a, std::move(b));
+  return cast(affine(reciprocal(wide(std::move(b))), number(a), 0), dtype);
 }
 
 #define ASSIGN(op, function)                       \

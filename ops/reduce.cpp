@@ -62,7 +62,8 @@ Tensor keep_axes(const Record& r, const Tensor& dy) {
 }
 
 // dy times the product of the other elements: y / x, or the product itself where x is the only 0.
-Tensor prod_gradient(const Axes& axes, const Tensor& x, const Tensor& y, const Tensor& dy) {
+Tensor prod_gradient(const Axes& axes, const Tensor& x, const Tensor& dy) {
+  const Tensor y = prod(x, axes, true);  // unlike the output, not rounded to 16 bits
   const Tensor is_zero = x == 0;
   const Tensor zeros = sum(cast(is_zero, DType::i32), axes, true);
   const Tensor others = prod(masked_fill(x, is_zero, 1), axes, true);
@@ -75,15 +76,15 @@ std::vector<Tensor> reduce_vjp(Record& r, std::span<Tensor> dys) {
   const auto& a = r.attributes<ReduceAttrs>();
   const Shape& shape = r.inputs[0].shape;
   const Tensor dy = keep_axes(r, dys[0]);
-  if (a.kind == reduce_sum) return one(expand(a.scale == 1 ? dy : dy * a.scale, shape));
-  const Tensor &x = r.input(0), y = keep_axes(r, r.output(0));
-  if (a.kind == reduce_prod) return one(prod_gradient(a.axes, x, y, dy));
-  const Tensor hit = cast(equal(x, y), dy.dtype());
-  return one(hit * (dy / sum(hit, a.axes, true)));
+  if (a.kind == reduce_sum) return one(expand(a.scale == 1 ? dy : wide(dy) * a.scale, shape));
+  const Tensor& x = r.input(0);
+  if (a.kind == reduce_prod) return one(prod_gradient(a.axes, wide(x), wide(dy)));
+  return one(shared_among(equal(x, keep_axes(r, r.output(0))), a.axes, dy));
 }
 
 Saves reduce_saves(const std::any& attrs, uint32_t) {
-  return std::any_cast<const ReduceAttrs&>(attrs).kind == reduce_sum ? Saves{} : Saves{1, 1};
+  const ReduceKind kind = std::any_cast<const ReduceAttrs&>(attrs).kind;
+  return kind == reduce_sum ? Saves{} : kind == reduce_prod ? Saves{1, 0} : Saves{1, 1};
 }
 
 const Op reduce_ops[] = {{"sum", reduce_forward, reduce_vjp, reduce_saves},
@@ -105,6 +106,38 @@ Tensor reduce_over(ReduceKind kind, Tensor x, const Axes& axes, bool keepdims) {
   std::vector<int> reduced = reduced_axes(x, axes, reduce_ops[kind].name);
   return reduce(kind, std::move(x), std::move(reduced), keepdims, 1, autocast.is_f32());
 }
+
+// ---- var
+struct VarAttrs {
+  Axes axes;  // ascending
+  bool keepdims;
+  float divisor;
+};
+
+// x less its mean. The mean is rounded, and that of the differences takes its rounding out: it
+// matters where x differs little from a large mean.
+Tensor deviations(const Tensor& x, const Axes& axes) {
+  Tensor d = x - mean(x, axes, true);
+  Tensor rest = mean(d, axes, true);
+  return std::move(d) - std::move(rest);
+}
+
+std::vector<Tensor> var_forward(const std::any& attrs, std::span<Tensor> inputs) {
+  const auto& [axes, keepdims, divisor] = std::any_cast<const VarAttrs&>(attrs);
+  Tensor squares = square(deviations(wide(inputs[0]), axes));
+  return one(cast(sum(std::move(squares), axes, keepdims) / divisor, inputs[0].dtype()));
+}
+
+std::vector<Tensor> var_vjp(Record& r, std::span<Tensor> dys) {
+  const auto& [axes, keepdims, divisor] = r.attributes<VarAttrs>();
+  const Tensor dy =
+      reshape(wide(std::exchange(dys[0], {})), reduced_shape(r.inputs[0].shape, axes, true));
+  return one(deviations(wide(r.input(0)), axes) * (dy * (2 / divisor)));
+}
+
+const Op var_op = {"var", var_forward, var_vjp, [](const std::any&, uint32_t) {
+                     return Saves{1, 0};
+                   }};
 
 struct ArgAttrs {
   int axis;
@@ -131,10 +164,16 @@ Tensor arg(uint32_t kind, Tensor x, int axis) {
   axis = normalize_axis(axis, x.rank(), arg_ops[kind].name);
   check<ShapeError>(x.shape()[axis] > 0, arg_ops[kind].name, "axis {} must not be empty, got {}",
                     axis, x);
+  if (x.dtype() == DType::u8) x = cast(std::move(x), DType::i32);
   return apply1(arg_ops[kind], ArgAttrs{axis, kind}, std::move(x));
 }
 
 }  // namespace
+
+Tensor detail::shared_among(const Tensor& hits, const Axes& axes, const Tensor& dy) {
+  const Tensor count = cast(sum(hits, axes, true), DType::f32);  // counted as i32
+  return cast(hits, DType::f32) * (wide(dy) / count);
+}
 
 std::vector<int> detail::reduced_axes(const Tensor& x, const Axes& axes, const char* op) {
   if (!axes.empty()) return normalize_axes(axes, x.rank(), op);
@@ -180,13 +219,12 @@ Tensor mean(Tensor x, const Axes& axes, bool keepdims) {
 
 Tensor var(Tensor x, const Axes& axes, bool unbiased, bool keepdims) {
   const AutocastInputs autocast("var", {&x});
+  check_float(x, "var");
+  Axes reduced = reduced_axes(x, axes, "var");
   int64_t count = 1;
-  for (int axis : reduced_axes(x, axes, "var")) count *= x.shape()[axis];
-  Tensor center = mean(x, axes, true);
-  Tensor squares = square(sub(std::move(x), std::move(center)));
-  const float correction =
-      unbiased ? static_cast<float>(count) / static_cast<float>(count - 1) : 1.0f;
-  return mean(std::move(squares), axes, keepdims) * correction;
+  for (int axis : reduced) count *= x.shape()[axis];
+  const auto divisor = static_cast<float>(std::max<int64_t>(count - (unbiased ? 1 : 0), 0));
+  return apply1(var_op, VarAttrs{std::move(reduced), keepdims, divisor}, std::move(x));
 }
 
 Tensor argmax(Tensor x, int axis) {
@@ -198,6 +236,8 @@ Tensor argmin(Tensor x, int axis) {
 
 Tensor sum_to(Tensor x, const Shape& shape) {
   if (x.shape() == shape) return x;
+  check<ShapeError>(broadcast(shape, x.shape(), "sum_to") == x.shape(), "sum_to",
+                    "the shape must broadcast to x, got {} and {}", shape, x);
   const int lead = x.rank() - shape.rank();
   std::vector<int> axes;
   for (int i = 0; i < x.rank(); ++i)

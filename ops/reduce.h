@@ -12,6 +12,10 @@ std::vector<int> reduced_axes(const Tensor& x, const Axes& axes, const char* op)
 // `shape` without the (ascending) axes, or with 1 in their places.
 Shape reduced_shape(const Shape& shape, const std::vector<int>& axes, bool keepdims);
 
+// The gradient of a largest or smallest element, dy (the reduced axes have the size 1), in equal
+// parts to the elements that are it: `hits` (u8) tells which. f32.
+Tensor shared_among(const Tensor& hits, const Axes& axes, const Tensor& dy);
+
 // A dense tensor as [outer, count, inner] around an axis.
 struct Around {
   int64_t outer = 1, count, inner = 1;

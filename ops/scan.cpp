@@ -1,4 +1,6 @@
 // Running sums, products and logarithms of sums along an axis.
+#include <limits>
+
 #include "ops/detail.h"
 #include "ops/operators.h"
 #include "ops/reduce.h"
@@ -53,6 +55,11 @@ std::vector<Tensor> scan_forward(const std::any& attrs, std::span<Tensor> inputs
   return one(reshape(y, shape).detach());
 }
 
+// The output, which for 16 bits is computed again from x in f32.
+Tensor unrounded(const Record& r, Tensor x) {
+  return is_half(r.outputs[0].dtype) ? scan_forward(r.attrs, {&x, 1})[0] : r.output(0);
+}
+
 std::vector<Tensor> cumsum_vjp(Record& r, std::span<Tensor> dy) {
   const auto& a = r.attributes<ScanAttrs>();
   return one(cumsum(std::exchange(dy[0], {}), a.axis, !a.reverse));
@@ -62,7 +69,7 @@ std::vector<Tensor> cumsum_vjp(Record& r, std::span<Tensor> dy) {
 // it is the same sum with 1 in its place. After it every product has that 0, and the gradient is 0.
 std::vector<Tensor> cumprod_vjp(Record& r, std::span<Tensor> dys) {
   const auto& a = r.attributes<ScanAttrs>();
-  const Tensor &x = r.input(0), &y = r.output(0), dy = std::exchange(dys[0], {});
+  const Tensor x = wide(r.input(0)), y = unrounded(r, x), dy = wide(std::exchange(dys[0], {}));
   const auto sum_after = [&](const Tensor& products) {
     return cumsum(dy * products, a.axis, !a.reverse);
   };
@@ -75,12 +82,16 @@ std::vector<Tensor> cumprod_vjp(Record& r, std::span<Tensor> dys) {
 }
 
 // exp(x_i) times the sum over j >= i of dy_j exp(-y_j), in logarithms: separately for the positive
-// and the negative elements of dy.
+// and the negative elements of dy. Where y_j is -inf, so are all x_i before it, and it depends on
+// none of them.
 std::vector<Tensor> logcumsumexp_vjp(Record& r, std::span<Tensor> dys) {
   const auto& a = r.attributes<ScanAttrs>();
-  const Tensor &x = r.input(0), &y = r.output(0), dy = std::exchange(dys[0], {});
+  const Tensor x = wide(r.input(0)), y = unrounded(r, x), dy = wide(std::exchange(dys[0], {}));
+  constexpr float infinity = std::numeric_limits<float>::infinity();
+  const Tensor is_nothing = y == -infinity;
   const auto part = [&](const Tensor& positive) {
-    return exp(logcumsumexp(log(positive) - y, a.axis, !a.reverse) + x);
+    const Tensor terms = masked_fill(log(positive) - y, is_nothing, -infinity);
+    return exp(logcumsumexp(terms, a.axis, !a.reverse) + x);
   };
   return one(part(relu(dy)) - part(relu(neg(dy))));
 }

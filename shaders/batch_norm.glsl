@@ -3,5 +3,5 @@
 // Tells whether the 8 channels from c exist and can move in 16-byte words.
 bool whole_channels(uint offsets) { return (p.channels | offsets) % 8 == 0; }
 
-vec4 inverse_deviation(vec4 var) { return 1.0 / sqrt(var + p.eps); }
-float inverse_deviation(float var) { return 1.0 / sqrt(var + p.eps); }
+vec4 inverse_deviation(vec4 var) { return NORM_SCALE / sqrt(var + p.eps * NORM_SCALE * NORM_SCALE); }
+float inverse_deviation(float var) { return NORM_SCALE / sqrt(var + p.eps * NORM_SCALE * NORM_SCALE); }

@@ -34,6 +34,8 @@ Moments of_rows(uint c, uint begin, uint end) {
     }
     [[unroll]] for (uint r = 0; r < ROWS_AHEAD; ++r) {
       if (first + r * MEMBERS < end) {
+        lo[r] *= NORM_SCALE;
+        hi[r] *= NORM_SCALE;
         m.count += 1.0;
         vec4 delta_lo = lo[r] - m.mean_lo, delta_hi = hi[r] - m.mean_hi;
         m.mean_lo += delta_lo * (1.0 / m.count);

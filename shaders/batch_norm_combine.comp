@@ -56,6 +56,7 @@ void main() {
     if (part % (2 * step) == 0) keep(place, joined(kept(place), kept(place + 4 * step)));
   }
   if (part > 0 || c >= p.channels) return;
-  store_mean(run * p.channels + c, means[place]);
-  store_var(run * p.channels + c, p.run < p.chunks ? squares[place] : squares[place] / p.rows);
+  bool is_last = p.run >= p.chunks;
+  store_mean(run * p.channels + c, is_last ? means[place] / NORM_SCALE : means[place]);
+  store_var(run * p.channels + c, is_last ? squares[place] / p.rows : squares[place]);
 }

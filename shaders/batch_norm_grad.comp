@@ -4,10 +4,10 @@
 //! local: 64
 #include "batch_norm.glsl"
 
-// dx = scale dy - (shift + slope (x - mean)), where scale, shift and slope are the same for all rows. With given
+// dx = scale dy - (shift + slope (x - mean) inverse), where scale, shift and slope are the same for all rows. With given
 // statistics it is scale dy, and x does not matter, even if it is NaN.
-vec4 gradient(vec4 dy, vec4 x, vec4 mean, vec4 scale, vec4 shift, vec4 slope) {
-  return p.train != 0 ? scale * dy - shift - slope * (x - mean) : scale * dy;
+vec4 gradient(vec4 dy, vec4 x, vec4 mean, vec4 inverse, vec4 scale, vec4 shift, vec4 slope) {
+  return p.train != 0 ? scale * dy - shift - slope * ((x - mean) * inverse) : scale * dy;
 }
 
 void grad8(uint c, uint begin, uint end) {
@@ -23,26 +23,27 @@ void grad8(uint c, uint begin, uint end) {
   scale_lo *= inverse_lo;
   scale_hi *= inverse_hi;
   float share = 1.0 / p.rows;
-  slope_lo *= scale_lo * inverse_lo * share;
-  slope_hi *= scale_hi * inverse_hi * share;
+  slope_lo *= scale_lo * share;
+  slope_hi *= scale_hi * share;
   shift_lo *= scale_lo * share;
   shift_hi *= scale_hi * share;
   for (uint row = begin; row < end; ++row) {
     vec4 x_lo, x_hi, dy_lo, dy_hi;
     load8_x(row * p.channels + c, x_lo, x_hi);
     load8_dy(row * p.channels + c, dy_lo, dy_hi);
-    store8_dx(row * p.channels + c, gradient(dy_lo, x_lo, mean_lo, scale_lo, shift_lo, slope_lo),
-              gradient(dy_hi, x_hi, mean_hi, scale_hi, shift_hi, slope_hi));
+    store8_dx(row * p.channels + c, gradient(dy_lo, x_lo, mean_lo, inverse_lo, scale_lo, shift_lo, slope_lo),
+              gradient(dy_hi, x_hi, mean_hi, inverse_hi, scale_hi, shift_hi, slope_hi));
   }
 }
 
 void grad1(uint c, uint begin, uint end) {
   float mean = load_mean(c), inverse = inverse_deviation(load_var(c));
   float scale = load_weight(c) * inverse, share = scale / p.rows;
-  float slope = load_sums(c) * inverse * share, shift = load_sums(p.channels + c) * share;
+  float slope = load_sums(c) * share, shift = load_sums(p.channels + c) * share;
   for (uint row = begin; row < end; ++row) {
     uint i = row * p.channels + c;
-    store_dx(i, gradient(vec4(load_dy(i)), vec4(load_x(i)), vec4(mean), vec4(scale), vec4(shift), vec4(slope)).x);
+    store_dx(i, gradient(vec4(load_dy(i)), vec4(load_x(i)), vec4(mean), vec4(inverse), vec4(scale), vec4(shift),
+                         vec4(slope)).x);
   }
 }
 

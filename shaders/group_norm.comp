@@ -18,8 +18,8 @@ void main() {
     uint i = row * p.channels + at.c;
     vec4 lo, hi;
     LOAD_CHANNELS(load8_x, load_x, i, at.c, lo, hi)
-    lo = (lo - m.mean_lo) * scale_lo + bias_lo;
-    hi = (hi - m.mean_hi) * scale_hi + bias_hi;
+    lo = (lo - m.first_lo - m.mean_lo) * scale_lo + bias_lo;
+    hi = (hi - m.first_hi - m.mean_hi) * scale_hi + bias_hi;
     STORE_CHANNELS(store8_y, store_y, i, at.c, lo, hi)
   }
 }

@@ -28,3 +28,14 @@ Place place(uint run) {
   } else {                                            \
     STORE_SOME(STORE, i, p.channels - (c), lo, hi)    \
   }
+
+uint group_of(uint c) { return min(c, p.channels - 1) / p.width; }
+
+// Loads the first element of the group of each of a thread's 8 channels.
+void load_firsts(Place at, out vec4 lo, out vec4 hi) {
+  uint start = at.sample_index * p.rows * p.channels;
+  [[unroll]] for (uint k = 0; k < 4; ++k) {
+    lo[k] = load_x(start + group_of(at.c + k) * p.width);
+    hi[k] = load_x(start + group_of(at.c + k + 4) * p.width);
+  }
+}

@@ -17,8 +17,8 @@ void main() {
     count += more;
   }
   if (LAST == 1) {
-    store_combined(2 * group, mean);
-    store_combined(2 * group + 1, 1.0 / sqrt(squares / count + p.eps));
+    store_combined(2 * group, mean / NORM_SCALE);
+    store_combined(2 * group + 1, NORM_SCALE / sqrt(squares / count + p.eps * NORM_SCALE * NORM_SCALE));
   } else {
     store_combined(3 * i, count);
     store_combined(3 * i + 1, mean);

@@ -9,7 +9,7 @@ void main() {
   Place at = place(GROUP_NORM_ROWS);
   if (at.sample_index >= p.samples) return;
   Moments m = moments_at(at);
-  // dx = scale dy - (shift + slope (x - mean)), where scale, shift and slope are the same for all rows.
+  // dx = scale dy - (shift + slope xhat), where scale, shift and slope are the same for all rows.
   vec4 scale_lo, scale_hi, slope_lo, slope_hi, shift_lo, shift_hi;
   LOAD_CHANNELS(load8_weight, load_weight, at.c, at.c, scale_lo, scale_hi)
   uint groups = p.channels / p.width, first = at.sample_index * 2 * groups;
@@ -23,8 +23,8 @@ void main() {
   float share = 1.0 / (float(p.rows) * float(p.width));
   scale_lo *= m.rstd_lo;
   scale_hi *= m.rstd_hi;
-  slope_lo *= m.rstd_lo * m.rstd_lo * share;
-  slope_hi *= m.rstd_hi * m.rstd_hi * share;
+  slope_lo *= m.rstd_lo * share;
+  slope_hi *= m.rstd_hi * share;
   shift_lo *= m.rstd_lo * share;
   shift_hi *= m.rstd_hi * share;
   for (uint row = at.begin; row < at.end; ++row) {
@@ -32,8 +32,8 @@ void main() {
     vec4 lo, hi, dy_lo, dy_hi;
     LOAD_CHANNELS(load8_x, load_x, i, at.c, lo, hi)
     LOAD_CHANNELS(load8_dy, load_dy, i, at.c, dy_lo, dy_hi)
-    dy_lo = scale_lo * dy_lo - shift_lo - slope_lo * (lo - m.mean_lo);
-    dy_hi = scale_hi * dy_hi - shift_hi - slope_hi * (hi - m.mean_hi);
+    dy_lo = scale_lo * dy_lo - shift_lo - slope_lo * ((lo - m.first_lo - m.mean_lo) * m.rstd_lo);
+    dy_hi = scale_hi * dy_hi - shift_hi - slope_hi * ((hi - m.first_hi - m.mean_hi) * m.rstd_hi);
     STORE_CHANNELS(store8_dx, store_dx, i, at.c, dy_lo, dy_hi)
   }
 }

@@ -15,8 +15,8 @@ void main() {
     vec4 lo, hi, dy_lo, dy_hi;
     LOAD_CHANNELS(load8_x, load_x, i, at.c, lo, hi)
     LOAD_CHANNELS(load8_dy, load_dy, i, at.c, dy_lo, dy_hi)
-    product_lo += dy_lo * (lo - m.mean_lo);
-    product_hi += dy_hi * (hi - m.mean_hi);
+    product_lo += dy_lo * (lo - m.first_lo - m.mean_lo);
+    product_hi += dy_hi * (hi - m.first_hi - m.mean_hi);
     sum_lo += dy_lo;
     sum_hi += dy_hi;
   }

@@ -37,10 +37,14 @@ void main() {
   Place at = place(p.chunk_rows);
   if (at.sample_index >= p.samples) return;
   vec4 mean_lo = vec4(0.0), mean_hi = mean_lo, squares_lo = mean_lo, squares_hi = mean_lo;
+  vec4 first_lo, first_hi;
+  load_firsts(at, first_lo, first_hi);
   float count = 0.0;
   for (uint row = at.begin; row < at.end; ++row) {
     vec4 lo, hi;
     LOAD_CHANNELS(load8_x, load_x, row * p.channels + at.c, at.c, lo, hi)
+    lo = (lo - first_lo) * NORM_SCALE;
+    hi = (hi - first_hi) * NORM_SCALE;
     count += 1.0;
     vec4 delta_lo = lo - mean_lo, delta_hi = hi - mean_hi;
     mean_lo += delta_lo * (1.0 / count);

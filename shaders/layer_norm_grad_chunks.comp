@@ -6,6 +6,7 @@
 //! grid: 3d
 #include "some.glsl"
 layout(constant_id = 0) const uint FLAT = 0;  //! 0 1
+layout(constant_id = 1) const uint RMS = 0;  //! 0 1
 
 void stats(uint c, uint begin, uint end, uint at) {
   uint count = p.cols - c;
@@ -20,9 +21,10 @@ void stats(uint c, uint begin, uint end, uint at) {
       LOAD_SOME(load_x, i, count, x_lo, x_hi)
       LOAD_SOME(load_dy, i, count, dy_lo, dy_hi)
     }
+    float first = RMS == 1 ? 0.0 : load_x(row * p.cols);
     float mean = load_stats(2 * row), rstd = load_stats(2 * row + 1);
-    product_lo += dy_lo * ((x_lo - mean) * rstd);
-    product_hi += dy_hi * ((x_hi - mean) * rstd);
+    product_lo += dy_lo * ((x_lo - first - mean) * rstd);
+    product_hi += dy_hi * ((x_hi - first - mean) * rstd);
     sum_lo += dy_lo;
     sum_hi += dy_hi;
   }

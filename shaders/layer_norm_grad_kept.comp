@@ -16,6 +16,7 @@ void main() {
   uint row = team_row();
   if (row >= p.rows) return;
   uint start = row * p.cols;
+  float first = RMS == 1 ? 0.0 : load_x(start);
   float mean = load_stats(2 * row), rstd = load_stats(2 * row + 1);
   KEEP_ROW(load8_x, start, p.cols, mean, xhat_lo, xhat_hi)
   KEEP_ROW(load8_dy, start, p.cols, 0.0, g_lo, g_hi)
@@ -25,8 +26,8 @@ void main() {
     load8_weight(min(team_column(r), p.cols - 8), weight_lo, weight_hi);
     g_lo[r] *= weight_lo;
     g_hi[r] *= weight_hi;
-    xhat_lo[r] = (xhat_lo[r] - mean) * rstd;
-    xhat_hi[r] = (xhat_hi[r] - mean) * rstd;
+    xhat_lo[r] = (xhat_lo[r] - first - mean) * rstd;
+    xhat_hi[r] = (xhat_hi[r] - first - mean) * rstd;
     if (team_column(r) >= p.cols) g_lo[r] = g_hi[r] = xhat_lo[r] = xhat_hi[r] = vec4(0.0);
     sums += g_lo[r] + g_hi[r];
     products += g_lo[r] * xhat_lo[r] + g_hi[r] * xhat_hi[r];

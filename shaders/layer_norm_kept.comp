@@ -18,8 +18,14 @@ void main() {
   KEEP_ROW(load8_x, start, p.cols, 0.0, lo, hi)
   float mean = 0.0;
   if (RMS == 0) {
+    float first = load_x(start);
     vec4 sums = vec4(0.0);
-    FOR_ROUNDS(r) sums += lo[r] + hi[r];
+    FOR_ROUNDS(r) {
+      bool inside = team_column(r) < p.cols;
+      lo[r] = inside ? lo[r] - first : vec4(0.0);
+      hi[r] = inside ? hi[r] - first : vec4(0.0);
+      sums += lo[r] + hi[r];
+    }
     mean = team_sum(sums) / p.cols;
   }
   vec4 squares = vec4(0.0);
@@ -27,9 +33,10 @@ void main() {
     bool inside = team_column(r) < p.cols;
     lo[r] = inside ? lo[r] - mean : vec4(0.0);
     hi[r] = inside ? hi[r] - mean : vec4(0.0);
-    squares += lo[r] * lo[r] + hi[r] * hi[r];
+    vec4 scaled_lo = lo[r] * NORM_SCALE, scaled_hi = hi[r] * NORM_SCALE;
+    squares += scaled_lo * scaled_lo + scaled_hi * scaled_hi;
   }
-  float rstd = 1.0 / sqrt(team_sum(squares) / p.cols + p.eps);
+  float rstd = NORM_SCALE / sqrt(team_sum(squares) / p.cols + p.eps * NORM_SCALE * NORM_SCALE);
   FOR_ROUNDS(r) {
     uint c = team_column(r);
     if (c < p.cols) {

@@ -78,12 +78,13 @@ void check_call(const Kernel& kernel, const KernelCall& call) {
 
   for (size_t at = 0; at < kernel.types.size(); at += count + 1)
     if (accepts(kernel.types.substr(at), call.bindings)) return;
-  std::string got;
-  for (const Binding& binding : call.bindings) got += letter(binding.dtype);
-  fail<DTypeError>(
-      call.kernel,
-      "types must be one of {} (f: f32, h: f16 or bf16, i: i32, u: u8, by binding), got {}",
-      kernel.types, got);
+  std::string known, got;
+  for (size_t at = 0; at < kernel.types.size(); at += count + 1)
+    known +=
+        fmt::format("{}({})", at == 0 ? "" : " or ", dtypes_of(kernel.types.substr(at, count)));
+  for (const Binding& binding : call.bindings)
+    got += fmt::format("{}{}", got.empty() ? "" : " ", name(binding.dtype));
+  fail<DTypeError>(call.kernel, "takes tensors of {}, got ({}); cast them", known, got);
 }
 
 void run_loop(const Kernel& kernel, const KernelCall& call, std::span<std::byte* const> memory) {

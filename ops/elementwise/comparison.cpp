@@ -77,6 +77,7 @@ Tensor where(Tensor condition, Tensor a, Tensor b) {
 }
 
 Tensor masked_fill(Tensor x, Tensor mask, float value) {
+  check<DTypeError>(mask.dtype() == DType::u8, "masked_fill", "the mask must be u8, got {}", mask);
   check<ShapeError>(broadcast(x.shape(), mask.shape(), "masked_fill") == x.shape(), "masked_fill",
                     "the mask must broadcast to x, got x {} and mask {}", x, mask);
   Tensor fill = scalar_on(x, value, x.dtype());

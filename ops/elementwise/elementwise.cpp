@@ -1,6 +1,7 @@
 // Elementwise ops: the rows of shaders/elementwise.def that compute numbers.
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "ops/detail.h"
 #include "ops/operators.h"
@@ -44,6 +45,8 @@ std::vector<Tensor> unary_forward(const std::any& attrs, std::span<Tensor> input
 
 std::vector<Tensor> unary_vjp(Record& record, std::span<Tensor> dy) {
   const auto& [id, a, b] = record.attributes<UnaryAttrs>();
+  if (id == unary_pow_scalar && a == 0)  // 0 x^-1 is NaN at 0
+    return one(unary_gradient(unary_affine, {}, std::exchange(dy[0], {})));
   const Tensor s = unary_saves[id] == SAVE_X   ? record.input(0)
                    : unary_saves[id] == SAVE_Y ? record.output(0)
                                                : Tensor();
@@ -162,14 +165,24 @@ Tensor pow_slope(const Tensor& a, const Tensor& b) {
 }
 
 // a^b log a, and 0 where a is 0 and b is not negative.
-Tensor pow_growth(const Tensor& a, const Tensor& b, const Tensor& y) {
-  return masked_fill(y * log(a), logical_and(a == 0, b >= 0), 0);
+Tensor pow_growth(const Tensor& a, const Tensor& b) {
+  return masked_fill(pow(a, b) * log(a), logical_and(a == 0, b >= 0), 0);
+}
+
+// The share of exp(a) in exp(a) + exp(b): half of it where both are equal, and nothing of nothing.
+Tensor exp_share(const Tensor& a, const Tensor& b) {
+  constexpr float infinity = std::numeric_limits<float>::infinity();
+  return masked_fill(sigmoid(masked_fill(a - b, a == b, 0)), a == -infinity, 0);
 }
 
 std::vector<Tensor> binary_vjp(Record& r, std::span<Tensor> dys) {
   const uint32_t id = r.attributes<BinaryAttrs>().id;
   const bool need_a = r.needs_grad(0), need_b = r.needs_grad(1);
   const Tensor dy = std::exchange(dys[0], {});
+  // A product that is summed, since the input was broadcast, is not rounded before.
+  const auto factor = [&](int input, const Tensor& t) {
+    return r.inputs[input].shape == dy.shape() ? t : wide(t);
+  };
   Tensor da, db;
   switch (id) {
     case binary_add:
@@ -178,28 +191,28 @@ std::vector<Tensor> binary_vjp(Record& r, std::span<Tensor> dys) {
       if (need_b) db = id == binary_add ? dy : neg(dy);
       break;
     case binary_mul:
-      if (need_a) da = dy * r.input(1);
-      if (need_b) db = dy * r.input(0);
+      if (need_a) da = factor(0, dy) * factor(0, r.input(1));
+      if (need_b) db = factor(1, dy) * factor(1, r.input(0));
       break;
     case binary_div:
-      if (need_a) da = dy / r.input(1);
-      if (need_b) db = neg(dy * r.output(0) / r.input(1));
+      if (need_a) da = factor(0, dy) / factor(0, r.input(1));
+      if (need_b) db = neg(wide(dy) * wide(r.output(0)) / wide(r.input(1)));
       break;
     case binary_pow:
-      if (need_a) da = dy * pow_slope(r.input(0), r.input(1));
-      if (need_b) db = dy * pow_growth(r.input(0), r.input(1), r.output(0));
+      if (need_a) da = wide(dy) * pow_slope(wide(r.input(0)), wide(r.input(1)));
+      if (need_b) db = wide(dy) * pow_growth(wide(r.input(0)), wide(r.input(1)));
       break;
     case binary_fmod:
       if (need_a) da = dy;
-      if (need_b) db = neg(dy * trunc(r.input(0) / r.input(1)));
+      if (need_b) db = neg(wide(dy) * trunc(wide(r.input(0)) / wide(r.input(1))));
       break;
     case binary_remainder:
       if (need_a) da = dy;
-      if (need_b) db = neg(dy * floor(r.input(0) / r.input(1)));
+      if (need_b) db = neg(wide(dy) * floor(wide(r.input(0)) / wide(r.input(1))));
       break;
     case binary_logaddexp:
-      if (need_a) da = dy * sigmoid(r.input(0) - r.input(1));
-      if (need_b) db = dy * sigmoid(r.input(1) - r.input(0));
+      if (need_a) da = wide(dy) * exp_share(wide(r.input(0)), wide(r.input(1)));
+      if (need_b) db = wide(dy) * exp_share(wide(r.input(1)), wide(r.input(0)));
       break;
     default: {
       const bool greater_wins = id == binary_maximum;
@@ -221,8 +234,6 @@ Saves binary_saves(const std::any& attrs, uint32_t needs) {
       return {(needs & 1 ? 2u : 0u) | (needs & 2 ? 1u : 0u), 0};
     case binary_div:
       return {2u, needs & 2 ? 1u : 0u};
-    case binary_pow:
-      return {3u, needs & 2 ? 1u : 0u};
     case binary_fmod:
     case binary_remainder:
       return {needs & 2 ? 3u : 0u, 0};
@@ -295,8 +306,9 @@ Tensor elu(Tensor x, float alpha) {
 
 Tensor pow(float base, Tensor exponent) {
   check_float(exponent, "pow");
-  Tensor a = scalar_on(exponent, base, exponent.dtype());
-  return pow(std::move(a), std::move(exponent));
+  const DType dtype = exponent.dtype();
+  Tensor a = scalar_on(exponent, base, DType::f32);
+  return cast(pow(std::move(a), wide(std::move(exponent))), dtype);
 }
 Tensor logaddexp(Tensor a, Tensor b) {
   promote(a, b);

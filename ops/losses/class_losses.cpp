@@ -146,11 +146,17 @@ void check_weight(const char* op, const Tensor& weight, int64_t classes) {
   check<AutogradError>(!weight.requires_grad(), op, "the weight gets no gradient; detach() it");
 }
 
+// Kernels begin with the first class.
+void check_any_class(const char* op, const Tensor& x) {
+  check<ShapeError>(x.size(-1) > 0, op, "there must be a class, got {}", x);
+}
+
 void check_classes(const char* op, const Tensor& x, const Tensor& target) {
   check_float(x, op);
   check<ShapeError>(x.rank() == target.rank() + 1 &&
                         target.shape() == Shape(std::span(x.shape().begin(), x.shape().end() - 1)),
                     op, "needs [..., C] and a target [...], got {} and {}", x, target);
+  check_any_class(op, x);
   check<DTypeError>(target.dtype() == DType::i32, op, "the target must be i32, got {}", target);
 }
 
@@ -190,6 +196,7 @@ Tensor cross_entropy(Tensor logits, Tensor target, const CrossEntropyOptions& o)
   check<ShapeError>(logits.rank() == 2 && target.shape() == Shape{logits.shape()[0]},
                     "cross_entropy", "needs logits [N, C] and target [N], got {} and {}", logits,
                     target);
+  check_any_class("cross_entropy", logits);
   check<DTypeError>(target.dtype() == DType::i32, "cross_entropy", "the target must be i32, got {}",
                     target);
   check(o.label_smoothing >= 0 && o.label_smoothing < 1, "cross_entropy",
@@ -234,6 +241,7 @@ Tensor cross_entropy(Tensor logits, Tensor target, Tensor weight, const CrossEnt
           (is_soft ? target.shape() == logits.shape() : target.shape() == Shape{logits.size(0)}),
       "cross_entropy", "needs logits [N, C] and target [N] i32 or [N, C] float, got {} and {}",
       logits, target);
+  check_any_class("cross_entropy", logits);
   check<DTypeError>(is_soft || target.dtype() == DType::i32, "cross_entropy",
                     "the target must be i32 or float, got {}", target);
   check<AutogradError>(!target.requires_grad(), "cross_entropy",

@@ -106,6 +106,8 @@ Tensor pair_losses(PairAttrs attrs, Tensor x, Tensor target, const Tensor& posit
     check<DTypeError>(positive.dtype() == DType::f32, op, "pos_weight must be f32, got {}",
                       positive);
     check_constant(op, "pos_weight", positive);
+    check<ShapeError>(broadcast(positive.shape(), shape, op) == shape, op,
+                      "pos_weight must broadcast to {}, got {}", shape, positive);
     // Unchanged if it repeats along the last axes, otherwise expanded to a dense tensor.
     Shape trailing;
     for (int i = std::max(0, shape.rank() - positive.rank()); i < shape.rank(); ++i)

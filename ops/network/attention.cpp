@@ -119,8 +119,20 @@ Tensor mask_gradient(const Operands& o, const Tensor& dy, const Tensor& stats) {
   return sum_to(std::move(dmask), shape);
 }
 
+// Without queries the kernels would write nothing.
+std::vector<Tensor> zero_gradients(const Record& r, const Tensor& like) {
+  std::vector<Tensor> gradients(r.inputs.size());
+  for (size_t i = 0; i < gradients.size(); ++i) {
+    const Edge& input = r.inputs[i];
+    if (input.requires_grad)
+      gradients[i] = full(input.shape, 0, input.dtype, like.device().shared_from_this());
+  }
+  return gradients;
+}
+
 std::vector<Tensor> attention_vjp(Record& r, std::span<Tensor> dys) {
   const auto& a = r.attributes<AttentionAttrs>();
+  if (dys[0].numel() == 0) return zero_gradients(r, dys[0]);
   const Operands o = operands(a, [&](int i) -> const Tensor& { return r.input(i); });
   const Tensor y = contiguous(transpose(r.output(0), 1, 2)),
                dy = contiguous(transpose(std::move(dys[0]), 1, 2));
@@ -203,7 +215,7 @@ Tensor slopes_as_mask(const Tensor& slopes, const Shape& scores) {
                     slopes);
   check<AutogradError>(!slopes.requires_grad(), "attention",
                        "the slopes get no gradient: detach them");
-  return reshape(slopes, {-1, scores[1], 1, 1});
+  return reshape(slopes, {slopes.rank() == 1 ? 1 : scores[0], scores[1], 1, 1});
 }
 
 }  // namespace

@@ -35,12 +35,13 @@ std::vector<Tensor> norm_forward(const std::any& attrs, std::span<Tensor> inputs
 }
 
 // [2, cols] f32: sums over the rows of dy * xhat and of dy.
-Tensor grad_sums(const Tensor& x, const Tensor& dy, const Tensor& stats) {
+Tensor grad_sums(const Tensor& x, const Tensor& dy, const Tensor& stats, bool rms) {
   const int64_t cols = x.size(-1), rows = x.numel() / cols;
+  if (rows == 0) return full({2, cols}, 0, DType::f32, x.device().shared_from_this());
   Tensor sums = empty_on(x, {2, cols}, DType::f32);
   launch("layer_norm_grad_stats", {in(x), in(dy), in(stats), out(sums)},
          kernels::LayerNormGradStatsParams{.rows = layer_norm32(rows), .cols = layer_norm32(cols)},
-         {});
+         {.variant = {rms}});
   return sums;
 }
 
@@ -50,7 +51,7 @@ std::vector<Tensor> norm_vjp(Record& r, std::span<Tensor> dys) {
   const Tensor& stats = r.output(1);
   std::vector<Tensor> grads(r.inputs.size());
   if (r.needs_grad(1) || (!rms && r.needs_grad(2))) {
-    const Tensor sums = grad_sums(x, dy, stats);
+    const Tensor sums = grad_sums(x, dy, stats, rms);
     grads[1] = select(sums, 0, 0);
     if (!rms) grads[2] = select(sums, 0, 1);
   }

@@ -38,6 +38,16 @@ struct BatchNormAttrs {
   std::shared_ptr<std::optional<BatchStatistics>> known;
 };
 
+// The kernels' variance and the variance itself, which is infinite where f32 does not hold it.
+constexpr float square_scale = NORM_SCALE * NORM_SCALE;
+Tensor scaled(const Tensor& var) {
+  return affine(var, square_scale, 0);
+}
+Tensor unscaled(const Tensor& var) {
+  return affine(var, 1 / square_scale, 0);
+}
+
+// The variance is the kernels'.
 BatchStatistics statistics_of(const Tensor& x) {
   const int64_t c = x.size(-1), rows = x.numel() / c;
   Tensor mean = empty_on(x, {c}, DType::f32), var = empty_on(x, {c}, DType::f32);
@@ -63,7 +73,15 @@ std::vector<Tensor> batch_norm_forward(const std::any& attrs, std::span<Tensor> 
   const bool is_replay = a.known && *a.known;
   // On another device the record runs again only to measure its memory.
   const bool has_known = is_replay && &(*a.known)->mean.device() == &x.device();
-  BatchStatistics all = has_known ? **a.known : statistics_of(x);
+  BatchStatistics all;
+  Tensor var;  // the kernels'
+  if (has_known) {
+    all = **a.known;
+  } else {
+    all = statistics_of(x);
+    var = all.var;
+    all.var = unscaled(var);
+  }
   if (a.exchange && !is_replay) {
     all = a.exchange->combine(std::move(all));
     check_statistics(all, x.size(-1));
@@ -71,11 +89,12 @@ std::vector<Tensor> batch_norm_forward(const std::any& attrs, std::span<Tensor> 
                       "the exchange's statistics must be of its {} rows, got {}", a.rows, all.rows);
     *a.known = all;
   }
-  Tensor y = normalise(x, all.mean, all.var, inputs[1], inputs[2], a.eps);
-  return {std::move(y), std::move(all.mean), std::move(all.var)};
+  if (a.exchange || has_known) var = scaled(all.var);
+  Tensor y = normalise(x, all.mean, var, inputs[1], inputs[2], a.eps);
+  return {std::move(y), std::move(all.mean), std::move(all.var), std::move(var)};
 }
 
-// The gradients of x, weight and bias. With `train`, mean and var depend on x.
+// The gradients of x, weight and bias; var is the kernels'. With `train`, mean and var depend on x.
 std::vector<Tensor> gradients(const Record& r, Tensor dy_in, const Tensor& x_in,
                               const Tensor& mean_in, const Tensor& var_in, const Tensor& weight_in,
                               const BatchNormAttrs& attrs, bool train) {
@@ -109,7 +128,7 @@ std::vector<Tensor> gradients(const Record& r, Tensor dy_in, const Tensor& x_in,
 std::vector<Tensor> batch_norm_vjp(Record& r, std::span<Tensor> dy) {
   check<AutogradError>(!dy[1].defined() && !dy[2].defined(), "batch_norm",
                        "mean and var carry no gradient; detach them");
-  return gradients(r, std::move(dy[0]), r.input(0), r.output(1), r.output(2), r.input(1),
+  return gradients(r, std::move(dy[0]), r.input(0), r.output(1), r.output(3), r.input(1),
                    r.attributes<BatchNormAttrs>(), true);
 }
 
@@ -118,18 +137,20 @@ const Op batch_norm_op = {.name = "batch_norm",
                           .vjp = batch_norm_vjp,
                           .saves =
                               [](const std::any&, uint32_t) {
-                                return Saves{3, 6};
+                                return Saves{3, 2 | 8};
                               },
                           .saves_8_bits = true};
 
 // Inputs x, weight, bias, mean, var.
 std::vector<Tensor> with_forward(const std::any& attrs, std::span<Tensor> in) {
-  return one(normalise(contiguous(in[0]), in[3], in[4], in[1], in[2], std::any_cast<float>(attrs)));
+  const auto eps = std::any_cast<float>(attrs);
+  return one(normalise(contiguous(in[0]), in[3], scaled(in[4]), in[1], in[2], eps));
 }
 
 std::vector<Tensor> with_vjp(Record& r, std::span<Tensor> dy) {
-  std::vector<Tensor> grads = gradients(r, std::move(dy[0]), r.input(0), r.input(3), r.input(4),
-                                        r.input(1), {r.attributes<float>(), 1, {}, {}}, false);
+  std::vector<Tensor> grads =
+      gradients(r, std::move(dy[0]), r.input(0), r.input(3), scaled(r.input(4)), r.input(1),
+                {r.attributes<float>(), 1, {}, {}}, false);
   grads.resize(5);
   return grads;
 }
@@ -160,7 +181,9 @@ void check_inputs(const Tensor& x, std::initializer_list<Tensor*> per_channel) {
 BatchStatistics batch_statistics(const Tensor& x) {
   check_inputs(x, {});
   const NoGrad guard;
-  return statistics_of(contiguous(x));
+  BatchStatistics own = statistics_of(contiguous(x));
+  own.var = unscaled(own.var);
+  return own;
 }
 
 BatchStatistics combine_statistics(const std::vector<BatchStatistics>& parts) {

@@ -140,7 +140,9 @@ Tensor pool(const Op& op, PoolAttrs a, Tensor x) {
   a.x = along.y;
   a.options.kernel.w = a.options.stride.w = a.options.dilation.w = 1;
   a.options.padding.w = 0;
-  return apply1(op, std::move(a), apply1(op, std::move(along), std::move(x)));
+  const DType dtype = x.dtype();
+  Tensor lines = apply1(op, std::move(along), wide(std::move(x)));
+  return cast(apply1(op, std::move(a), std::move(lines)), dtype);
 }
 
 Pool2dOptions of_line(const Pool1dOptions& o) {

@@ -62,8 +62,8 @@ std::vector<Tensor> resample_vjp(Record& r, std::span<Tensor> dys) {
   ResampleAttrs lines = a, columns = a;
   lines.x[1] = a.y[1], lines.scale_h = 1;
   columns.y[2] = a.x[2], columns.scale_w = 1;
-  return one(
-      resample("resample2d_grad", columns, resample("resample2d_grad", lines, dy, lines.x), a.x));
+  const Tensor of_lines = resample("resample2d_grad", lines, wide(dy), lines.x);
+  return one(resample("resample2d_grad", columns, of_lines, a.x));
 }
 
 const Op resample_op = {"interpolate", resample_forward, resample_vjp};
@@ -211,9 +211,10 @@ Tensor interpolate(Tensor x, const InterpolateOptions& o) {
   // First height and width of all planes, then the depth of all their elements.
   const int64_t n = x.size(0), d = x.size(1), c = x.size(4);
   const int64_t pixels = axes[1].size * axes[2].size;
-  x = resample_image(flatten(std::move(x), 0, 1), axes[1], axes[2], o);
+  const DType dtype = x.dtype();
+  x = resample_image(wide(flatten(std::move(x), 0, 1)), axes[1], axes[2], o);
   x = reshape(std::move(x), Shape{n, d, pixels, c});
-  x = resample_image(std::move(x), axes[0], {pixels, 1}, o);
+  x = cast(resample_image(std::move(x), axes[0], {pixels, 1}, o), dtype);
   return reshape(std::move(x), Shape{n, axes[0].size, axes[1].size, axes[2].size, c});
 }
 
@@ -244,10 +245,15 @@ Tensor pad(Tensor x, const std::vector<int64_t>& before, const std::vector<int64
   const auto rank = static_cast<size_t>(x.rank());
   check<ShapeError>(before.size() == rank && after.size() == rank, "pad",
                     "needs one size per axis of {}, got {} and {}", x, before.size(), after.size());
+  int padded_axes = 0;
   for (int axis = 0; axis < x.rank(); ++axis) {
     const auto at = static_cast<size_t>(axis);
+    if (before[at] == 0 && after[at] == 0) continue;
     check_border(x, axis, before[at], after[at], mode);
+    ++padded_axes;
   }
+  const DType dtype = x.dtype();
+  if (padded_axes > 1) x = wide(std::move(x));  // for the sums of the gradient
   for (int axis = 0; axis < static_cast<int>(rank); ++axis) {
     const auto at = static_cast<size_t>(axis);
     if (before[at] == 0 && after[at] == 0) continue;
@@ -256,7 +262,7 @@ Tensor pad(Tensor x, const std::vector<int64_t>& before, const std::vector<int64
     check_sizes("pad", padded, size_of(x.dtype()));
     x = apply1(border_op, BorderAttrs{axis, before[at], after[at], mode}, std::move(x));
   }
-  return x;
+  return cast(std::move(x), dtype);
 }
 
 }  // namespace rw

@@ -9,3 +9,7 @@
 // channels' values once.
 #define BATCH_NORM_ROWS 16
 #define BATCH_NORM_RUN 256  // chunks that batch_norm_combine joins at once, at most
+// Normalisations square NORM_SCALE times the deviations, so that squares do not overflow for
+// deviations up to 1e28, and do not vanish down to 1e-7, where eps is larger. A power of two rounds
+// nothing.
+#define NORM_SCALE 9.094947017729282e-13f  // 2^-40

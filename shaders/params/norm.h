@@ -1,6 +1,7 @@
 // Batch, layer and group normalisation.
 
 // ---- batches (x is [rows, channels], channels contiguous) -------------------------------------
+// `var` is NORM_SCALE^2 times the variance.
 // batch_norm_stats: mean and biased variance of each channel.
 struct BatchNormStatsParams {
   uint offset[3];  // x, mean, var
@@ -8,17 +9,18 @@ struct BatchNormStatsParams {
 };
 // Vulkan devices compute these statistics by the next two kernels.
 //
-// batch_norm_chunks: partial [chunks, 2, channels] = mean and sum of squared deviations of each
-// chunk of chunk_rows rows (<= 32768). `team` threads (1 or BATCH_NORM_TEAM) take turns along a
-// chunk. The variant is {whole, team}; with whole 1, 8 channels are one load. threads =
-// {ceil(channels / 8), chunks * team}.
+// batch_norm_chunks: partial [chunks, 2, channels] = mean and sum of squared deviations of
+// NORM_SCALE * x of each chunk of chunk_rows rows (<= 32768). `team` threads (1 or BATCH_NORM_TEAM)
+// take turns along a chunk. The variant is {whole, team}; with whole 1, 8 channels are one load.
+// threads = {ceil(channels / 8), chunks * team}.
 #define BATCH_NORM_TEAM 8
 struct BatchNormChunksParams {
   uint offset[2];
   uint rows, channels, chunk_rows;
 };
 // batch_norm_combine: joins each run of chunks, in order, by Chan's formula into means and sums of
-// squared deviations [runs, channels]; a single run gives the biased variance instead of the sum.
+// squared deviations [runs, channels]; a single run gives the mean and the biased variance of
+// batch_norm_stats instead.
 // Chunk k of partial has its means at k * chunk_step, and its deviations lie deviations_at behind
 // them. threads: channels, 32, runs.
 struct BatchNormCombineParams {
@@ -55,10 +57,14 @@ struct BatchNormGradParams {
   uint train;
 };
 
+// ---- rows and groups ---------------------------------------------------------------------------
+// Their means are relative to the first element of the row or group: were it the mean itself, its
+// rounding would count where elements differ little from a large mean.
+
 // ---- rows (x is [rows, cols]) ----------------------------------------------------------------
-// layer_norm: y = (x - mean) * rstd * weight + bias per row; stats [rows, 2] = mean, rstd with rstd
-// = 1 / sqrt(biased variance + eps). The variant is {rms}; with 1, mean is 0, rstd = 1 /
-// sqrt(mean(x^2) + eps), and bias is not added. cols <= 2^16.
+// layer_norm: y = (x - mean) * rstd * weight + bias per row; stats [rows, 2] = mean less the row's
+// first element, and rstd = 1 / sqrt(biased variance + eps). The variant is {rms}; with 1, mean is
+// 0, stats 0 and rstd = 1 / sqrt(mean(x^2) + eps), and bias is not added. cols <= 2^16.
 struct LayerNormParams {
   uint offset[5];  // x, weight, bias, y, stats
   uint rows, cols;
@@ -70,14 +76,15 @@ struct LayerNormGradParams {
   uint offset[5];  // x, dy, weight, stats, dx
   uint rows, cols;
 };
-// layer_norm_grad_stats: sums [2, cols] = sum(dy * xhat), sum(dy) over the rows.
+// layer_norm_grad_stats: sums [2, cols] = sum(dy * xhat), sum(dy) over the rows. The variant is
+// {rms}.
 struct LayerNormGradStatsParams {
   uint offset[4];  // x, dy, stats, sums
   uint rows, cols;
 };
 // layer_norm_grad_chunks: the same sums of each chunk of chunk_rows rows (<= 32768), [chunks, 2,
-// cols], on Vulkan devices. The variant is {flat}; with 1, cols and the offsets of x and dy are
-// multiples of 8. threads = {ceil(cols / 8), chunks}.
+// cols], on Vulkan devices. The variant is {flat, rms}; with flat 1, cols and the offsets of x and
+// dy are multiples of 8. threads = {ceil(cols / 8), chunks}.
 struct LayerNormGradChunksParams {
   uint offset[4];  // x, dy, stats, partial
   uint rows, cols, chunk_rows;
@@ -89,24 +96,26 @@ struct LayerNormGradChunksParams {
 // {whole}; with 1, channels and the offsets of all tensors that have channels are multiples of 8.
 #define GROUP_NORM_ROWS 16
 // group_norm_stats: moments [samples, groups, blocks, 3] = count, mean and sum of squared
-// deviations of blocks of chunk_rows rows (<= 32768; the last ones may be shorter) and `merged`
-// channels (1, 2, 4 or 8, which divides width). A group's blocks are ordered by rows, then by
-// channels. threads.x = samples * ceil(rows / chunk_rows) * ceil(channels / 8).
+// deviations of NORM_SCALE * (x - the group's first element), of blocks of chunk_rows rows (<=
+// 32768; the last ones may be shorter) and `merged` channels (1, 2, 4 or 8, which divides width). A
+// group's blocks are ordered by rows, then by channels. threads.x = samples * ceil(rows /
+// chunk_rows) * ceil(channels / 8).
 struct GroupNormStatsParams {
   uint offset[2];
   uint samples, rows, channels, width, chunk_rows, merged;
 };
 // group_norm_combine: joins runs of up to GROUP_NORM_BLOCKS of the `blocks` moments of each group,
 // in order, by Chan's formula. The variant is {last}. With 0, combined [groups, runs, 3] are
-// moments again; with 1, for a single run, they are [groups, 2] = mean, 1 / sqrt(biased variance +
-// eps). threads.x = groups * runs.
+// moments again; with 1, for a single run, they are the stats [groups, 2] of group_norm.
+// threads.x = groups * runs.
 #define GROUP_NORM_BLOCKS 64
 struct GroupNormCombineParams {
   uint offset[2];  // moments, combined
   uint groups, blocks;
   float eps;
 };
-// group_norm: y = (x - mean) * rstd * weight + bias with stats [samples, groups, 2] = mean, rstd.
+// group_norm: y = (x - mean) * rstd * weight + bias with stats [samples, groups, 2] = mean less the
+// group's first element, and rstd = 1 / sqrt(biased variance + eps).
 // threads.x = samples * ceil(rows / GROUP_NORM_ROWS) * ceil(channels / 8).
 struct GroupNormParams {
   uint offset[5];  // x, stats, weight, bias, y

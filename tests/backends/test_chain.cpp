@@ -75,9 +75,11 @@ class Calls {
   }
   void batch_norm(const Binding& x, uint32_t channels) {
     std::vector<Binding> of_channels;
-    for (uint32_t i = 0; i < 4; ++i)
-      of_channels.push_back(
-          as(runner_.upload(rw::test::values(channels, 0.2f, 1, i + 9)), Access::read));
+    for (uint32_t i = 0; i < 4; ++i) {
+      const float scale = i == 1 ? NORM_SCALE * NORM_SCALE : 1;  // of the variance
+      const std::vector<float> of = rw::test::values(channels, 0.2f * scale, scale, i + 9);
+      of_channels.push_back(as(runner_.upload(of), Access::read));
+    }
     const uint32_t rows = n_ / channels;
     const std::initializer_list<Binding> bindings = {as(x, Access::read), of_channels[0],
                                                      of_channels[1],      of_channels[2],

@@ -344,7 +344,8 @@ TEST_CASE("kernels: batch norm") {
         return in(DType::f32, values(channels, lo, hi, seed));
       };
       const auto x = in(t, values(n, 2, 5)), dy = in(t, values(n, -1, 1, 2));
-      const auto mean = f32(3, 4, 3), var = f32(0.5f, 1, 4), weight = f32(-1, 1, 5);
+      constexpr float scale = NORM_SCALE * NORM_SCALE;
+      const auto mean = f32(3, 4, 3), var = f32(0.5f * scale, scale, 4), weight = f32(-1, 1, 5);
       const std::array<uint32_t, 3> threads = {
           flat(channels) * ((rows + BATCH_NORM_ROWS - 1) / BATCH_NORM_ROWS), 1, 1};
       devices.run("batch_norm_stats", {x, out(DType::f32, channels), out(DType::f32, channels)},

@@ -29,10 +29,16 @@ uint64_t group_of(const P& p, uint64_t i) {
   return sample * (p.channels / p.width) + i % p.channels / p.width;
 }
 
+// The first element of the group to which element i belongs.
 template <class P>
-GroupMoments moments_at(const P& p, const Elements& stats, uint64_t i) {
+double first_of(const P& p, const Elements& x, uint64_t i) {
+  return x.get(i / p.channels / p.rows * p.rows * p.channels + i % p.channels / p.width * p.width);
+}
+
+template <class P>
+GroupMoments moments_at(const P& p, const Elements& x, const Elements& stats, uint64_t i) {
   const uint64_t group = group_of(p, i);
-  return {stats.get(2 * group), stats.get(2 * group + 1)};
+  return {first_of(p, x, i) + stats.get(2 * group), stats.get(2 * group + 1)};
 }
 
 }  // namespace
@@ -46,10 +52,11 @@ void group_norm_stats(const Call& call) {
   for_each_chunk(p, [&](uint64_t sample, uint64_t chunk, uint64_t begin, uint64_t end) {
     const auto count = static_cast<double>((end - begin) * p.merged);
     for (uint64_t c = 0; c < p.channels; c += p.merged) {
+      const double first = first_of(p, x, sample * p.rows * p.channels + c);
       const auto for_each = [&](const auto& body) {
         for (uint64_t row = begin; row < end; ++row)
           for (uint64_t k = 0; k < p.merged; ++k)
-            body(double{x.get((sample * p.rows + row) * p.channels + c + k)});
+            body(NORM_SCALE * (x.get((sample * p.rows + row) * p.channels + c + k) - first));
       };
       double mean = 0, squares = 0;
       for_each([&](double v) { mean += v / count; });
@@ -81,8 +88,9 @@ void group_norm_combine(const Call& call) {
         count += more;
       }
       if (last) {
-        combined.set(2 * run, static_cast<Real>(mean));
-        combined.set(2 * run + 1, static_cast<Real>(1 / std::sqrt(squares / count + p.eps)));
+        const double variance = squares / count / NORM_SCALE / NORM_SCALE;
+        combined.set(2 * run, static_cast<Real>(mean / NORM_SCALE));
+        combined.set(2 * run + 1, static_cast<Real>(1 / std::sqrt(variance + p.eps)));
       } else {
         combined.set(3 * run, static_cast<Real>(count));
         combined.set(3 * run + 1, static_cast<Real>(mean));
@@ -96,7 +104,7 @@ void group_norm(const Call& call) {
   const Elements x = call.in(0), stats = call.in(1), weight = call.in(2), bias = call.in(3);
   Elements y = call.out(4);
   for (uint64_t i = 0; i < uint64_t{p.samples} * p.rows * p.channels; ++i) {
-    const auto [mean, rstd] = moments_at(p, stats, i);
+    const auto [mean, rstd] = moments_at(p, x, stats, i);
     const uint64_t c = i % p.channels;
     y.set(i, static_cast<Real>((x.get(i) - mean) * rstd * weight.get(c) + bias.get(c)));
   }
@@ -112,7 +120,7 @@ void group_norm_grad_stats(const Call& call) {
       double products = 0, total = 0;
       for (uint64_t row = begin; row < end; ++row) {
         const uint64_t i = (sample * p.rows + row) * p.channels + c;
-        const auto [mean, rstd] = moments_at(p, stats, i);
+        const auto [mean, rstd] = moments_at(p, x, stats, i);
         products += dy.get(i) * (x.get(i) - mean) * rstd;
         total += dy.get(i);
       }
@@ -131,7 +139,7 @@ void group_norm_grad(const Call& call) {
   const uint64_t groups = p.channels / p.width;
   const double size = static_cast<double>(p.rows) * p.width;
   for (uint64_t i = 0; i < uint64_t{p.samples} * p.rows * p.channels; ++i) {
-    const auto [mean, rstd] = moments_at(p, stats, i);
+    const auto [mean, rstd] = moments_at(p, x, stats, i);
     const uint64_t at = group_of(p, i) / groups * 2 * groups + group_of(p, i) % groups;
     const double g = double{weight.get(i % p.channels)} * dy.get(i);
     const double xhat = (x.get(i) - mean) * rstd;

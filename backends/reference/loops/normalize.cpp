@@ -9,7 +9,7 @@ using namespace kernels;
 namespace {
 
 double inverse_deviation(const Elements& var, uint64_t channel, float eps) {
-  return 1.0 / std::sqrt(double{var.get(channel)} + eps);
+  return 1.0 / std::sqrt(double{var.get(channel)} / NORM_SCALE / NORM_SCALE + eps);
 }
 
 }  // namespace
@@ -23,7 +23,7 @@ void batch_norm_stats(const Call& call) {
     for (uint64_t row = 0; row < p.rows; ++row) total += x.get(row * p.channels + c);
     total /= p.rows;
     for (uint64_t row = 0; row < p.rows; ++row) {
-      const double d = x.get(row * p.channels + c) - total;
+      const double d = NORM_SCALE * (x.get(row * p.channels + c) - total);
       deviations += d * d;
     }
     mean.set(c, static_cast<Real>(total));

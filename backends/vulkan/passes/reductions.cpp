@@ -199,7 +199,7 @@ void add_layer_norm_grad_stats(Passes& passes, const Caps& caps, const KernelCal
                                       .rows = p.rows,
                                       .cols = p.cols,
                                       .chunk_rows = chunks.rows},
-                                  chunks.threads, {is_flat});
+                                  chunks.threads, {is_flat, call.constant(0)});
                      });
 }
 

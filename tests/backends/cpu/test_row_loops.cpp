@@ -36,15 +36,19 @@ TEST_CASE("cpu loops: batch norm") {
   each([](uint32_t rows, uint32_t cols, const LoopArgument& x) {
     const uint32_t n = rows * cols;
     const LoopArgument y{n, x.dtype}, channel{cols, f32, Fill::positive};
+    std::vector<float> variances;
+    for (uint32_t c = 0; c < cols; ++c)
+      variances.push_back((0.5f + static_cast<float>(c % 5)) * NORM_SCALE * NORM_SCALE);
+    const LoopArgument var{cols, f32, Fill::given, variances};
     check_loop({"batch_norm_stats", {x, {cols}, {cols}}, {}, summed},
                BatchNormStatsParams{{}, rows, cols});
-    check_loop({"batch_norm", {x, channel, channel, channel, {cols}, y}, {}, summed},
+    check_loop({"batch_norm", {x, channel, var, channel, {cols}, y}, {}, summed},
                BatchNormParams{{}, n, cols, 1e-5f});
-    check_loop({"batch_norm_grad_stats", {x, y, channel, channel, {2 * cols}}, {}, summed},
+    check_loop({"batch_norm_grad_stats", {x, y, channel, var, {2 * cols}}, {}, summed},
                BatchNormGradStatsParams{{}, rows, cols, 1e-5f});
     for (const uint32_t train : {0u, 1u})
       check_loop({"batch_norm_grad",
-                  {x, y, channel, channel, channel, {2 * cols, f32, Fill::positive}, y},
+                  {x, y, channel, var, channel, {2 * cols, f32, Fill::positive}, y},
                   {},
                   summed},
                  BatchNormGradParams{{}, n, cols, rows, 1e-5f, train});
@@ -72,9 +76,9 @@ TEST_CASE("cpu loops: layer and RMS norm") {
                  LayerNormParams{{}, rows, cols, 1e-3f});
       check_loop({"layer_norm_grad", {x, y, weight, stats, y}, {rms}, summed},
                  LayerNormGradParams{{}, rows, cols});
+      check_loop({"layer_norm_grad_stats", {x, y, stats, {2 * cols}}, {rms}, summed},
+                 LayerNormGradStatsParams{{}, rows, cols});
     }
-    check_loop({"layer_norm_grad_stats", {x, y, stats, {2 * cols}}, {}, summed},
-               LayerNormGradStatsParams{{}, rows, cols});
   });
 }
 

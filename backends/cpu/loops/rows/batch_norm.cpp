@@ -6,7 +6,7 @@ namespace rw::cpu::REWIND_LEVEL {
 namespace {
 
 float inverse_deviation(const float* var, int64_t channel, float eps) {
-  return 1.0f / sqrt(var[channel] + eps);
+  return NORM_SCALE / sqrt(var[channel] + eps * NORM_SCALE * NORM_SCALE);
 }
 
 }  // namespace
@@ -18,11 +18,13 @@ bool batch_norm_stats(const LoopCall& call) {
   const int64_t cols = p.channels, fold = rows_as_one(cols, strip);
   const auto piece = [&](const Tile& t, double(&to)[2][strip]) {
     TileBuffer values;
-    add_moments(t, read_rows(x, t, fold * cols, values), to);
+    const Rows v = read_rows(x, t, fold * cols, values);
+    add_moments(
+        t, [&](int64_t row, int64_t c) { return v(row, c) * NORM_SCALE; }, to);
   };
   column_sums<2>(p.rows, cols, x.width, fold, piece, [&](int64_t c, const double* totals) {
     const double n = p.rows, m = totals[0] / n, variance = totals[1] / n - m * m;
-    mean[c] = static_cast<float>(m);
+    mean[c] = static_cast<float>(m / NORM_SCALE);
     var[c] = static_cast<float>(variance < 0 ? 0 : variance);
   });
   return true;
@@ -34,6 +36,7 @@ bool batch_norm(const LoopCall& call) {
   const float *mean = operand(call, 1).as<float>(), *var = operand(call, 2).as<float>();
   const float *weight = operand(call, 3).as<float>(), *bias = operand(call, 4).as<float>();
   const auto prepare = [&](int64_t, int64_t c, int64_t lane, Block* v) {
+    v[of_first].at[lane] = 0;
     v[of_mean].at[lane] = mean[c];
     v[of_scale].at[lane] = inverse_deviation(var, c, p.eps) * weight[c];
     v[of_shift].at[lane] = bias[c];
@@ -58,7 +61,8 @@ bool batch_norm_grad_stats(const LoopCall& call) {
   };
   column_sums<2>(p.rows, cols, x.width + dy.width, fold, piece,
                  [&](int64_t c, const double* totals) {
-                   const double rstd = 1 / __builtin_sqrt(double{var[c]} + double{p.eps});
+                   const double scale = NORM_SCALE;
+                   const double rstd = scale / __builtin_sqrt(var[c] + p.eps * scale * scale);
                    sums[c] = static_cast<float>(totals[0] * rstd);
                    sums[cols + c] = static_cast<float>(totals[1]);
                  });

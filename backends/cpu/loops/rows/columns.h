@@ -73,6 +73,12 @@ inline Rows read_rows(const Operand& x, const Tile& t, int64_t wide, TileBuffer&
   return {buffer.at, strip};
 }
 
+// One element as f32.
+inline float element(const Operand& x, int64_t at) {
+  float value;
+  return *read(x, at, 1, &value);
+}
+
 // Adds to each sum the sum of f(row, c) over the rows of a tile.
 template <class F>
 inline void add_rows(const Tile& t, double* sums, const F& f) {
@@ -94,7 +100,8 @@ inline void add_rows(const Tile& t, double* sums, const F& f) {
 
 // Adds the sums of x and of x^2 over the rows of a tile. It squares deviations from the tile's own
 // mean: if the mean is large, squares of x would lose them in f32.
-inline void add_moments(const Tile& t, const Rows& x, double (&sums)[2][strip]) {
+template <class X>
+inline void add_moments(const Tile& t, const X& x, double (&sums)[2][strip]) {
   double columns[strip] = {}, deviations[strip] = {}, squares[strip] = {};
   alignas(64) float mean[strip];
   const double rows = static_cast<double>(t.end - t.first);
@@ -137,20 +144,20 @@ inline void column_tiles(int64_t samples, int64_t rows, int64_t cols, int64_t wi
   });
 }
 
-// Computes y = (x - mean) * scale + shift by columns; prepare() makes the three blocks.
-enum { of_mean, of_scale, of_shift };
+// Computes y = (x - first - mean) * scale + shift by columns; prepare() makes the four blocks.
+enum { of_first, of_mean, of_scale, of_shift };
 template <class Prepare>
 inline void normalize_columns(int64_t samples, int64_t rows, int64_t columns, const Operand& x,
                               const Operand& y, const Prepare& prepare) {
-  column_tiles<3>(samples, rows, columns, x.width + y.width, prepare,
+  column_tiles<4>(samples, rows, columns, x.width + y.width, prepare,
                   [&](int64_t at, int64_t count, const Block* v) {
                     Block values, result;
                     const float* from = read(x, at, count, values.at);
                     float* to = place(y, at, result.at);
                     REWIND_VECTORIZE
                     for (int64_t i = 0; i < count; ++i)
-                      to[i] =
-                          mul_add(from[i] - v[of_mean].at[i], v[of_scale].at[i], v[of_shift].at[i]);
+                      to[i] = mul_add(from[i] - v[of_first].at[i] - v[of_mean].at[i],
+                                      v[of_scale].at[i], v[of_shift].at[i]);
                     write(y, at, count, to);
                   });
 }

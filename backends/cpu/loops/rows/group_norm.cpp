@@ -19,6 +19,12 @@ void each_chunk(const P& p, int64_t width, const Body& body) {
   });
 }
 
+// The first element of the group of a channel.
+template <class P>
+float first_of(const P& p, const Operand& x, int64_t sample, int64_t channel) {
+  return element(x, sample * p.rows * p.channels + channel / p.width * p.width);
+}
+
 template <class Body>
 void each_tile(const Tile& t, const Body& body) {
   for (int64_t at = t.first; at < t.end; at += tile_rows)
@@ -35,9 +41,14 @@ bool group_norm_stats(const LoopCall& call) {
   const int64_t blocks = divide_up(p.rows, p.chunk_rows) * across;
   each_chunk(p, x.width, [&](int64_t sample, int64_t chunk, const Tile& all) {
     alignas(64) double sums[2][strip] = {};
+    alignas(64) float firsts[strip];
+    for (int64_t c = 0; c < all.width; ++c) firsts[c] = first_of(p, x, sample, all.col + c);
     TileBuffer values;
-    each_tile(all,
-              [&](const Tile& t) { add_moments(t, read_rows(x, t, p.channels, values), sums); });
+    each_tile(all, [&](const Tile& t) {
+      const Rows v = read_rows(x, t, p.channels, values);
+      add_moments(
+          t, [&](int64_t row, int64_t c) { return (v(row, c) - firsts[c]) * NORM_SCALE; }, sums);
+    });
     // Strips are whole blocks: their width is a multiple of 8, and so of `merged`.
     for (int64_t c = 0; c < all.width; c += merged) {
       double totals[2] = {};
@@ -74,9 +85,9 @@ bool group_norm_combine(const LoopCall& call) {
       count += more;
     }
     if (last) {
-      combined[2 * run] = static_cast<float>(mean);
-      combined[2 * run + 1] =
-          static_cast<float>(1 / __builtin_sqrt(squares / count + double{p.eps}));
+      const double variance = squares / count / NORM_SCALE / NORM_SCALE;
+      combined[2 * run] = static_cast<float>(mean / NORM_SCALE);
+      combined[2 * run + 1] = static_cast<float>(1 / __builtin_sqrt(variance + p.eps));
     } else {
       combined[3 * run] = static_cast<float>(count);
       combined[3 * run + 1] = static_cast<float>(mean);
@@ -94,6 +105,7 @@ bool group_norm(const LoopCall& call) {
   const int64_t groups = p.channels / p.width;
   const auto prepare = [&](int64_t sample, int64_t c, int64_t lane, Block* v) {
     const float* const of = stats + 2 * (sample * groups + c / p.width);
+    v[of_first].at[lane] = first_of(p, x, sample, c);
     v[of_mean].at[lane] = of[0];
     v[of_scale].at[lane] = of[1] * weight[c];
     v[of_shift].at[lane] = bias[c];
@@ -110,17 +122,19 @@ bool group_norm_grad_stats(const LoopCall& call) {
   const int64_t chunks = divide_up(p.rows, p.chunk_rows), groups = p.channels / p.width;
   each_chunk(p, x.width + dy.width, [&](int64_t sample, int64_t chunk, const Tile& all) {
     alignas(64) double sums[2][strip] = {};
-    alignas(64) float mean[strip], rstd[strip];
+    alignas(64) float firsts[strip], mean[strip], rstd[strip];
     for (int64_t c = 0; c < all.width; ++c) {
       const float* const of = stats + 2 * (sample * groups + (all.col + c) / p.width);
+      firsts[c] = first_of(p, x, sample, all.col + c);
       mean[c] = of[0];
       rstd[c] = of[1];
     }
     TileBuffer values, grads;
     each_tile(all, [&](const Tile& t) {
       const Rows v = read_rows(x, t, p.channels, values), g = read_rows(dy, t, p.channels, grads);
-      add_rows(t, sums[0],
-               [&](int64_t row, int64_t c) { return g(row, c) * (v(row, c) - mean[c]); });
+      add_rows(t, sums[0], [&](int64_t row, int64_t c) {
+        return g(row, c) * (v(row, c) - firsts[c] - mean[c]);
+      });
       add_rows(t, sums[1], g);
     });
     float* const to = partial + (sample * chunks + chunk) * 2 * p.channels + all.col;
@@ -137,13 +151,14 @@ bool group_norm_grad(const LoopCall& call) {
   const Operand x = operand(call, 0), dy = operand(call, 1), dx = operand(call, 5);
   const float *stats = operand(call, 2).as<float>(), *weight = operand(call, 3).as<float>();
   const float* sums = operand(call, 4).as<float>();
-  enum { of_mean, of_rstd, of_weight, of_slope, of_shift };
+  enum { of_first, of_mean, of_rstd, of_weight, of_slope, of_shift };
   const int64_t groups = p.channels / p.width;
   const float size = static_cast<float>(int64_t{p.rows} * p.width);
   const auto prepare = [&](int64_t sample, int64_t c, int64_t lane, Block* v) {
     const int64_t group = c / p.width;
     const float* const of = stats + 2 * (sample * groups + group);
     const float* const total = sums + sample * 2 * groups + group;
+    v[of_first].at[lane] = first_of(p, x, sample, c);
     v[of_mean].at[lane] = of[0];
     v[of_rstd].at[lane] = of[1];
     v[of_weight].at[lane] = weight[c];
@@ -157,11 +172,11 @@ bool group_norm_grad(const LoopCall& call) {
     REWIND_VECTORIZE
     for (int64_t i = 0; i < count; ++i)
       to[i] = v[of_rstd].at[i] *
-              (v[of_weight].at[i] * g[i] -
-               mul_add(from[i] - v[of_mean].at[i], v[of_slope].at[i], v[of_shift].at[i]));
+              (v[of_weight].at[i] * g[i] - mul_add(from[i] - v[of_first].at[i] - v[of_mean].at[i],
+                                                   v[of_slope].at[i], v[of_shift].at[i]));
     write(dx, at, count, to);
   };
-  column_tiles<5>(p.samples, p.rows, p.channels, x.width + dy.width + dx.width, prepare, body);
+  column_tiles<6>(p.samples, p.rows, p.channels, x.width + dy.width + dx.width, prepare, body);
   return true;
 }
 
