@@ -181,7 +181,7 @@ TEST_CASE("cpu backend: frames of loops may be larger than the caller's stack") 
   REQUIRE(cpu.download(sums) != expected);
   const std::function<void()> again = [&] {
     run(rows);
-    // What a loop throws arrives, too.
+    // An exception of a loop arrives, too.
     CHECK(message_of<ValueError>([&] {
             cpu.run("unary", {x, x}, UnaryParams{.n = 1}, {1000, 1});
           }).starts_with("[unary]"));
