@@ -32,7 +32,8 @@ inline void check_float(const Tensor& t, const char* op) {
 // what it returns: nothing is rounded that only the op itself reads, so no count, sum or product on
 // the way overflows or loses digits.
 inline Tensor wide(Tensor t) {
-  return is_half(t.dtype()) ? cast(std::move(t), DType::f32) : t;
+  if (!is_half(t.dtype())) return t;  // the same handle: whoever takes it may overwrite it
+  return cast(std::move(t), DType::f32);
 }
 
 // For an op of one input and one output whose gradient reads both.
