@@ -129,19 +129,19 @@ REWIND_INLINE float wide_pow(float x, double y) {
   const float base = abs(x);
   const bool is_small = base < 0x1p-126f;
   const auto [e, f] = exponent_of(is_small ? base * 0x1p24f : base);
-  const double normal = (is_small ? e - 24.0 : e) * 0.69314718055994531 + wide_log1p(f);
+  const double normal = (is_small ? e - 24.0f : e) * 0.69314718055994531 + wide_log1p(f);
   const double log_of_base = base == 0.0f ? -infinity : base < infinity ? normal : base;
-  const double product = y * log_of_base;
-  float r = static_cast<float>(wide_exp<9>(product > 90.0     ? 90.0
-                                           : product < -110.0 ? -110.0
-                                                              : product));
+  const double product = y * log_of_base, bounded = product > 90.0 ? 90.0 : product;
+  float r = static_cast<float>(wide_exp<9>(bounded < -110.0 ? -110.0 : bounded));
+  // Floats, since masks of double and of float together are no vectors.
   const double whole = __builtin_floor(y);
-  const bool is_whole = whole == y, is_odd = is_whole && __builtin_floor(y * 0.5) * 2.0 != y;
-  const bool is_negative = bits_of(x) >> 31 != 0;
-  r = base == 1.0f && y == y ? 1.0f : r;
-  r = x < 0.0f && base < infinity && !is_whole ? nan : r;
+  const float exponent = static_cast<float>(y), fraction = static_cast<float>(y - whole);
+  const float odd = static_cast<float>(whole - 2.0 * __builtin_floor(y * 0.5));
+  const bool is_odd = odd == 1.0f && !(fraction > 0.0f), is_negative = bits_of(x) >> 31 != 0;
+  r = base == 1.0f && exponent == exponent ? 1.0f : r;
+  r = x < 0.0f && base < infinity && fraction > 0.0f ? nan : r;
   r = is_negative && is_odd ? -r : r;
-  return y == 0.0 || x == 1.0f ? 1.0f : r;
+  return exponent == 0.0f || x == 1.0f ? 1.0f : r;
 }
 REWIND_INLINE float pow(float x, float y) {
   return wide_pow(x, y);
