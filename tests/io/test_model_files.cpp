@@ -71,6 +71,48 @@ TEST_CASE("model files: torchvision's layout, f16, missing and unexpected names"
   });
 }
 
+TEST_CASE("model files: a tensor that is not read leaves the others alone" *
+          doctest::test_suite("host")) {
+  set_default_device(open_backend("reference"));
+  const TemporaryFolder folder;
+  const fs::path path = folder.path / "t.safetensors";
+  Linear model(1, 2);
+  for (const auto& [dtype, shape, bytes, why] :
+       {std::tuple{"F8_E8M0", "[3]", 3, "has the dtype \"F8_E8M0\", which is not read"},
+        std::tuple{"F4", "[2,3]", 3, "has the dtype \"F4\", which is not read"},
+        std::tuple{"C64", "[]", 8, "has the dtype \"C64\", which is not read"},
+        std::tuple{"U8", "[1,1,3,1,1,1,2,1,1]", 6, "has 9 dimensions, of which at most 6 are read"},
+        std::tuple{"F32", "[1,1,1,0,1,1,1]", 0, "has 7 dimensions"}}) {
+    CAPTURE(dtype);
+    const auto write = [&](const std::string& name) {
+      const std::string header = fmt::format(
+          R"({{"__metadata__":null,"bias":{{"dtype":"F32","shape":[2],"data_offsets":[{0},{1}]}},)"
+          R"("{2}":{{"dtype":"{3}","shape":{4},"data_offsets":[0,{0}]}}}})",
+          bytes, bytes + 8, name, dtype, shape);
+      const auto length = static_cast<uint64_t>(header.size());
+      const float values[2] = {3, -5};
+      std::ofstream file(path, std::ios::binary);
+      file.write(reinterpret_cast<const char*>(&length), sizeof length);
+      file << header << std::string(static_cast<size_t>(bytes), '\x7f');
+      file.write(reinterpret_cast<const char*>(values), sizeof values);
+    };
+    write("scale");
+    const SafetensorsFile file(path);
+    CHECK(file.metadata().empty());
+    const Tensor bias = zeros({2});
+    file.read("bias", bias);
+    CHECK(bias.to_vector() == std::vector<float>{3, -5});
+    CHECK_THROWS_WITH_AS(file.read("scale", zeros({3})), doctest::Contains(why), FileError);
+    const LoadResult loaded = load_tensors(file, {{"bias", model.bias.detach()}}, false);
+    CHECK(loaded.unexpected == std::vector<std::string>{"scale"});
+    CHECK(model.bias.to_vector() == std::vector<float>{3, -5});
+    fill_(model.bias.detach(), 1);
+    write("weight");
+    CHECK_THROWS_WITH_AS(load_model(path, model), doctest::Contains(why), FileError);
+    CHECK(model.bias.to_vector() == std::vector<float>{1, 1});
+  }
+}
+
 TEST_CASE("model files: renamed tensors of foreign formats" * doctest::test_suite("host")) {
   set_default_device(open_backend("reference"));
   const StateDict tensors = {{"encoder.0.norm.weight", zeros({1})},

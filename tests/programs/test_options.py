@@ -53,7 +53,7 @@ def test_spoken_options(folder):
         spoken = set(re.findall(r"(?<![\w-])--[a-z][a-z0-9-]+", errors)) - {"--help"}
         known = set(re.findall(r"--[a-z][a-z0-9-]+", options))
         expect(spoken <= known, "options that do not exist", case, spoken - known, errors)
-    # A message does not advise an option that another option forbids.
+    # Advice does not name what another option forbids.
     _, errors = run(folder, *cases[3], status=1)
     expect("--memory-budget" not in errors and "--accumulate" not in errors, "advice against --exact-batch-norm", errors)
 

@@ -305,7 +305,6 @@ void ReportFile::write_files(const nlohmann::json& json) const {
   if (path_.empty() || !is_first_rank()) return;
   const std::filesystem::path pages = folder();
   if (pages.empty()) return write_json(path_, json);
-  std::filesystem::create_directories(pages);
   nlohmann::json report = json;
   report["command"] = command_line;
   write_json(pages / "report.json", report);
@@ -316,7 +315,6 @@ void ReportFile::write_files(const nlohmann::json& json) const {
 
 void ReportFile::write_timeline(const MemoryTrace& trace) const {
   if (folder().empty()) return;
-  std::filesystem::create_directories(folder());
   write_timeline_html(std::filesystem::path(folder()) / "memory.html", trace);
 }
 

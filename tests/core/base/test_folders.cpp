@@ -85,6 +85,11 @@ TEST_CASE("folders: killed at any call, the old files or the new ones are whole"
     const FileSet found = found_set(folder);
     CHECK((found == new_set || (found == old_set && is_killed)));
     old_ones += found == old_set;
+    {
+      const AtomicFolder unfinished(folder);
+      put_file(unfinished.staged() / "config", "half");
+    }
+    CHECK(found_set(folder) == found);
     check_next_write(folder);
   }
   CHECK(old_ones > 10);
