@@ -47,7 +47,7 @@ class AdafactorRule : public UpdateRule {
       if (!slot.parameter.grad().defined() || slot.parameter.numel() == 0) continue;
       if (is_factored(slot.parameter)) {
         const Tensor rows = t.state(slot, 0), cols = t.state(slot, 1);
-        const Tensor mean = move_moments(t, slot.parameter, rows, cols);
+        const Tensor mean = move_moments(t, slot, rows, cols);
         apply(t, slot, rows, cols, mean, true);
       } else {
         const Tensor variance = t.state(slot, 2);
@@ -58,8 +58,9 @@ class AdafactorRule : public UpdateRule {
 
  private:
   // Updates the moments of rows and columns; returns the means of the rows' moments.
-  Tensor move_moments(const Target& t, const Tensor& parameter, const Tensor& row_var,
+  Tensor move_moments(const Target& t, const FlatParameters::Slot& slot, const Tensor& row_var,
                       const Tensor& col_var) const {
+    const Tensor& parameter = slot.parameter;
     const Tensor& grad = parameter.grad();
     const int64_t rows = parameter.size(-2), cols = parameter.size(-1),
                   matrices = parameter.numel() / (rows * cols),
@@ -72,6 +73,7 @@ class AdafactorRule : public UpdateRule {
                                            .rows = u(rows),
                                            .cols = u(cols),
                                            .chunks = u(chunks),
+                                           .own = t.chunk(slot),
                                            .beta2_decay = options_.beta2_decay};
     launch("adafactor_rows", {in(grad), inout(row_var), in(t.control)}, p,
            {.threads = {u(matrices * rows), 1, 1}});
@@ -95,6 +97,7 @@ class AdafactorRule : public UpdateRule {
                                      .rows = u(factored ? parameter.size(-2) : 1),
                                      .cols = u(factored ? parameter.size(-1) : 1),
                                      .chunks = u(chunks),
+                                     .own = t.chunk(slot),
                                      .lr = t.learning_rate,
                                      .weight_decay = t.weight_decay,
                                      .beta2_decay = options_.beta2_decay,

@@ -77,6 +77,7 @@ class Adam8bitRule : public UpdateRule {
                  square_most = t.state(slot, square_absmax);
     const kernels::Adam8bitParams p{.offset = {},
                                     .n = count32(codes.numel(), "adam8bit"),
+                                    .own = t.chunk(slot),
                                     .lr = t.learning_rate,
                                     .beta1 = options_.beta1,
                                     .beta2 = options_.beta2,

@@ -31,7 +31,7 @@ class ParameterAverage::Averages : public UpdateObserver {
     };
     for (const FlatParameters::Slab& slab : optimizer.parameters().slabs())
       pairs_.push_back({slab.parameters, slab.low, copy(slab.parameters)});
-    start_ = copy(make_view(control_, {1}, {1}, STATE_UPDATES));
+    start_ = optimizer.copy_updates(name);
   }
 
   void check_update() override {

@@ -17,7 +17,7 @@ class Lookahead::Slow : public UpdateObserver {
     const PurposeScope purpose(Purpose::optimizer);
     for (const FlatParameters::Slab& slab : optimizer.parameters().slabs())
       pairs_.push_back({slab.parameters, copy_of(slab.parameters, DType::f32)});
-    start_ = copy_of(make_view(control_, {1}, {1}, STATE_UPDATES), DType::f32);
+    start_ = optimizer.copy_updates("lookahead");
   }
 
   void before_update() override {}

@@ -20,7 +20,7 @@ void main() {
   float rms_x = root_mean_square(0), rms_u = root_mean_square(p.chunks);
   float lr = p.lr * load_state(STATE_LR_FACTOR), rate = lr;
   if ((p.flags & ADAFACTOR_RELATIVE) != 0) {
-    rate = min(rate, inversesqrt(load_state(STATE_UPDATES)));
+    rate = min(rate, inversesqrt(float(own_updates(p.own))));
   }
   if ((p.flags & ADAFACTOR_SCALED) != 0) rate *= max(p.eps2, rms_x);
   rate /= max(1.0, rms_u / p.clip);

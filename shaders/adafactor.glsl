@@ -1,7 +1,8 @@
 // The common part of Adafactor's kernels: the rate of the mean squares, and the gradient without loss scale.
+#include "counts.glsl"
 
 float moved(float x, float mean) {
-  return x + pow(load_state(STATE_UPDATES), p.beta2_decay) * (mean - x);
+  return x + pow(float(own_updates(p.own)), p.beta2_decay) * (mean - x);
 }
 
 float squared_factor() {

@@ -12,7 +12,7 @@ void main() {
   uint at = (t & ((1u << p.shift) - 1u)) * REWIND_FLAT;
   if (at >= chunk.size) return;
   uint i = chunk.begin + at, g = chunk.grad + at;
-  Rates rates = load_rates();
+  Rates rates = load_rates(chunk.number);
   vec4 x_lo, x_hi, g_lo, g_hi, m_lo, m_hi, v_lo, v_hi;
   if (is_whole(at, chunk.size, i | g | p.offset[0] | p.offset[1] | p.offset[2] | p.offset[3])) {
     load8_param(i, x_lo, x_hi);

@@ -41,7 +41,7 @@ void main() {
   if (begin >= p.n || load_state(STATE_FOUND_INF) != 0.0) return;
   uint end = min(begin + ADAM_8BIT_BLOCK, p.n);
   uint offsets = p.offset[0] | p.offset[1] | p.offset[2] | p.offset[3];
-  Rates rates = load_rates();
+  Rates rates = load_rates(p.own);
   float scale_m = load_absmax_m(block), scale_v = load_absmax_v(block);
   float most_m = 0.0, most_v = 0.0;
   for (uint w = gl_LocalInvocationID.x; w < WORDS; w += gl_WorkGroupSize.x) {

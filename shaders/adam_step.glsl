@@ -1,4 +1,5 @@
 // Adam's step from its moments, for kernels with AdamParams.
+#include "counts.glsl"
 
 // The values that all elements of an update share.
 struct Rates {
@@ -7,9 +8,10 @@ struct Rates {
   float inverse_root;  // 1 / sqrt(1 - beta2^t)
 };
 
-Rates load_rates() {
+// Returns the rates of the parameter that has this chunk.
+Rates load_rates(uint chunk) {
   float lr = p.lr * load_state(STATE_LR_FACTOR);
-  uint t = uint(load_state(STATE_UPDATES));
+  uint t = own_updates(chunk);
   return Rates(load_state(STATE_GRAD_FACTOR), lr * p.weight_decay, lr / one_minus_power(p.beta1, t),
                1.0 / sqrt(one_minus_power(p.beta2, t)));
 }

@@ -13,7 +13,7 @@ void step4(Rates rates, inout vec4 x, vec4 m, vec4 v) {
 void main() {
   uint i = thread_id() * REWIND_FLAT;
   if (i >= p.n || load_state(STATE_FOUND_INF) != 0.0) return;
-  Rates rates = load_rates();
+  Rates rates = load_rates(p.own);
   vec4 x_lo, x_hi, m_lo, m_hi, v_lo, v_hi;
   if (is_whole(i, p.n, p.offset[0] | p.offset[1] | p.offset[2])) {
     load8_param(i, x_lo, x_hi);

@@ -2,12 +2,13 @@
 //! params: EmaParams
 //! local: 64
 #include "moments.glsl"
+#include "counts.glsl"
 #include "flat.glsl"
 
 void main() {
   uint i = thread_id() * REWIND_FLAT;
   if (i >= p.n || load_state(STATE_FOUND_INF) != 0.0) return;
-  uint since = uint(load_state(STATE_UPDATES) - load_start(0)), ticks = since / p.every;
+  uint since = load_count(STATE_UPDATES) - uint(load_start(0)), ticks = since / p.every;
   if (since % p.every != 0) return;
   float rate = p.kind == AVERAGE_EQUAL ? 1.0 / ticks : 1.0 - p.decay;
   if (p.kind == AVERAGE_CORRECTED) rate /= one_minus_power(p.decay, ticks);

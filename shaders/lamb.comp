@@ -10,7 +10,7 @@ void main() {
   Chunk chunk = load_chunk(p.first + row);
   uint end = chunk.begin + chunk.size;
   float rate = p.lr * load_state(STATE_LR_FACTOR) * load_ratio(chunk.number - p.number);
-  Correction correction = load_correction();
+  Correction correction = load_correction(chunk.number);
   uint offsets = chunk.begin | p.offset[0] | p.offset[1] | p.offset[2];
   for (uint i = chunk.begin + gl_LocalInvocationID.x * 8; i < end; i += gl_WorkGroupSize.x * 8) {
     if (is_whole(i, end, offsets)) {

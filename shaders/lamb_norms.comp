@@ -21,7 +21,7 @@ void main() {
   uint row = group_id();
   if (row >= p.rows || load_state(STATE_FOUND_INF) != 0.0) return;
   Chunk chunk = load_chunk(p.first + row);
-  Correction correction = load_correction();
+  Correction correction = load_correction(chunk.number);
   float factor = load_state(STATE_GRAD_FACTOR);
   uint offsets = chunk.begin | chunk.grad | p.offset[0] | p.offset[1] | p.offset[2] | p.offset[3];
   vec4 squares_x = vec4(0.0), squares_u = squares_x;

@@ -2,6 +2,7 @@
 // memory.
 #include "moments.glsl"
 #include "chunks.glsl"
+#include "counts.glsl"
 #include "flat.glsl"
 
 struct Correction {
@@ -9,8 +10,9 @@ struct Correction {
   float inverse_root;  // 1 / sqrt(1 - beta2^t)
 };
 
-Correction load_correction() {
-  uint t = uint(load_state(STATE_UPDATES));
+// Returns the correction of the parameter that has this chunk.
+Correction load_correction(uint chunk) {
+  uint t = own_updates(chunk);
   return Correction(1.0 / one_minus_power(p.beta1, t), 1.0 / sqrt(one_minus_power(p.beta2, t)));
 }
 

@@ -1,12 +1,13 @@
 //! buffers: slow:f32:read_write param:f32:read_write start:f32:read state:f32:read
 //! params: LookaheadParams
 //! local: 64
+#include "counts.glsl"
 #include "flat.glsl"
 
 void main() {
   uint i = thread_id() * REWIND_FLAT;
   if (i >= p.n || load_state(STATE_FOUND_INF) != 0.0) return;
-  if (uint(load_state(STATE_UPDATES) - load_start(0)) % p.every != 0) return;
+  if ((load_count(STATE_UPDATES) - uint(load_start(0))) % p.every != 0) return;
   if (is_whole(i, p.n, p.offset[0] | p.offset[1])) {
     vec4 slow_lo, slow_hi, lo, hi;
     load8_slow(i, slow_lo, slow_hi);

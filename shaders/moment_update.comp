@@ -3,6 +3,7 @@
 //! local: 64
 #include "moments.glsl"
 #include "chunks.glsl"
+#include "counts.glsl"
 #include "flat.glsl"
 layout(constant_id = 0) const uint RULE = 0;  //! 0 1 2 3
 
@@ -21,9 +22,10 @@ struct Rates {
 bool has_second() { return RULE == MOMENT_AMSGRAD || (RULE == MOMENT_RMSPROP && p.b != 0.0); }
 bool has_third() { return RULE == MOMENT_AMSGRAD || (RULE == MOMENT_RMSPROP && p.flags != 0); }
 
-Rates load_rates() {
+// Returns the rates of the parameter that has this chunk.
+Rates load_rates(uint chunk) {
   float lr = p.lr * load_state(STATE_LR_FACTOR), step = lr, inverse_root = 1.0;
-  uint t = uint(load_state(STATE_UPDATES));
+  uint t = own_updates(chunk);
   if (RULE == MOMENT_ADAGRAD) step = lr / (1.0 + float(t - 1) * p.a);
   if (RULE == MOMENT_AMSGRAD) {
     step = lr / one_minus_power(p.a, t);
@@ -87,7 +89,7 @@ void main() {
   uint at = (t & ((1u << p.shift) - 1u)) * REWIND_FLAT;
   if (at >= chunk.size) return;
   uint i = chunk.begin + at, g = chunk.grad + at;
-  Rates rates = load_rates();
+  Rates rates = load_rates(chunk.number);
   vec4 x_lo, x_hi, g_lo, g_hi;
   Moments lo = Moments(vec4(0.0), vec4(0.0), vec4(0.0)), hi = lo;
   uint offsets = p.offset[0] | p.offset[1] | p.offset[2] | p.offset[3] | p.offset[4];

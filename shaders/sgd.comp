@@ -2,13 +2,13 @@
 //! params: SgdParams
 //! local: 64
 #include "chunks.glsl"
+#include "counts.glsl"
 #include "flat.glsl"
 
 // Takes one step of 4 elements: x is the parameter, buf its momentum.
-void step4(inout vec4 x, vec4 g, inout vec4 buf) {
+void step4(bool is_first, inout vec4 x, vec4 g, inout vec4 buf) {
   g = g * (p.maximize != 0 ? -1.0 : 1.0) * load_state(STATE_GRAD_FACTOR) + p.weight_decay * x;
   if (p.momentum != 0.0) {
-    bool is_first = load_state(STATE_UPDATES) == 1.0;
     buf = is_first ? g : p.momentum * buf + (1.0 - p.dampening) * g;
     g = p.nesterov != 0 ? g + p.momentum * buf : buf;
   }
@@ -22,13 +22,14 @@ void main() {
   uint at = (t & ((1u << p.shift) - 1u)) * REWIND_FLAT;
   if (at >= chunk.size) return;
   uint i = chunk.begin + at, g = chunk.grad + at;
+  bool is_first = own_updates(chunk.number) == 1;
   vec4 x_lo, x_hi, g_lo, g_hi, buf_lo = vec4(0.0), buf_hi = buf_lo;
   if (is_whole(at, chunk.size, i | g | p.offset[0] | p.offset[1] | p.offset[2])) {
     load8_param(i, x_lo, x_hi);
     load8_grad(g, g_lo, g_hi);
     if (p.momentum != 0.0) load8_momentum(i, buf_lo, buf_hi);
-    step4(x_lo, g_lo, buf_lo);
-    step4(x_hi, g_hi, buf_hi);
+    step4(is_first, x_lo, g_lo, buf_lo);
+    step4(is_first, x_hi, g_hi, buf_hi);
     if (p.momentum != 0.0) store8_momentum(i, buf_lo, buf_hi);
     store8_param(i, x_lo, x_hi);
   } else {
@@ -36,7 +37,7 @@ void main() {
     for (uint k = 0; k < count; ++k) {
       x_lo.x = load_param(i + k);
       if (p.momentum != 0.0) buf_lo.x = load_momentum(i + k);
-      step4(x_lo, vec4(load_grad(g + k)), buf_lo);
+      step4(is_first, x_lo, vec4(load_grad(g + k)), buf_lo);
       if (p.momentum != 0.0) store_momentum(i + k, buf_lo.x);
       store_param(i + k, x_lo.x);
     }

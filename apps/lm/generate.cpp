@@ -57,7 +57,7 @@ struct Prompt {
 };
 
 Prompt prompt_of(const LmGenerate& o, const BpeTokenizer& tokenizer) {
-  if (!o.chat) return {tokenizer.encode(o.prompt, true, true), {}, o.sampling.stop};
+  if (!o.chat) return {tokenizer.encode(o.prompt, true, true, false), {}, o.sampling.stop};
   const ChatFormat format(tokenizer, o.chat_format);
   std::vector<ChatMessage> messages;
   if (!o.system.empty()) messages.push_back({"system", o.system});
@@ -124,7 +124,7 @@ void LmPerplexity::run() const {
   for (const std::string& part : read_texts(files)) text += part;
   const BpeTokenizer& tokenizer = opened.tokenizer;
   const bool begins = tokenizer.parts().add_bos;
-  const std::vector<int32_t> ids = tokenizer.encode(text, true, true);
+  const std::vector<int32_t> ids = tokenizer.encode(text, true, true, false);
   const Perplexity found =
       perplexity(*opened.model, ids, length, begins ? tokenizer.bos() : std::nullopt);
   fmt::print("perplexity {:.4f} over {} tokens of {}, in windows of {}\n", found.value,

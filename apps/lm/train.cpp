@@ -80,7 +80,7 @@ struct Corpus {
          const std::vector<std::string>& texts)
       : tokenizer(given ? *given : BpeTokenizer(train_bpe(texts, {.size = vocabulary}))) {
     for (const std::string& text : texts) {
-      const std::vector<int32_t> ids = tokenizer.encode(text, false, true);
+      const std::vector<int32_t> ids = tokenizer.encode(text, false, true, false);
       tokens.insert(tokens.end(), ids.begin(), ids.end());
       if (tokenizer.eos()) tokens.push_back(*tokenizer.eos());
     }
@@ -154,7 +154,7 @@ class LmTraining : public Trainer<LmTask, TokenWindows> {
   void sample(const char* when) {
     if (o_.quiet || o_.prompt.empty() || !is_first_rank()) return;
     Decoder& model = steps().model;
-    const std::vector<int32_t> ids = corpus_.tokenizer.encode(o_.prompt, false, true);
+    const std::vector<int32_t> ids = corpus_.tokenizer.encode(o_.prompt, false, true, false);
     Generator generator(o_.seed);
     const TextOptions options{
         .generate = {.max_new_tokens = 60,

@@ -24,6 +24,29 @@ void check_image_size(uint64_t height, uint64_t width, uint64_t stored, const st
       name, stored, height, width, most_inflation);
 }
 
+int exif_orientation(std::span<const uint8_t> tiff) {
+  if (tiff.size() < 8) return 1;
+  const bool little = tiff[0] == 'I';
+  // Reads numbers of 2 or 4 bytes; bytes beyond the end are zeros.
+  const auto number = [&](size_t at, size_t bytes) {
+    uint32_t value = 0;
+    for (size_t i = 0; i < bytes; ++i) {
+      const size_t place = at + (little ? bytes - 1 - i : i);
+      value = value << 8 | (place < tiff.size() ? tiff[place] : 0);
+    }
+    return value;
+  };
+  const size_t directory = number(4, 4), entries = number(directory, 2);
+  for (size_t i = 0; i < entries; ++i) {
+    const size_t entry = directory + 2 + 12 * i;
+    if (entry + 12 > tiff.size()) return 1;
+    constexpr uint32_t orientation = 0x112, u16 = 3;
+    if (number(entry, 2) == orientation && number(entry + 2, 2) == u16)
+      return static_cast<int>(number(entry + 8, 2));
+  }
+  return 1;
+}
+
 Image oriented(Image image, int orientation) {
   if (orientation < 2 || orientation > 8) return image;
   // Whether rows and columns of the stored picture count backwards, and whether they swap places.

@@ -107,36 +107,13 @@ void cmyk_to_rgb(std::vector<uint8_t>& pixels) {
   pixels.resize(pixels.size() / 4 * 3);
 }
 
-// The tag Orientation of an APP1 marker: "Exif", then a TIFF header and its first directory. It is
-// 1 (as stored) if the tag is missing or makes no sense.
-int exif_orientation(std::span<const uint8_t> marker) {
-  constexpr uint8_t exif[] = {'E', 'x', 'i', 'f', 0, 0};
-  if (marker.size() < 14 || !std::equal(exif, exif + 6, marker.begin())) return 1;
-  const std::span<const uint8_t> tiff = marker.subspan(6);
-  const bool little = tiff[0] == 'I';
-  // Reads numbers of 2 or 4 bytes; bytes beyond the end are zeros.
-  const auto number = [&](size_t at, size_t bytes) {
-    uint32_t value = 0;
-    for (size_t i = 0; i < bytes; ++i) {
-      const size_t place = at + (little ? bytes - 1 - i : i);
-      value = value << 8 | (place < tiff.size() ? tiff[place] : 0);
-    }
-    return value;
-  };
-  const size_t directory = number(4, 4), entries = number(directory, 2);
-  for (size_t i = 0; i < entries; ++i) {
-    const size_t entry = directory + 2 + 12 * i;
-    if (entry + 12 > tiff.size()) return 1;
-    constexpr uint32_t orientation = 0x112, u16 = 3;
-    if (number(entry, 2) == orientation && number(entry + 2, 2) == u16)
-      return static_cast<int>(number(entry + 8, 2));
-  }
-  return 1;
-}
-
+// The orientation of the first APP1 marker that turns the picture, or 1.
 int orientation_of(const jpeg_decompress_struct& jpeg) {
   for (const jpeg_marker_struct* marker = jpeg.marker_list; marker; marker = marker->next) {
-    const int found = exif_orientation({marker->data, marker->data_length});
+    constexpr uint8_t exif[] = {'E', 'x', 'i', 'f', 0, 0};
+    const std::span<const uint8_t> data(marker->data, marker->data_length);
+    if (data.size() < sizeof exif || !std::equal(exif, exif + sizeof exif, data.begin())) continue;
+    const int found = exif_orientation(data.subspan(sizeof exif));
     if (found != 1) return found;
   }
   return 1;

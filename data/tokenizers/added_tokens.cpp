@@ -2,9 +2,8 @@
 
 namespace rw {
 
-void AddedTokens::add(std::string_view text, int32_t id) {
+void TokenTrie::add(std::string_view text, int32_t id) {
   if (text.empty()) return;
-  begins_[static_cast<uint8_t>(text.front())] = true;
   size_t node = 0;
   for (const char byte : text) {
     const auto [at, is_new] = next_.emplace(edge(node, byte), ids_.size());
@@ -14,17 +13,17 @@ void AddedTokens::add(std::string_view text, int32_t id) {
   ids_[node] = id;
 }
 
+void AddedTokens::add(std::string_view text, int32_t id) {
+  if (text.empty()) return;
+  begins_[static_cast<uint8_t>(text.front())] = true;
+  texts_.add(text, id);
+}
+
 AddedTokens::Match AddedTokens::find(std::string_view text, size_t begin) const {
   for (; begin < text.size(); ++begin) {
     if (!begins_[static_cast<uint8_t>(text[begin])]) continue;
     Match best{-1, begin, begin};
-    size_t node = 0;
-    for (size_t at = begin; at < text.size(); ++at) {
-      const auto found = next_.find(edge(node, text[at]));
-      if (found == next_.end()) break;
-      node = found->second;
-      if (ids_[node] >= 0) best = {ids_[node], begin, at + 1};
-    }
+    texts_.each_at(text, begin, [&](int32_t id, size_t end) { best = {id, begin, end}; });
     if (best.id >= 0) return best;
   }
   return {-1, text.size(), text.size()};

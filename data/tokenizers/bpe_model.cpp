@@ -1,7 +1,5 @@
 #include "data/tokenizers/bpe_model.h"
 
-#include <unicode/normalizer2.h>
-
 #include <algorithm>
 
 #include "core/base/error.h"
@@ -33,64 +31,63 @@ int byte_of(const std::string& token) {
   return high == digits.npos || low == digits.npos ? -1 : static_cast<int>(16 * high + low);
 }
 
-std::string to_nfc(std::string_view text) {
-  UErrorCode status = U_ZERO_ERROR;
-  const icu::Normalizer2* nfc = icu::Normalizer2::getNFCInstance(status);
-  std::string result;
-  icu::StringByteSink<std::string> sink(&result, static_cast<int32_t>(text.size()));
-  if (U_SUCCESS(status))
-    nfc->normalizeUTF8(0, {text.data(), static_cast<int32_t>(text.size())}, sink, nullptr, status);
-  check<Error>(U_SUCCESS(status), "BpeTokenizer", "ICU must have its normalisation data, got {}",
-               u_errorName(status));
-  return result;
-}
-
 }  // namespace
 
 BpeModel::BpeModel(BpeParts from)
-    : parts(std::move(from)), merges(parts.merges.size()), splitter(parts.splits) {
+    : parts(std::move(from)),
+      merges(parts.merges.size()),
+      normalizer(parts.normalizers),
+      early_splitter(parts.early_splits),
+      splitter(parts.splits) {
   const size_t count = parts.tokens.size();
   check<FileError>(count > 0 && count <= most_bpe_tokens, "BpeTokenizer",
                    "there must be 1 to {} tokens, got {}", most_bpe_tokens, count);
   byte_ids.fill(-1);
-  for (size_t i = 0; i < count; ++i) {
-    const BpeToken& token = parts.tokens[i];
-    const auto id = static_cast<int32_t>(i);
-    check<FileError>(is_valid_utf8(token.text), "BpeTokenizer",
-                     "tokens must be UTF-8, got {:?} with the id {}", token.text, id);
-    const auto [at, is_new] = ids.emplace(token.text, id);
-    check<FileError>(is_new, "BpeTokenizer", "tokens must differ, got {:?} with the ids {} and {}",
-                     token.text, at->second, id);
-    bytes.push_back(bytes_of(token));
-    const bool is_byte =
-        parts.byte_level ? token.type == TokenType::normal : byte_of(token.text) >= 0;
-    if (is_byte && bytes.back().size() == 1) byte_ids[static_cast<uint8_t>(bytes.back()[0])] = id;
-    if (is_added(token.type)) {
-      if (token.normalized)
-        normalised_added.add(normalised(token.text), id);
-      else
-        added.add(token.text, id);
-    }
-  }
-  check<FileError>(parts.byte_level || std::ranges::count(byte_ids, -1) == 0, "BpeTokenizer",
+  for (size_t i = 0; i < count; ++i) add_token(static_cast<int32_t>(i));
+  check<FileError>(is_unigram() || parts.byte_level || std::ranges::count(byte_ids, -1) == 0,
+                   "BpeTokenizer",
                    "a tokenizer that falls back to bytes must have the tokens <0x00> to <0xFF>, it "
                    "lacks {}",
                    std::ranges::count(byte_ids, -1));
-  for (const auto id : {parts.bos, parts.pad})
+  for (const auto id : {parts.bos, parts.pad, parts.unknown})
     check<FileError>(!id || (*id >= 0 && static_cast<size_t>(*id) < count), "BpeTokenizer",
                      "ids of special tokens must be in [0, {}), got {}", count, id.value_or(0));
-  for (const int32_t id : parts.eos)
-    check<FileError>(id >= 0 && static_cast<size_t>(id) < count, "BpeTokenizer",
-                     "ids that end a text must be in [0, {}), got {}", count, id);
+  for (const std::vector<int32_t>& ends : {parts.eos, parts.suffix})
+    for (const int32_t id : ends)
+      check<FileError>(id >= 0 && static_cast<size_t>(id) < count, "BpeTokenizer",
+                       "ids that end a text must be in [0, {}), got {}", count, id);
   add_merges();
+  add_pieces();
+}
+
+void BpeModel::add_token(int32_t id) {
+  const BpeToken& token = parts.tokens[static_cast<size_t>(id)];
+  bytes.push_back(bytes_of(token));
+  if (token.is_gap()) return;
+  check<FileError>(is_valid_utf8(token.text), "BpeTokenizer",
+                   "tokens must be UTF-8, got {:?} with the id {}", token.text, id);
+  const auto [at, is_new] = ids.emplace(token.text, id);
+  check<FileError>(is_new, "BpeTokenizer", "tokens must differ, got {:?} with the ids {} and {}",
+                   token.text, at->second, id);
+  const bool is_byte =
+      parts.byte_level ? token.type == TokenType::normal : byte_of(token.text) >= 0;
+  if (is_byte && bytes.back().size() == 1) byte_ids[static_cast<uint8_t>(bytes.back()[0])] = id;
+  if (!is_added(token.type)) return;
+  if (token.normalized)
+    normalised_added.add(normalised(token.text), id);
+  else
+    added.add(token.text, id);
 }
 
 std::string BpeModel::bytes_of(const BpeToken& token) const {
+  const std::string text =
+      is_added(token.type) && token.normalized ? normalizer.normalised(token.text) : token.text;
   if (parts.byte_level)
-    return is_added(token.type) ? token.text : characters_to_bytes(token.text).value_or(token.text);
-  if (const int byte = byte_of(token.text); byte >= 0 && !is_added(token.type))
+    return is_added(token.type) ? text : characters_to_bytes(token.text).value_or(token.text);
+  const bool has_bytes = !is_unigram() || parts.byte_fallback;
+  if (const int byte = byte_of(token.text); byte >= 0 && has_bytes && !is_added(token.type))
     return std::string(1, static_cast<char>(byte));
-  return replaced(token.text, space_mark, " ");
+  return replaced(text, space_mark, " ");
 }
 
 void BpeModel::add_merges() {
@@ -108,16 +105,32 @@ void BpeModel::add_merges() {
   }
 }
 
+// As the library does it, a character without a piece is as good as 10 below the worst piece.
+void BpeModel::add_pieces() {
+  if (!is_unigram()) return;
+  check<FileError>(parts.scores.size() <= parts.tokens.size() && parts.merges.empty(),
+                   "BpeTokenizer",
+                   "a unigram model must have a score for each piece and no merges, got {} scores, "
+                   "{} tokens and {} merges",
+                   parts.scores.size(), parts.tokens.size(), parts.merges.size());
+  for (size_t id = 0; id < parts.scores.size(); ++id)
+    pieces.add(parts.tokens[id].text, static_cast<int32_t>(id));
+  unknown_score = std::ranges::min(parts.scores) - 10;
+}
+
 std::string BpeModel::normalised(std::string_view text) const {
   if (text.empty()) return {};
-  std::string result(text);
-  if (parts.nfc && std::ranges::any_of(text, [](char c) { return c < 0; })) result = to_nfc(text);
-  if (parts.space_prefix == SpacePrefix::always) result.insert(0, 1, ' ');
-  return parts.byte_level ? result : replaced(result, " ", space_mark);
+  std::string result = normalizer.normalised(text);
+  if (parts.space_prefix == SpacePrefix::always && !result.empty()) result.insert(0, 1, ' ');
+  const bool has_marks = !parts.byte_level && parts.early_splits.empty();
+  return has_marks ? replaced(result, " ", space_mark) : result;
 }
 
 std::string BpeModel::with_space(std::string_view text, bool is_first) const {
   const std::string_view space = parts.byte_level ? " " : space_mark;
+  std::string marked;
+  if (!parts.byte_level && !parts.early_splits.empty())
+    text = marked = replaced(text, " ", space_mark);
   const bool wants_space = parts.space_prefix == SpacePrefix::unless_space ||
                            (parts.space_prefix == SpacePrefix::first_unless_space && is_first);
   return std::string(wants_space && !text.starts_with(space) ? space : "").append(text);

@@ -1,4 +1,5 @@
-// The plain parts of a byte-pair encoding, as tokenizer.json and GGUF files have them.
+// The plain parts of a byte-pair encoding or a unigram model, as tokenizer.json and GGUF files have
+// them.
 #pragma once
 
 #include <cstdint>
@@ -6,6 +7,8 @@
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "../base/text_normalizer.h"
 
 namespace rw {
 
@@ -32,6 +35,12 @@ struct BpeToken {
   std::string text;
   TokenType type = TokenType::normal;
   bool normalized = false;  // found in the normalised text only
+  // White space beside an added token belongs to it; and it is found only where no letter, digit or
+  // underscore is beside it.
+  bool lstrip = false, rstrip = false, single_word = false;
+
+  // Whether no token has this id: ids may have gaps.
+  bool is_gap() const { return text.empty() && type == TokenType::unused; }
 };
 
 // A pattern's matches become pieces of their own (isolated), vanish (removed), or join the text
@@ -59,14 +68,23 @@ struct BpeParts {
   // Words are bytes in GPT-2's alphabet (Radford et al. 2019). False: they are characters with
   // U+2581 for spaces, and the bytes of those without a token (SentencePiece, Llama 2, Gemma).
   bool byte_level = true;
-  bool nfc = false;  // texts are normalised to Unicode's NFC
+  // A unigram model (Kudo 2018) has the logarithms of the probabilities of the first tokens here,
+  // and no merges.
+  std::vector<double> scores;
+  std::optional<int32_t> unknown;  // of a unigram model: the token of characters without one
+  bool byte_fallback = false;      // of a unigram model: their bytes are tokens instead
+  std::vector<NormalizerStep> normalizers;  // change texts first, one after the other
   SpacePrefix space_prefix = SpacePrefix::none;
-  std::vector<TextSplit> splits;    // cut texts into words, one after the other
-  bool ignore_merges = false;       // a word that is a token is this token, whatever merges say
-  std::optional<int32_t> bos, pad;  // ids of the tokens that begin texts, and that fill batches
-  std::vector<int32_t> eos;         // ids that end a generated text; the first one also a document
-  bool add_bos = false;             // the model expects texts to begin with `bos`
-  std::string chat_template;        // Jinja, or empty
+  std::vector<TextSplit> early_splits;  // cut texts before spaces become U+2581
+  std::vector<TextSplit> splits;        // cut texts into words, one after the other
+  bool ignore_merges = false;           // a word that is a token is this token, whatever merges say
+  std::optional<int32_t> bos, pad;      // ids of the tokens that begin texts, and that fill batches
+  std::vector<int32_t> eos;     // ids that end a generated text; the first one also a document
+  bool add_bos = false;         // the model expects texts to begin with `bos`
+  std::vector<int32_t> suffix;  // ids with which the model expects texts to end
+  // Decoding leaves out all spaces with which the first token begins, not only one.
+  bool strips_first = false;
+  std::string chat_template;  // Jinja, or empty
 };
 
 // The regular expressions that cut texts into words: GPT-2's, Llama 3's and Qwen2's.

@@ -6,10 +6,12 @@
 #include <functional>
 #include <set>
 #include <unordered_map>
+#include <utility>
 
 #include "core/base/error.h"
 #include "core/files/folder.h"
 #include "core/files/json_file.h"
+#include "data/base/base64.h"
 #include "data/base/files.h"
 #include "data/tokenizers/bpe_model.h"
 
@@ -82,16 +84,41 @@ class Reader {
   void read_normalizer() {
     for_each_step(file_.value("normalizer", json()), "normalizers",
                   [&](const json& step, const std::string& type) {
-                    if (type == "NFC")
-                      parts_.nfc = true;
-                    else if (type == "Prepend" && step.at("prepend") == space_mark)
+                    if (type == "Prepend" && step.at("prepend") == space_mark)
                       parts_.space_prefix = SpacePrefix::always;
                     else if (type == "Replace" && step.at("pattern").value("String", "") == " " &&
                              step.at("content") == space_mark)
                       has_space_marks_ = true;
                     else
-                      refuse("normalizer", step);
+                      read_normalizer_step(step, type);
                   });
+  }
+
+  // A step that comes before spaces are marked.
+  void read_normalizer_step(const json& step, const std::string& type) {
+    static const std::unordered_map<std::string, Normalization> kinds = {
+        {"NFC", Normalization::nfc},
+        {"NFD", Normalization::nfd},
+        {"NFKC", Normalization::nfkc},
+        {"NFKD", Normalization::nfkd},
+        {"Replace", Normalization::replace},
+        {"Strip", Normalization::strip},
+        {"Precompiled", Normalization::charsmap}};
+    const auto kind = kinds.find(type);
+    if (kind == kinds.end() || has_space_marks_ || parts_.space_prefix != SpacePrefix::none)
+      refuse("normalizer", step);
+    NormalizerStep read{.kind = kind->second};
+    if (read.kind == Normalization::replace) {
+      read.literal = !step.at("pattern").contains("Regex");
+      read.pattern = step["pattern"].at(read.literal ? "String" : "Regex").get<std::string>();
+      read.content = step.at("content").get<std::string>();
+    } else if (read.kind == Normalization::strip) {
+      read.left = step.at("strip_left").get<bool>();
+      read.right = step.at("strip_right").get<bool>();
+    } else if (read.kind == Normalization::charsmap) {
+      read.pattern = from_base64(step.at("precompiled_charsmap").get<std::string>());
+    }
+    parts_.normalizers.push_back(std::move(read));
   }
 
   void read_pre_tokenizer() {
@@ -109,6 +136,8 @@ class Reader {
                           {step.at("individual_digits").get<bool>() ? R"(\p{N})" : R"(\p{N}+)"});
                     else if (type == "Split")
                       read_split(step);
+                    else if (type == "WhitespaceSplit")
+                      parts_.splits.push_back({R"(\s+)", SplitBehavior::removed});
                     else
                       refuse("pre-tokenizer", step);
                   });
@@ -126,10 +155,9 @@ class Reader {
   }
 
   void read_metaspace(const json& step) {
-    check<FileError>(parts_.splits.empty() && !has_space_marks_, "BpeTokenizer",
-                     "Metaspace must be the first to cut texts and to replace spaces, got {} "
-                     "pre-tokenizers before it",
-                     parts_.splits.size());
+    check<FileError>(!has_space_marks_, "BpeTokenizer",
+                     "Metaspace must be the first to replace spaces, got another step before it");
+    parts_.early_splits = std::exchange(parts_.splits, {});
     has_space_marks_ = true;
     const auto scheme = step.value("prepend_scheme", "always");
     if (scheme == "first")
@@ -161,15 +189,35 @@ class Reader {
     for_each_step(file_.value("post_processor", json()), "processors",
                   [&](const json& step, const std::string& type) {
                     if (type == "ByteLevel") return;  // it changes offsets only
-                    if (type != "TemplateProcessing") refuse("post-processor", step);
-                    const json& single = step.at("single");
-                    const bool has_bos = single.size() == 2 && single[0].contains("SpecialToken");
-                    if (!(has_bos || single.size() == 1) || !single.back().contains("Sequence"))
+                    if (parts_.add_bos || !template_end_.empty()) refuse("post-processor", step);
+                    if (type == "TemplateProcessing")
+                      read_template_of(step);
+                    else if (type == "BertProcessing" || type == "RobertaProcessing")
+                      template_begin_ = step.at("cls").at(0).get<std::string>(),
+                      template_end_ = {step.at("sep").at(0).get<std::string>()};
+                    else
                       refuse("post-processor", step);
-                    parts_.add_bos = has_bos;
-                    if (has_bos)
-                      template_bos_ = single[0]["SpecialToken"].at("id").get<std::string>();
+                    parts_.add_bos = template_begin_.has_value();
                   });
+  }
+
+  // At most one token before a text, and any behind it.
+  void read_template_of(const json& step) {
+    bool is_behind = false;
+    for (const json& part : step.at("single")) {
+      if (part.contains("Sequence")) {
+        if (std::exchange(is_behind, true)) refuse("post-processor", step);
+        continue;
+      }
+      const auto text = part.at("SpecialToken").at("id").get<std::string>();
+      if (is_behind)
+        template_end_.push_back(text);
+      else if (template_begin_)
+        refuse("post-processor", step);
+      else
+        template_begin_ = text;
+    }
+    if (!is_behind) refuse("post-processor", step);
   }
 
   // Nothing is kept of the decoder: its work follows from the rest.
@@ -179,14 +227,48 @@ class Reader {
                     static const std::set<std::string> known = {
                         "ByteLevel", "ByteFallback", "Fuse", "Metaspace", "Replace", "Strip"};
                     if (!known.contains(type)) refuse("decoder", step);
+                    parts_.strips_first =
+                        parts_.strips_first ||
+                        (type == "Metaspace" && step.value("prepend_scheme", "always") != "never");
                   });
   }
 
   void read_model() {
     const json& model = file_.at("model");
     const json type = model.value("type", json("BPE"));
-    check<FileError>(type == "BPE", "BpeTokenizer", "the model must be BPE, got {}",
-                     describe_json(type));
+    check<FileError>(type == "BPE" || type == "Unigram", "BpeTokenizer",
+                     "the model must be BPE or Unigram, got {}", describe_json(type));
+    if (type == "Unigram")
+      read_unigram(model);
+    else
+      read_merges(model);
+    if (template_begin_) parts_.bos = id_of(*template_begin_);
+    for (const std::string& text : template_end_) parts_.suffix.push_back(id_of(text));
+  }
+
+  void read_unigram(const json& model) {
+    parts_.byte_level = has_bytes_;
+    check<FileError>(has_bytes_ != has_space_marks_, "BpeTokenizer",
+                     "words must be either bytes (ByteLevel) or characters with U+2581 for spaces, "
+                     "got {}",
+                     has_bytes_ ? "both" : "neither");
+    parts_.byte_fallback = model.value("byte_fallback", false);
+    Vocabulary vocabulary;
+    for (const json& piece : model.at("vocab")) {
+      vocabulary.emplace_back(piece.at(0).get<std::string>(), vocabulary.size());
+      parts_.scores.push_back(piece.at(1).get<double>());
+    }
+    check<FileError>(!vocabulary.empty(), "BpeTokenizer",
+                     "a unigram model must have pieces, got 0");
+    const json unknown = model.value("unk_id", json());
+    if (!unknown.is_null())
+      parts_.unknown = bounded_number<int32_t>(
+          unknown, 0, static_cast<int64_t>(vocabulary.size()) - 1, "unk_id");
+    read_tokens(vocabulary,
+                parts_.unknown ? json(vocabulary[size_t(*parts_.unknown)].first) : json());
+  }
+
+  void read_merges(const json& model) {
     for (const char* name : {"dropout", "continuing_subword_prefix", "end_of_word_suffix"}) {
       const json value = model.value(name, json());
       check<FileError>(value.is_null() || value == "" || value == 0, "BpeTokenizer",
@@ -202,48 +284,53 @@ class Reader {
         "U+2581 for spaces, got {}",
         has_bytes_ ? "both" : "neither");
     parts_.ignore_merges = model.value("ignore_merges", false);
-    read_tokens(model.at("vocab"));
+    Vocabulary vocabulary;
+    for (const auto& [text, id] : model.at("vocab").items()) vocabulary.emplace_back(text, id);
+    read_tokens(vocabulary, model.value("unk_token", json()));
     for (const json& merge : model.at("merges")) parts_.merges.push_back(read_merge(merge));
-    if (parts_.add_bos) parts_.bos = id_of(template_bos_);
   }
 
-  void read_tokens(const json& vocabulary) {
+  // Texts and ids. Ids have few gaps: memory is taken only for what a file has.
+  using Vocabulary = std::vector<std::pair<std::string, json>>;
+
+  void read_tokens(const Vocabulary& vocabulary, const json& unknown) {
+    constexpr size_t most_gaps = size_t{1} << 18;
     const json added = file_.value("added_tokens", json::array());
-    const auto most = static_cast<int32_t>(vocabulary.size() + added.size());
+    const auto most = static_cast<int64_t>(vocabulary.size() + added.size() + most_gaps);
     const auto place = [&](const std::string& text, const json& id) -> BpeToken& {
       const auto at = bounded_number<int32_t>(id, 0, most - 1, fmt::format("the id of {:?}", text));
       if (static_cast<size_t>(at) >= parts_.tokens.size())
-        parts_.tokens.resize(static_cast<size_t>(at) + 1);
+        parts_.tokens.resize(static_cast<size_t>(at) + 1, {"", TokenType::unused});
       BpeToken& token = parts_.tokens[static_cast<size_t>(at)];
       check<FileError>(
           ids_.emplace(text, at).first->second == at && (token.text.empty() || token.text == text),
           "BpeTokenizer", "tokens and ids must differ, got {:?} and {:?} with the id {}",
           token.text, text, at);
       token.text = text;
+      token.type = TokenType::normal;
       return token;
     };
-    for (const auto& [text, id] : vocabulary.items()) {
+    const bool has_byte_tokens = parts_.scores.empty() ? !parts_.byte_level : parts_.byte_fallback;
+    for (const auto& [text, id] : vocabulary) {
       BpeToken& token = place(text, id);
-      if (!parts_.byte_level && text.size() == 6 && text.starts_with("<0x"))
+      if (has_byte_tokens && text.size() == 6 && text.starts_with("<0x"))
         token.type = TokenType::byte;
     }
-    const json unknown = file_.at("model").value("unk_token", json());
+    // As in the library (0.23), an added token has the id that it has in the vocabulary, or the
+    // next one behind the vocabulary's size, whatever id its entry gives.
+    auto next = static_cast<int32_t>(vocabulary.size());
     for (const json& entry : added) {
       const auto text = entry.at("content").get<std::string>();
-      for (const char* flag : {"single_word", "lstrip", "rstrip"})
-        check<FileError>(!entry.value(flag, false), "BpeTokenizer",
-                         "added tokens must not be {}, got {:?}", flag, text);
-      BpeToken& token = place(text, entry.at("id"));
+      const auto known = ids_.find(text);
+      BpeToken& token = place(text, known == ids_.end() ? next++ : known->second);
       token.type = !entry.value("special", false) ? TokenType::user_defined
                    : unknown == text              ? TokenType::unknown
                                                   : TokenType::control;
       token.normalized = entry.value("normalized", true);
+      token.lstrip = entry.value("lstrip", false);
+      token.rstrip = entry.value("rstrip", false);
+      token.single_word = entry.value("single_word", false);
     }
-    check<FileError>(
-        ids_.size() == parts_.tokens.size(), "BpeTokenizer",
-        "ids must be those from 0 to the number of tokens, got {} tokens and ids up to "
-        "{}",
-        ids_.size(), parts_.tokens.size() - 1);
   }
 
   int32_t id_of(const std::string& text) const {
@@ -270,7 +357,8 @@ class Reader {
   BpeParts parts_;
   std::unordered_map<std::string, int32_t> ids_;
   bool has_bytes_ = false, has_space_marks_ = false;
-  std::string template_bos_;
+  std::optional<std::string> template_begin_;  // the tokens around a text
+  std::vector<std::string> template_end_;
 };
 
 bool is_there(const std::filesystem::path& file) {

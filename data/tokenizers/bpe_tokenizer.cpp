@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "core/base/error.h"
 #include "data/base/unicode.h"
@@ -26,8 +27,8 @@ const BpeParts& BpeTokenizer::parts() const {
   return model_->parts;
 }
 
-std::vector<int32_t> BpeTokenizer::encode(std::string_view text, bool special_tokens,
-                                          bool bos) const {
+std::vector<int32_t> BpeTokenizer::encode(std::string_view text, bool special_tokens, bool bos,
+                                          bool eos) const {
   check(text.size() <= std::numeric_limits<int32_t>::max(), "BpeTokenizer",
         "a text must have less than 2 GiB, got {} bytes", text.size());
   std::vector<int32_t> ids;
@@ -37,6 +38,7 @@ std::vector<int32_t> BpeTokenizer::encode(std::string_view text, bool special_to
     encoder.append(text, special_tokens);
   else
     encoder.append(to_valid_utf8(text), special_tokens);
+  if (eos) ids.insert(ids.end(), parts().suffix.begin(), parts().suffix.end());
   return ids;
 }
 
@@ -46,9 +48,17 @@ void BpeTokenizer::check_id(int64_t id) const {
 
 std::string BpeTokenizer::decode(std::span<const int32_t> ids, bool skip_special) const {
   std::string text;
-  for (const int32_t id : ids)
-    if (!is_special(id) || !skip_special) text += model_->bytes[static_cast<size_t>(id)];
-  if (!parts().byte_level && parts().space_prefix != SpacePrefix::none && text.starts_with(' '))
+  bool is_first = true;
+  for (const int32_t id : ids) {
+    if ((is_special(id) && skip_special) || parts().tokens[static_cast<size_t>(id)].is_gap())
+      continue;
+    std::string_view bytes = model_->bytes[static_cast<size_t>(id)];
+    if (std::exchange(is_first, false) && parts().strips_first)
+      while (bytes.starts_with(' ')) bytes.remove_prefix(1);
+    text += bytes;
+  }
+  if (!parts().strips_first && !parts().byte_level && parts().space_prefix != SpacePrefix::none &&
+      text.starts_with(' '))
     text.erase(0, 1);
   return text;
 }

@@ -1,6 +1,6 @@
 // Byte-pair tokenizers of language models (Sennrich et al. 2016), token for token those of Hugging
 // Face's tokenizers: byte-level as GPT-2, Llama 3 and Qwen have them, and characters with byte
-// fallback as Llama 2 and Gemma do.
+// fallback as Llama 2 and Gemma do. Also unigram models (Kudo 2018), as T5 and XLM-R have them.
 #pragma once
 
 #include <filesystem>
@@ -32,18 +32,26 @@ class BpeTokenizer {
   // The tokens of a text of less than 2 GiB. Bytes that are not UTF-8 are read as U+FFFD, one for
   // each part that could have begun a character, as Python's errors='replace' does. If not
   // `special_tokens`, a text's "<|im_end|>" is punctuation and letters, which is right for texts of
-  // strangers. With `bos`, the token that begins texts comes first where the model expects one.
+  // strangers. With `bos`, the token that begins texts comes first where the model expects one, and
+  // with `eos` those that end them come last; without `eos` it is as `bos`. Texts that a model
+  // continues have no end. ValueError for a character that is no token, if none is for unknown
+  // ones.
+  std::vector<int32_t> encode(std::string_view text, bool special_tokens, bool bos, bool eos) const;
   std::vector<int32_t> encode(std::string_view text, bool special_tokens = true,
-                              bool bos = false) const;
+                              bool bos = false) const {
+    return encode(text, special_tokens, bos, bos);
+  }
 
   // The bytes of tokens, which need not be UTF-8 if they end within a character. A space that
   // encode() puts first is left out, and so are special tokens if `skip_special`. ValueError for
   // ids outside [0, size()).
   std::string decode(std::span<const int32_t> ids, bool skip_special = false) const;
 
-  int64_t size() const { return static_cast<int64_t>(parts().tokens.size()); }  // tokens
+  // Tokens, and ids without one: one more than the highest id.
+  int64_t size() const { return static_cast<int64_t>(parts().tokens.size()); }
   const BpeParts& parts() const;  // as given to the constructor
-  // The token as files write it. ValueError for an id outside [0, size()).
+  // The token as files write it; empty where no token has the id. ValueError for an id outside
+  // [0, size()).
   const std::string& token(int64_t id) const;
   // The id of a token as files write it.
   std::optional<int32_t> id(std::string_view token) const;

@@ -27,7 +27,7 @@ BpeParts untrained(const BpeOptions& options) {
   std::ranges::sort(alphabet);
   for (const char32_t character : alphabet)
     append_utf8(parts.tokens.emplace_back().text, character);
-  parts.nfc = options.nfc;
+  if (options.nfc) parts.normalizers = {{.kind = Normalization::nfc}};
   parts.splits = {{options.pattern}};
   check(options.min_frequency > 0 && options.size >= static_cast<int64_t>(parts.tokens.size()),
         "train_bpe", "size must be at least {} and min_frequency positive, got {} and {}",

@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "core/base/error.h"
+#include "data/base/base64.h"
 #include "data/base/files.h"
 #include "data/tokenizers/bpe_model.h"
 
@@ -21,13 +22,36 @@ json sequence(const char* list, json steps) {
 }
 
 bool has_metaspace(const BpeParts& parts) {
+  if (!parts.early_splits.empty()) return true;
   return !parts.byte_level && (parts.space_prefix == SpacePrefix::unless_space ||
                                parts.space_prefix == SpacePrefix::first_unless_space);
 }
 
+json normalizer_step_of(const NormalizerStep& step) {
+  switch (step.kind) {
+    case Normalization::nfc:
+      return {{"type", "NFC"}};
+    case Normalization::nfd:
+      return {{"type", "NFD"}};
+    case Normalization::nfkc:
+      return {{"type", "NFKC"}};
+    case Normalization::nfkd:
+      return {{"type", "NFKD"}};
+    case Normalization::replace:
+      return {{"type", "Replace"},
+              {"pattern", {{step.literal ? "String" : "Regex", step.pattern}}},
+              {"content", step.content}};
+    case Normalization::strip:
+      return {{"type", "Strip"}, {"strip_left", step.left}, {"strip_right", step.right}};
+    case Normalization::charsmap:
+      break;
+  }
+  return {{"type", "Precompiled"}, {"precompiled_charsmap", to_base64(step.pattern)}};
+}
+
 json normalizer_of(const BpeParts& parts) {
   json steps = json::array();
-  if (parts.nfc) steps.push_back({{"type", "NFC"}});
+  for (const NormalizerStep& step : parts.normalizers) steps.push_back(normalizer_step_of(step));
   if (!parts.byte_level && !has_metaspace(parts)) {
     if (parts.space_prefix == SpacePrefix::always)
       steps.push_back({{"type", "Prepend"}, {"prepend", space_mark}});
@@ -50,22 +74,26 @@ json pre_tokenizer_of(const BpeParts& parts) {
       {SplitBehavior::merged_with_previous, "MergedWithPrevious"},
       {SplitBehavior::merged_with_next, "MergedWithNext"}};
   json steps = json::array();
+  const auto add_split = [&](const TextSplit& split) {
+    steps.push_back({{"type", "Split"},
+                     {"pattern", {{split.literal ? "String" : "Regex", split.pattern}}},
+                     {"behavior", names.at(split.behavior)},
+                     {"invert", split.invert}});
+  };
+  for (const TextSplit& split : parts.early_splits) add_split(split);
   auto splits = std::span(parts.splits);
   // The pattern of GPT-2 is ByteLevel's own.
   const bool has_gpt2 =
       parts.byte_level && !splits.empty() && splits.back().pattern == gpt2_pattern;
   if (has_gpt2) splits = splits.first(splits.size() - 1);
   if (has_metaspace(parts))
-    steps.push_back(
-        {{"type", "Metaspace"},
-         {"replacement", space_mark},
-         {"prepend_scheme", parts.space_prefix == SpacePrefix::unless_space ? "always" : "first"},
-         {"split", false}});
-  for (const TextSplit& split : splits)
-    steps.push_back({{"type", "Split"},
-                     {"pattern", {{split.literal ? "String" : "Regex", split.pattern}}},
-                     {"behavior", names.at(split.behavior)},
-                     {"invert", split.invert}});
+    steps.push_back({{"type", "Metaspace"},
+                     {"replacement", space_mark},
+                     {"prepend_scheme", parts.space_prefix == SpacePrefix::unless_space ? "always"
+                                        : parts.space_prefix == SpacePrefix::none       ? "never"
+                                                                                        : "first"},
+                     {"split", false}});
+  for (const TextSplit& split : splits) add_split(split);
   if (parts.byte_level) {
     const bool adds_space = parts.space_prefix == SpacePrefix::unless_space;
     check(parts.space_prefix == SpacePrefix::none || (adds_space && splits.empty()), "BpeTokenizer",
@@ -78,22 +106,38 @@ json pre_tokenizer_of(const BpeParts& parts) {
 }
 
 json post_processor_of(const BpeParts& parts) {
-  if (!parts.add_bos || !parts.bos) return nullptr;
-  const std::string& text = parts.tokens[static_cast<size_t>(*parts.bos)].text;
-  const auto bos = [&](int type) {
+  const bool begins = parts.add_bos && parts.bos;
+  if (!begins && parts.suffix.empty()) return nullptr;
+  json tokens = json::object();
+  const auto special = [&](int32_t id, int type) {
+    const std::string& text = parts.tokens[static_cast<size_t>(id)].text;
+    tokens[text] = {{"id", text}, {"ids", {id}}, {"tokens", {text}}};
     return json{{"SpecialToken", {{"id", text}, {"type_id", type}}}};
   };
-  const auto words = [](const char* name, int type) {
-    return json{{"Sequence", {{"id", name}, {"type_id", type}}}};
+  const auto around = [&](const char* name, int type) {
+    json all = json::array();
+    if (begins) all.push_back(special(*parts.bos, type));
+    all.push_back({{"Sequence", {{"id", name}, {"type_id", type}}}});
+    for (const int32_t id : parts.suffix) all.push_back(special(id, type));
+    return all;
   };
+  const json single = around("A", 0);
+  json pair = single;
+  for (json& part : around("B", 1)) pair.push_back(std::move(part));
   return {{"type", "TemplateProcessing"},
-          {"single", json::array({bos(0), words("A", 0)})},
-          {"pair", json::array({bos(0), words("A", 0), bos(1), words("B", 1)})},
-          {"special_tokens", {{text, {{"id", text}, {"ids", {*parts.bos}}, {"tokens", {text}}}}}}};
+          {"single", single},
+          {"pair", std::move(pair)},
+          {"special_tokens", std::move(tokens)}};
 }
 
 json decoder_of(const BpeParts& parts) {
   if (parts.byte_level) return byte_level_step(false, false);
+  if (parts.strips_first)
+    return sequence("decoders", json::array({{{"type", "ByteFallback"}},
+                                             {{"type", "Metaspace"},
+                                              {"replacement", space_mark},
+                                              {"prepend_scheme", "always"},
+                                              {"split", true}}}));
   json steps = {{{"type", "Replace"}, {"pattern", {{"String", space_mark}}}, {"content", " "}},
                 {{"type", "ByteFallback"}},
                 {{"type", "Fuse"}}};
@@ -102,24 +146,51 @@ json decoder_of(const BpeParts& parts) {
   return sequence("decoders", std::move(steps));
 }
 
-json tokenizer_json(const BpeParts& parts) {
-  json vocabulary = json::object(), merges = json::array(), added = json::array(), unknown;
+json merges_model_of(const BpeParts& parts) {
+  json vocabulary = json::object(), merges = json::array(), unknown;
   for (size_t id = 0; id < parts.tokens.size(); ++id) {
     const BpeToken& token = parts.tokens[id];
-    vocabulary[token.text] = id;
+    if (!token.is_gap()) vocabulary[token.text] = id;
     if (token.type == TokenType::unknown) unknown = token.text;
-    if (is_added(token.type))
-      added.push_back({{"id", id},
-                       {"content", token.text},
-                       {"single_word", false},
-                       {"lstrip", false},
-                       {"rstrip", false},
-                       {"normalized", token.normalized},
-                       {"special", is_special(token.type)}});
   }
   for (const auto& [left, right] : parts.merges)
     merges.push_back(json::array({parts.tokens[static_cast<size_t>(left)].text,
                                   parts.tokens[static_cast<size_t>(right)].text}));
+  return {{"type", "BPE"},
+          {"dropout", nullptr},
+          {"unk_token", std::move(unknown)},
+          {"continuing_subword_prefix", nullptr},
+          {"end_of_word_suffix", nullptr},
+          {"fuse_unk", !parts.byte_level},
+          {"byte_fallback", !parts.byte_level},
+          {"ignore_merges", parts.ignore_merges},
+          {"vocab", std::move(vocabulary)},
+          {"merges", std::move(merges)}};
+}
+
+json unigram_model_of(const BpeParts& parts) {
+  json pieces = json::array();
+  for (size_t id = 0; id < parts.scores.size(); ++id)
+    pieces.push_back(json::array({parts.tokens[id].text, parts.scores[id]}));
+  return {{"type", "Unigram"},
+          {"unk_id", parts.unknown ? json(*parts.unknown) : json()},
+          {"vocab", std::move(pieces)},
+          {"byte_fallback", parts.byte_fallback}};
+}
+
+json tokenizer_json(const BpeParts& parts) {
+  json added = json::array();
+  for (size_t id = 0; id < parts.tokens.size(); ++id) {
+    const BpeToken& token = parts.tokens[id];
+    if (is_added(token.type))
+      added.push_back({{"id", id},
+                       {"content", token.text},
+                       {"single_word", token.single_word},
+                       {"lstrip", token.lstrip},
+                       {"rstrip", token.rstrip},
+                       {"normalized", token.normalized},
+                       {"special", is_special(token.type)}});
+  }
   return {{"version", "1.0"},
           {"truncation", nullptr},
           {"padding", nullptr},
@@ -128,17 +199,7 @@ json tokenizer_json(const BpeParts& parts) {
           {"pre_tokenizer", pre_tokenizer_of(parts)},
           {"post_processor", post_processor_of(parts)},
           {"decoder", decoder_of(parts)},
-          {"model",
-           {{"type", "BPE"},
-            {"dropout", nullptr},
-            {"unk_token", std::move(unknown)},
-            {"continuing_subword_prefix", nullptr},
-            {"end_of_word_suffix", nullptr},
-            {"fuse_unk", !parts.byte_level},
-            {"byte_fallback", !parts.byte_level},
-            {"ignore_merges", parts.ignore_merges},
-            {"vocab", std::move(vocabulary)},
-            {"merges", std::move(merges)}}}};
+          {"model", parts.scores.empty() ? merges_model_of(parts) : unigram_model_of(parts)}};
 }
 
 json tokenizer_config(const BpeParts& parts) {

@@ -110,7 +110,7 @@ void take_bytes(const GgufTokenizer& metadata, const TokenIds& ids, BpeParts& pa
                    "smollm, default), got {:?}; give a tokenizer.json instead",
                    metadata.pre);
   for (const char* pattern : found->splits) parts.splits.push_back({pattern});
-  parts.nfc = found->nfc;
+  if (found->nfc) parts.normalizers = {{.kind = Normalization::nfc}};
   parts.ignore_merges = found->ignore_merges;
   parts.add_bos = metadata.add_bos_token.value_or(found->add_bos);
   for (const std::string& merge : metadata.merges) parts.merges.push_back(parse_merge(merge, ids));
@@ -164,9 +164,20 @@ BpeParts from_gguf(const GgufTokenizer& metadata) {
 }
 
 GgufTokenizer to_gguf(const BpeParts& parts) {
+  check(
+      parts.scores.empty() && parts.suffix.empty(), "to_gguf",
+      "a tokenizer must have merges and no tokens behind a text, got {} pieces of a unigram model "
+      "and {} tokens",
+      parts.scores.size(), parts.suffix.size());
   GgufTokenizer metadata;
   metadata.model = parts.byte_level ? "gpt2" : "llama";
   for (const BpeToken& token : parts.tokens) {
+    // llama.cpp's converters fill gaps like this.
+    if (token.is_gap()) {
+      metadata.tokens.push_back(fmt::format("[PAD{}]", metadata.tokens.size()));
+      metadata.token_type.push_back(static_cast<int32_t>(TokenType::unused));
+      continue;
+    }
     metadata.tokens.push_back(parts.byte_level ? token.text
                                                : replaced(token.text, token.type, space_mark, " "));
     metadata.token_type.push_back(static_cast<int32_t>(token.type));

@@ -293,7 +293,7 @@ Optimizer::NamedState Accumulate::state() const {
 Optimizer::NamedState Accumulate::state_to_fill(const std::vector<std::string>& names) {
   check_between_windows("a state can be loaded only between updates");
   saved_ = {};
-  NamedState all = Optimizer::state();
+  NamedState all = Optimizer::state_to_fill(names);
   const auto has = [&](const std::string& name) {
     return std::find(names.begin(), names.end(), name) != names.end();
   };
@@ -324,6 +324,7 @@ Optimizer::NamedState Accumulate::state_to_fill(const std::vector<std::string>& 
 }
 
 void Accumulate::state_filled() {
+  Optimizer::state_filled();
   if (!saved_) return;
   const std::vector<int32_t> numbers = std::exchange(saved_, {}).to_ints();
   unit_ = std::bit_cast<float>(numbers[1]);

@@ -42,6 +42,7 @@ class AdamA::Rule : public UpdateRule {
     launch("adama", {inout(t.parameters), in(t.states[0]), in(t.states[1]), in(t.control)},
            kernels::AdamaParams{.offset = {},
                                 .n = n,
+                                .own = t.chunk(t.slots.front()),
                                 .lr = t.learning_rate,
                                 .beta1 = options_.beta1,
                                 .beta2 = options_.beta2,
@@ -127,6 +128,10 @@ bool AdamA::flush() {
   const PhaseScope phase(Phase::update);
   announce_update();
   conclude(PREPARE_BEGIN);
+  if (std::find(is_folded_.begin(), is_folded_.end(), false) != is_folded_.end()) {
+    gradients().set_stats(is_folded_);
+    update_control().count_missed(gradients().all_stats());
+  }
   for (size_t i = 0; i < is_folded_.size(); ++i)
     if (is_folded_[i]) update_run(i);
   is_folded_.assign(is_folded_.size(), false);
@@ -152,7 +157,7 @@ Optimizer::NamedState AdamA::state_to_fill(const std::vector<std::string>& names
   check<AutogradError>(position_ == 0 && !has_run_, "adama",
                        "a state can be loaded only between updates");
   window_ = {};
-  NamedState all = Optimizer::state();
+  NamedState all = Optimizer::state_to_fill(names);
   if (std::find(names.begin(), names.end(), window_name) == names.end()) return all;
   window_ =
       empty({1 + static_cast<int64_t>(is_folded_.size())}, DType::i32, device().shared_from_this());
@@ -161,6 +166,7 @@ Optimizer::NamedState AdamA::state_to_fill(const std::vector<std::string>& names
 }
 
 void AdamA::state_filled() {
+  Optimizer::state_filled();
   if (!window_) return;
   const std::vector<int32_t> numbers = std::exchange(window_, {}).to_ints();
   check<FileError>(numbers[0] > 0 && static_cast<uint32_t>(numbers[0]) < micro_batches_, "adama",

@@ -103,6 +103,7 @@ void FusedBackward::begin(uint32_t part) {
   const PhaseScope phase(Phase::update);
   follow_parameters();
   conclude(part);
+  if (part == PREPARE_ALL) update_control().count_missed(gradients().all_stats());
 }
 
 void FusedBackward::take(size_t run) {
@@ -121,7 +122,10 @@ bool FusedBackward::step() {
   if (!std::exchange(has_run_, false) || !has_taken_) return false;
   const OpScope scope("optimizer");
   const PhaseScope phase(Phase::update);
-  if (pass_ == Pass::both) conclude(PREPARE_END);
+  if (pass_ == Pass::both) {
+    conclude(PREPARE_END);
+    update_control().count_missed(gradients().all_stats());
+  }
   announce_update();
   finish_update();
   return true;

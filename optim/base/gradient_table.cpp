@@ -46,17 +46,19 @@ GradientTable::GradientTable(std::vector<Entry> entries) : entries_(std::move(en
     runs_.resize(std::max(runs_.size(), entries_[i].run + 1));
     Run& run = runs_[entries_[i].run];
     if (run.rows == 0) run.first = rows();
+    if (entries_[i].slot >= slot_chunks_.size()) slot_chunks_.push_back(rows());
     first_chunks_.push_back(rows());
     rows_.resize(rows_.size() + static_cast<size_t>((entries_[i].size + chunk() - 1) / chunk()));
     run.rows = rows() - run.first;
     run.begins.push_back(static_cast<int32_t>(run.rows));
   }
   first_chunks_.push_back(rows());
+  slot_chunks_.push_back(rows());
   const PurposeScope purpose(Purpose::optimizer);
   const auto device = entries_[0].parameter.device().shared_from_this();
   const int64_t count = rows();
   table_ = empty({count, CHUNK_ROW}, DType::i32, device);
-  stats_ = empty({2, count}, DType::f32, device);
+  stats_ = empty({3, count}, DType::f32, device);
 }
 
 GradientTable GradientTable::of(const FlatParameters& parameters) {
@@ -70,9 +72,9 @@ GradientTable GradientTable::of(const FlatParameters& parameters) {
                     end = std::min(last, slot.offset + slot.parameter.numel());
       const int64_t in_part = begin - slot.offset - slot.own.offset;
       if (run.is_elsewhere)
-        entries.push_back({slot.parameter, r, begin - first, begin - slot.offset, end - begin});
+        entries.push_back({slot.parameter, r, begin - first, begin - slot.offset, end - begin, s});
       else
-        entries.push_back({slot.part, r, begin - first, in_part, end - begin});
+        entries.push_back({slot.part, r, begin - first, in_part, end - begin, s});
     }
   }
   return GradientTable(std::move(entries));
@@ -100,6 +102,11 @@ std::map<uint32_t, MemoryRange> GradientTable::blocks(const Span& entries) const
     memory.range.size += below;
   }
   return blocks;
+}
+
+bool GradientTable::has_all() const {
+  return std::ranges::all_of(
+      entries_, [](const Entry& e) { return e.size == 0 || e.parameter.impl().grad.defined(); });
 }
 
 bool GradientTable::locate() {
@@ -224,6 +231,13 @@ Tensor GradientTable::stats(size_t run) {
 
 void GradientTable::clear_stats() {
   fill_(stats_, 0);
+}
+
+void GradientTable::set_stats(const std::vector<bool>& runs) {
+  std::vector<float> stats(size_t{3} * rows());
+  for (size_t i = 0; i < runs.size(); ++i)
+    if (runs[i]) std::fill_n(stats.begin() + 2 * rows() + runs_[i].first, runs_[i].rows, 1.0f);
+  stats_.copy_from(std::span<const float>(stats));
 }
 
 void GradientTable::launch_stats(const MemoryRange& gradients, uint32_t first,

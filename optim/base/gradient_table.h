@@ -20,6 +20,7 @@ class GradientTable {
     int64_t offset = 0;                // of the part in its run
     int64_t begin = 0;                 // of the part in the parameter
     int64_t size = parameter.numel();  // of the part
+    size_t slot = 0;                   // the parameter's number among the optimizer's
   };
   // The rows of a run. Those whose gradients lie in one block of memory are neighbours.
   struct Run {
@@ -55,19 +56,28 @@ class GradientTable {
   // The same for one run, which has one parameter; the knowledge of the others stays.
   bool locate(size_t run);
 
+  // Whether all parameters had a gradient when they were located together.
+  bool has_all() const;
+  // The number of the first chunk of a parameter, and of the chunk behind its last one.
+  uint32_t first_chunk(size_t slot) const { return slot_chunks_[slot]; }
+  uint32_t end_chunk(size_t slot) const { return slot_chunks_[slot + 1]; }
+
   const std::vector<Run>& runs() const { return runs_; }
   Parts parts(size_t run);
   const Tensor& table() const { return table_; }  // i32 [rows, CHUNK_ROW], on the device
   uint32_t shift() const { return shift_; }  // a chunk has at most REWIND_FLAT << shift elements
 
-  // Returns the statistics of the gradients that update_prepare reads: sums of squares, then
-  // overflow flags, rows() of each, in a fixed order of summation. f32 [2, rows()].
+  // Returns the statistics of the gradients that update_prepare reads: sums of squares, overflow
+  // flags and the scales of the sums, rows() of each, in a fixed order of summation. f32 [3,
+  // rows()].
   Tensor stats();
   // The same if only one run's rows are made; those of the others stay. Returns the run's overflow
   // flags.
   Tensor stats(size_t run);
   const Tensor& all_stats() const { return stats_; }  // as they were made last
   void clear_stats();                                 // as if no gradient had come
+  // Makes statistics of which only the scales mean something: those of gradients in some runs.
+  void set_stats(const std::vector<bool>& runs);
   uint32_t rows() const { return static_cast<uint32_t>(rows_.size()); }
 
  private:
@@ -88,6 +98,7 @@ class GradientTable {
   void launch_stats(const MemoryRange& gradients, uint32_t first, uint32_t rows) const;
 
   std::vector<Entry> entries_;
+  std::vector<uint32_t> slot_chunks_;   // by slot, and the end
   std::vector<uint32_t> first_chunks_;  // by entry, and the end: the numbers of its chunks
   std::vector<Run> runs_;
   uint32_t shift_ = 0;

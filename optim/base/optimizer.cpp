@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "core/tensor/launch.h"
+#include "core/tensor/primitives.h"
 #include "ops/ops.h"
 #include "optim/base/state_parts.h"
 #include "optim/base/state_staging.h"
@@ -17,7 +18,7 @@ Optimizer::Optimizer(std::vector<ParameterGroup> groups, std::unique_ptr<UpdateR
     : rule_(std::move(rule)),
       parameters_(std::make_unique<FlatParameters>(std::move(groups), *rule_)),
       gradients_(std::make_unique<GradientTable>(GradientTable::of(*parameters_))),
-      control_(std::make_unique<UpdateControl>(device())) {
+      control_(std::make_unique<UpdateControl>(device(), gradients_->rows())) {
   const PurposeScope purpose(Purpose::optimizer);
   rule_->prepare(*gradients_);
   obey_environment();
@@ -32,6 +33,7 @@ void Optimizer::separate_parameters() {
       observers_.empty(), "optimizer",
       "averages and monitors must be made of this optimizer, not of the inner one");
   parameters_->separate();
+  // Chunks keep their numbers, by which the control buffer knows them.
   gradients_ = std::make_unique<GradientTable>(GradientTable::of(*parameters_));
   rule_->prepare(*gradients_);
 }
@@ -103,6 +105,9 @@ bool Optimizer::update(float weight, uint32_t part) {
   if (!has_gradients) gradients_->clear_stats();
   share_stats(gradients_->stats());
   control_->prepare(part, weight, gradients_->all_stats());
+  // With a Shard, only the statistics know of gradients that other ranks have.
+  if (parameters_->shard() || !gradients_->has_all())
+    control_->count_missed(gradients_->all_stats());
   StateStaging(*parameters_).update([&](size_t run, RunValues values) {
     rule_->update(target(run, std::move(values)));
   });
@@ -167,11 +172,18 @@ void Optimizer::add_observer(std::weak_ptr<UpdateObserver> observer) {
 }
 
 uint64_t Optimizer::updates() const {
-  return static_cast<uint64_t>(control_->read(STATE_UPDATES));
+  return control_->count(STATE_UPDATES);
 }
 uint64_t Optimizer::skipped() const {
-  return static_cast<uint64_t>(control_->read(STATE_SKIPPED));
+  return control_->count(STATE_SKIPPED);
 }
+Tensor Optimizer::copy_updates(const char* average) const {
+  constexpr uint64_t most = uint64_t{1} << 24;
+  check(updates() < most, average, "an average must begin within the first {} updates, got {}",
+        most, updates());
+  return copy_of(make_view(control(), {1}, {1}, STATE_UPDATES), DType::f32);
+}
+
 float Optimizer::loss_scale() const {
   return control_->read(STATE_SCALE);
 }
@@ -201,12 +213,31 @@ std::string name_of(const std::string& kind, const FlatParameters::Slot& slot, c
   return slot.is_divided() ? part_name(whole, {first, tensor.numel()}) : whole;
 }
 
-const std::string master_kind = "master";
+const std::string master_kind = "master", control_kind = "control",
+                  high_name = control_kind + ".high", missed_kind = control_kind + ".missed";
 
 }  // namespace
 
 Optimizer::NamedState Optimizer::state() const {
-  NamedState all = {{"control", control()}};
+  const std::vector<float> digits = control().to_vector();
+  return state([&](const std::string&, const Tensor& part) {
+    const auto first = digits.begin() + part.impl().offset - control().impl().offset;
+    return std::any_of(first, first + part.numel(), [](float digit) { return digit != 0; });
+  });
+}
+
+// The parts of the control buffer that most runs never need are there if they are wanted.
+Optimizer::NamedState Optimizer::state(
+    const std::function<bool(const std::string&, const Tensor&)>& is_wanted) const {
+  NamedState all = {{control_kind, control_->values()}};
+  const auto add = [&](const std::string& name, const Tensor& part) {
+    if (is_wanted(name, part)) all.emplace_back(name, part);
+  };
+  add(high_name, control_->high_digits());
+  for (size_t i = 0; i < parameters_->slots().size(); ++i)
+    if (gradients_->first_chunk(i) < gradients_->end_chunk(i))
+      add(missed_kind + "." + parameters_->slots()[i].name,
+          make_view(control(), {2}, {1}, STATE_MISSED(int64_t{gradients_->first_chunk(i)})));
   const std::vector<std::string> names = rule_->state_names();
   for (const FlatParameters::Slot& slot : parameters_->slots()) {
     if (slot.parameter.dtype() != DType::f32)
@@ -228,7 +259,9 @@ Optimizer::NamedState Optimizer::own_state() const {
   const std::optional<Shard>& shard = parameters_->shard();
   if (!shard) return all;
   std::erase_if(all, [&](const auto& one) {
-    return one.first.starts_with(master_kind + ".") || (shard->rank != 0 && one.first == "control");
+    return one.first.starts_with(master_kind + ".") ||
+           (shard->rank != 0 && (one.first == control_kind || one.first == high_name ||
+                                 one.first.starts_with(missed_kind + ".")));
   });
   for (const FlatParameters::Slot& slot : parameters_->slots())
     if (slot.parameter.dtype() != DType::f32)
@@ -255,8 +288,30 @@ void Optimizer::load_state(const NamedState& saved) {
   parameters_->publish();
 }
 
-Optimizer::NamedState Optimizer::state_to_fill(const std::vector<std::string>&) {
-  return state();
+Optimizer::NamedState Optimizer::state_to_fill(const std::vector<std::string>& names) {
+  saved_names_ = names;
+  return state([&](const std::string& name, const Tensor&) {
+    return std::ranges::find(names, name) != names.end();
+  });
+}
+
+// Counts that an older state does not have are 0, and so are missed updates that a state does not
+// name; all chunks of a parameter have its count.
+void Optimizer::state_filled() {
+  const auto has = [&](const std::string& name) {
+    return std::ranges::find(saved_names_, name) != saved_names_.end();
+  };
+  if (!has(high_name)) fill_(control_->high_digits(), 0);
+  Tensor missed = control_->missed();
+  std::vector<float> digits = missed.to_vector();
+  for (size_t i = 0; i < parameters_->slots().size(); ++i) {
+    const bool is_there = has(missed_kind + "." + parameters_->slots()[i].name);
+    const size_t first = gradients_->first_chunk(i), end = gradients_->end_chunk(i);
+    for (size_t at = 2 * first; at < 2 * end; ++at)
+      digits[at] = is_there ? digits[2 * first + at % 2] : 0;
+  }
+  if (!digits.empty()) missed.copy_from(std::span<const float>(digits));
+  saved_names_.clear();
 }
 
 void Optimizer::copy_state(const NamedState& saved, const NamedState& target) {
@@ -290,7 +345,9 @@ float grad_norm(const std::vector<Tensor>& parameters) {
   if (!table.locate()) return 0;
   const std::vector<float> partials = table.stats().to_vector();
   double squares = 0;
-  for (uint32_t row = 0; row < table.rows(); ++row) squares += partials[row];
+  for (size_t row = 0; row < table.rows(); ++row)
+    if (const double scale = partials[2 * table.rows() + row]; scale > 0)
+      squares += partials[row] / (scale * scale);
   return static_cast<float>(std::sqrt(squares));
 }
 

@@ -2,6 +2,7 @@
 // waited for: the device decides about overflow, loss scale, clipping and schedule.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -97,7 +98,7 @@ class Optimizer {
   // The same for readers of files: the places to copy a saved state with these names into, and what
   // to do after that.
   virtual NamedState state_to_fill(const std::vector<std::string>& names);
-  virtual void state_filled() {}
+  virtual void state_filled();
 
   static void copy_state(const NamedState& saved, const NamedState& target);  // the same for others
 
@@ -105,8 +106,11 @@ class Optimizer {
   const std::vector<ParameterGroup>& groups() const { return parameters_->groups(); }
 
   const FlatParameters& parameters() const { return *parameters_; }  // where they lie
-  const Tensor& control() const;                            // f32 [STATE_SIZE], on the device
+  const Tensor& control() const;                            // its buffer (STATE_*), on the device
   Device& device() const { return parameters_->device(); }  // of the parameters
+  // The updates done, f32 [1], for an average that begins now. ValueError for 2^24 or more, which
+  // f32 does not count. Waits for the device.
+  Tensor copy_updates(const char* average) const;
   // Notifies an observer of every update, as long as it lives.
   void add_observer(std::weak_ptr<UpdateObserver> observer);
 
@@ -143,6 +147,7 @@ class Optimizer {
 
  private:
   UpdateTarget target(size_t run, RunValues values) const;
+  NamedState state(const std::function<bool(const std::string&, const Tensor&)>& is_wanted) const;
   void tell_observers(void (UpdateObserver::*message)());
 
   std::unique_ptr<UpdateRule> rule_;
@@ -150,7 +155,8 @@ class Optimizer {
   std::unique_ptr<GradientTable> gradients_;
   std::unique_ptr<UpdateControl> control_;
   std::vector<std::weak_ptr<UpdateObserver>> observers_;
-  bool has_scaled_ = false;  // backward() ran since the last update
+  bool has_scaled_ = false;               // backward() ran since the last update
+  std::vector<std::string> saved_names_;  // of the state that is being loaded
 };
 
 // The 2-norm of all gradients together, including any loss scale. Parameters without a gradient

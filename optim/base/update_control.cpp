@@ -8,9 +8,9 @@
 
 namespace rw {
 
-UpdateControl::UpdateControl(Device& device) {
+UpdateControl::UpdateControl(Device& device, uint32_t chunks) {
   const PurposeScope purpose(Purpose::optimizer);
-  buffer_ = empty({STATE_SIZE}, DType::f32, device.shared_from_this());
+  buffer_ = empty({STATE_MISSED(int64_t{chunks})}, DType::f32, device.shared_from_this());
   fill_(buffer_, 0);
   set_scaler(LossScaler::none());
 }
@@ -22,6 +22,12 @@ void UpdateControl::set_scaler(const LossScaler& scaler) {
   make_view(buffer_, {3}, {1}, STATE_SCALE).copy_from(fresh);
   static_assert(STATE_GROWTHS == STATE_FALLS + 1);
   fill_(make_view(buffer_, {2}, {1}, STATE_FALLS), 0);
+  for (const int slot : {STATE_GOOD, STATE_BAD, STATE_FALLS, STATE_GROWTHS})
+    fill_(make_view(buffer_, {1}, {1}, slot + STATE_HIGH), 0);
+}
+
+Tensor UpdateControl::missed() const {
+  return make_view(buffer_, {(buffer_.numel() - STATE_SIZE) / 2, 2}, {2, 1}, STATE_SIZE);
 }
 
 // The seed is read from the control buffer: it is exact in f32 for any dtype of the loss, and the
@@ -35,8 +41,8 @@ Tensor UpdateControl::seed(const Tensor& loss, float weight) const {
 }
 
 void UpdateControl::prepare(uint32_t part, float weight, const Tensor& stats) const {
-  // Overflow flags of one run, or sums of squares and flags of all runs.
-  const int64_t chunks = part == PREPARE_CHECK ? stats.numel() : stats.numel() / 2;
+  // Overflow flags of one run, or sums of squares, flags and scales of all runs.
+  const int64_t chunks = part == PREPARE_CHECK ? stats.numel() : stats.numel() / 3;
   kernels::UpdatePrepareParams p{.offset = {},
                                  .chunks = static_cast<uint32_t>(chunks),
                                  .weight = weight,
@@ -62,18 +68,38 @@ void UpdateControl::prepare(uint32_t part, float weight, const Tensor& stats) co
   launch("update_prepare", {in(stats), inout(buffer_)}, p, {.variant = {part}});
 }
 
+void UpdateControl::count_missed(const Tensor& stats) const {
+  const auto chunks = static_cast<uint32_t>(stats.numel() / 3);
+  launch("count_missed", {in(stats), inout(buffer_)},
+         kernels::CountMissedParams{.offset = {}, .chunks = chunks}, {.threads = {chunks, 1, 1}});
+}
+
 void UpdateControl::begin_judging() const {
   static_assert(STATE_WINDOW_VOIDED == STATE_WINDOW_WEIGHT + 1);
   fill_(make_view(buffer_, {2}, {1}, STATE_WINDOW_WEIGHT), 0);
+  fill_(make_view(buffer_, {1}, {1}, STATE_WINDOW_VOIDED + STATE_HIGH), 0);
 }
 
 float UpdateControl::read(int slot) const {
   return make_view(buffer_, {}, {}, slot).item();
 }
 
+namespace {
+
+uint64_t count_at(const std::vector<float>& state, int slot) {
+  const auto digit = [&](int at) { return static_cast<uint64_t>(state[static_cast<size_t>(at)]); };
+  return (digit(slot + STATE_HIGH) << 24) + digit(slot);
+}
+
+}  // namespace
+
+uint64_t UpdateControl::count(int slot) const {
+  return count_at(make_view(buffer_, {STATE_SIZE}, {1}, 0).to_vector(), slot);
+}
+
 UpdateCounts UpdateControl::counts() const {
-  const std::vector<float> state = buffer_.to_vector();
-  const auto count = [&](int slot) { return static_cast<uint64_t>(state[size_t(slot)]); };
+  const std::vector<float> state = make_view(buffer_, {STATE_SIZE}, {1}, 0).to_vector();
+  const auto count = [&](int slot) { return count_at(state, slot); };
   return {.scale = state[STATE_SCALE],
           .updates = count(STATE_UPDATES),
           .skipped = count(STATE_SKIPPED),

@@ -17,6 +17,10 @@ Tensor UpdateTarget::state(const FlatParameters::Slot& slot, size_t state) const
                    whole.impl().offset + offset - all.runs()[run].states[state].offset);
 }
 
+uint32_t UpdateTarget::chunk(const FlatParameters::Slot& slot) const {
+  return gradients.first_chunk(static_cast<size_t>(&slot - all.slots().data()));
+}
+
 void moment_update(const UpdateRule::Target& t, uint32_t rule, kernels::MomentUpdateParams p,
                    const Tensor& first, const Tensor& second, const Tensor& third) {
   p.shift = t.shift;

@@ -28,6 +28,8 @@ struct UpdateTarget {
   // For a slot, in the shape of its part: the f32 values that change, and one of its states.
   Tensor master(const FlatParameters::Slot& slot) const;
   Tensor state(const FlatParameters::Slot& slot, size_t state) const;
+  // A chunk of it in the table, by which kernels find the number of its updates.
+  uint32_t chunk(const FlatParameters::Slot& slot) const;
 };
 
 // How an optimizer changes parameters. A new optimizer is a new rule and its kernel.

@@ -18,16 +18,29 @@
 #define STATE_WINDOW_WEIGHT 12  // sum of the weights of those that count, in the window so far
 #define STATE_WINDOW_VOIDED 13  // how many do not, in the window so far
 #define STATE_VOIDED 14         // and in all
-#define STATE_SIZE 16
+// Counts (GOOD, BAD, UPDATES, SKIPPED, SKIPPED_IN_A_ROW, FALLS, GROWTHS, WINDOW_VOIDED, VOIDED)
+// have two digits, since f32 ends counting at 2^24: slot + STATE_HIGH has the one in units of 2^24.
+#define STATE_HIGH 16
+#define STATE_SIZE 32
+// Behind these there are two more slots for each chunk of the table of gradients, the digits of the
+// updates done that its parameter missed because it had no gradient. The own updates of a
+// parameter, by which rules correct their moments, are STATE_UPDATES minus these.
+#define STATE_MISSED(chunk) (STATE_SIZE + 2 * (chunk))
 
 // Gradients lie anywhere in one range of memory. A table of chunks, each within one parameter, says
 // where: i32 [rows, 4] = begin in the parameters and their state, begin in the range of gradients,
 // size; in elements; and the chunk's number in the order of the parameters, whatever the order of
 // the rows. Size 0: the parameter has no gradient and stays as it is.
 #define CHUNK_ROW 4
-// grad_stats: for the rows from `first` on, partial[c] = sum of squares of the gradient of chunk
-// number c, and partial[chunks + c] = 1 if an element of it is not finite (by its bits), else 0.
-// One workgroup per row.
+// grad_stats: for the rows from `first` on and their chunk numbers c, partial[c] = sum of squares
+// of the gradient times a scale, so that squares neither overflow nor vanish; partial[chunks + c] =
+// 1 if an element is not finite (by its bits), else 0; and partial[2 * chunks + c] = the scale:
+// SQUARES_DOWN if the largest |element| is finite and at least 2^40, SQUARES_UP if it is less than
+// 2^-50, else 1; or 0 if there is no gradient. One workgroup per row.
+#define SQUARES_DOWN 5.169878828456423e-26f  // 2^-84
+#define SQUARES_UP 1.2379400392853803e27f    // 2^90
+#define SQUARES_DOWN_BITS 0x53800000u        // of 2^40
+#define SQUARES_UP_BITS 0x26800000u          // of 2^-50
 struct GradStatsParams {
   uint offset[3];  // g, table, partial
   uint first, rows, chunks;
@@ -94,6 +107,13 @@ struct UpdatePrepareParams {
   float growth, backoff, min_scale, max_scale;
 };
 
+// count_missed: for each chunk without a gradient (by the partials of grad_stats), adds 1 to the
+// updates that its parameter missed, unless state[FOUND_INF] != 0. threads.x = chunks.
+struct CountMissedParams {
+  uint offset[2];  // partial, state
+  uint chunks;
+};
+
 // ---- The range of values -----------------------------------------------------------------------
 // A row of counts, i32: how many elements are NaN, infinite, normal, denormal (not 0, and below the
 // least normal value that the call gives) or 0; the bits of the largest finite |x|; and
@@ -141,12 +161,13 @@ struct RangeHistoryParams {
   uint rows, step, update;
 };
 
-// Updates do nothing when state[FOUND_INF] != 0. In them g = grad * state[GRAD_FACTOR] and lr = lr
+// Updates do nothing when state[FOUND_INF] != 0. In them t is the number of the parameter's own
+// updates (STATE_MISSED), this one included, g = grad * state[GRAD_FACTOR] and lr = lr
 // * state[LR_FACTOR]. A call handles the rows of the table from `first` on. A row's chunk takes
 // 2^shift threads with REWIND_FLAT elements each: threads.x = rows << shift.
 //
 // sgd: g += weight_decay * param; buffer = momentum * buffer + (1 - dampening) * g, or g itself in
-// the first update (state[UPDATES] == 1); param -= lr * (nesterov ? g + momentum * buffer :
+// the first update (t == 1); param -= lr * (nesterov ? g + momentum * buffer :
 // buffer). maximize negates the gradient before the decay.
 struct SgdParams {
   uint offset[5];  // param, grad, momentum (rw; bound to param when momentum == 0), table, state
@@ -154,7 +175,7 @@ struct SgdParams {
   float lr, momentum, dampening, weight_decay;
   uint nesterov, maximize;
 };
-// adam: with t = state[UPDATES], m and v the moving means of g and g^2:
+// adam: with m and v the moving means of g and g^2:
 // param -= lr / (1 - beta1^t) * m / (sqrt(v) / sqrt(1 - beta2^t) + eps). Weight decay is added to
 // g, or with `decoupled` (AdamW) param *= 1 - lr * weight_decay before the step.
 struct AdamParams {
@@ -174,6 +195,7 @@ struct AdamParams {
 struct Adam8bitParams {
   uint offset[8];  // param, grad, m, v, absmax_m, absmax_v, maps, state
   uint n;
+  uint own;  // a chunk of the parameter in the table
   float lr, beta1, beta2, eps, weight_decay;
   uint decoupled;
 };
@@ -190,6 +212,7 @@ struct AdamaFoldParams {
 struct AdamaParams {
   uint offset[4];  // param, m, v, state
   uint n;
+  uint own;  // a chunk of the parameter in the table
   float lr, beta1, beta2, eps, weight_decay;
 };
 
@@ -245,8 +268,8 @@ struct MuonParams {
   float lr, weight_decay, ratio;
 };
 
-// Adafactor, for one parameter at a time, dense [matrices, rows, cols]. With t = state[UPDATES] and
-// w = t ^ beta2_decay, its states follow mean squares of the gradient: x += w * (mean - x).
+// Adafactor, for one parameter at a time, dense [matrices, rows, cols]. With w = t ^ beta2_decay,
+// its states follow mean squares of the gradient: x += w * (mean - x).
 //
 // adafactor_rows: row_var [matrices, rows], of means over the columns. One workgroup per row.
 //
@@ -271,11 +294,13 @@ struct AdafactorMomentParams {
   uint offset[3];  // rows: grad, row_var, state; columns: grad, partial; combine: partial, col_var,
                    // state
   uint matrices, rows, cols, chunks;
+  uint own;  // a chunk of the parameter in the table
   float beta2_decay;
 };
 struct AdafactorParams {
   uint offset[7];  // param, grad, row_var, col_var, mean, state, partial
   uint n, rows, cols, chunks;
+  uint own;  // as above
   float lr, weight_decay, beta2_decay, eps1, eps2, clip;
   uint flags;
 };

@@ -14,6 +14,19 @@ struct BpeResult {
   std::string_view text, words;     // the decoded `ids`; words: without special tokens
 };
 
+// The form of goldens/unigram.inc. `around`: with the tokens that the file puts around a text.
+struct UnigramResult {
+  std::vector<int32_t> ids, plain, around;
+  std::string_view text, words;
+};
+
+struct UnigramGolden {
+  std::string_view name;
+  int base;
+  std::string_view patch;
+  std::vector<UnigramResult> results;
+};
+
 struct BpeGolden {
   std::string_view name;
   int base;

@@ -280,8 +280,7 @@ TEST_CASE("bpe tokenizer: malformed files") {
   CHECK(contains(vocabulary({{"zzz", 1.5}}), "\"zzz\" must be a whole number"));
   CHECK(contains(vocabulary({{"zzz", "1"}}), "\"zzz\" must be a whole number"));
   CHECK(contains(vocabulary({{"zzz", 40}}), "with the id 40"));
-  CHECK(contains(vocabulary({{"zzz", 333}}), "ids must be those from 0"));  // 332 is missing
-  CHECK(contains(vocabulary({{"!", nullptr}}), "ids must be those from 0"));
+  CHECK(contains(vocabulary({{"zzz", 600'000}}), "\"zzz\" must be a whole number"));
   CHECK(contains(vocabulary({{"<|im_end|>", 5}}), "with the id"));  // elsewhere in added_tokens
 
   const auto merges = [](const json& all) {
@@ -300,7 +299,7 @@ TEST_CASE("bpe tokenizer: malformed files") {
       patch_fault(0, {{"model", {{"vocab", {{"", 332}}}, {"merges", list(list("", "e"))}}}}),
       "must make a token"));
 
-  CHECK(contains(patch_fault(0, {{"normalizer", {{"type", "NFKC"}}}}), "normalizer"));
+  CHECK(contains(patch_fault(0, {{"normalizer", {{"type", "Lowercase"}}}}), "normalizer"));
   CHECK(contains(patch_fault(0, {{"pre_tokenizer", {{"type", "BertPreTokenizer"}}}}),
                  "pre-tokenizer"));
   CHECK(contains(
@@ -318,10 +317,9 @@ TEST_CASE("bpe tokenizer: malformed files") {
           1, {{"pre_tokenizer",
                {{"type", "Split"}, {"pattern", {{"Regex", "a"}}}, {"behavior", "Contiguous"}}}}),
       "Contiguous"));
-  CHECK(contains(patch_fault(0, {{"post_processor", {{"type", "BertProcessing"}}}}),
-                 "post-processor"));
+  CHECK(contains(patch_fault(0, {{"post_processor", {{"type", "Unknown"}}}}), "post-processor"));
   CHECK(contains(patch_fault(0, {{"decoder", {{"type", "WordPiece"}}}}), "decoder"));
-  CHECK(contains(patch_fault(0, {{"model", {{"type", "Unigram"}}}}), "BPE"));
+  CHECK(contains(patch_fault(0, {{"model", {{"type", "WordPiece"}}}}), "BPE or Unigram"));
   CHECK(contains(patch_fault(0, {{"model", {{"dropout", 0.1}}}}), "dropout"));
   CHECK(contains(patch_fault(0, {{"model", {{"continuing_subword_prefix", "##"}}}}), "continuing"));
   CHECK(contains(patch_fault(1, {{"model", {{"byte_fallback", false}}}}), "neither"));
@@ -333,9 +331,6 @@ TEST_CASE("bpe tokenizer: malformed files") {
       "must be the first"));
   write_file(folder / "tokenizer.json", std::string(100'000, '[') + std::string(100'000, ']'));
   CHECK_THROWS_AS(BpeTokenizer::load(folder.path), FileError);
-  json added = json::parse(bpe_goldens::bases[0])["added_tokens"];
-  added[0]["single_word"] = true;
-  CHECK(contains(patch_fault(0, {{"added_tokens", added}}), "single_word"));
 }
 
 TEST_SUITE_END();

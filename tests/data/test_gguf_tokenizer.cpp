@@ -113,7 +113,8 @@ TEST_CASE("gguf tokenizer: bytes by merges, cut by the named patterns") {
   CHECK(llama.encode("a", true, true).size() == 2);
   CHECK(llama.is_eos(5));
   metadata.pre = "qwen2";
-  CHECK(from_gguf(metadata).nfc);
+  CHECK(from_gguf(metadata).normalizers ==
+        std::vector<NormalizerStep>{{.kind = Normalization::nfc}});
 }
 
 TEST_CASE("gguf tokenizer: metadata survives a round trip") {

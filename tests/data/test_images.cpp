@@ -125,6 +125,39 @@ TEST_CASE("photos: PNG of every kind becomes RGB of 8 bits") {
                          .transparency = {255, 0}}) == Two{{9, 8, 7}, {255, 255, 255}});
 }
 
+TEST_CASE("photos: a PNG in passes has the pixels of one without") {
+  for (const int colours :
+       {PNG_COLOR_TYPE_GRAY, PNG_COLOR_TYPE_GRAY_ALPHA, PNG_COLOR_TYPE_RGB, PNG_COLOR_TYPE_RGBA})
+    for (const int bits : {8, 16})
+      for (const auto& [height, width] : {std::pair{9, 10}, {1, 1}, {3, 17}}) {
+        const int channels =
+            (colours & PNG_COLOR_MASK_COLOR ? 3 : 1) + (colours & PNG_COLOR_MASK_ALPHA ? 1 : 0);
+        PhotoBytes values;
+        for (int i = 0; i < height * width * channels * bits / 8; ++i)
+          values.push_back(static_cast<uint8_t>(i * 37 + i / 7));
+        const auto decoded = [&](bool interlaced) {
+          return decode_image(
+                     png_bytes(height, width, values,
+                               {.bits = bits, .colours = colours, .interlaced = interlaced}),
+                     "x")
+              .pixels;
+        };
+        const PhotoBytes passes = decoded(true);
+        CHECK(passes == decoded(false));
+        if (bits == 16 && colours == PNG_COLOR_TYPE_RGB)
+          for (size_t i = 0; i < passes.size(); ++i)  // of 65535 levels to 255, rounded
+            CHECK(passes[i] == (values[2 * i] * 256 + values[2 * i + 1] + 128) / 257);
+      }
+  // A file that ends in a pass, and one whose data are damaged.
+  const PhotoBytes whole =
+      png_bytes(40, 50, PhotoBytes(40 * 50 * 6, 77), {.bits = 16, .interlaced = true});
+  CHECK(image_fault({whole.begin(), whole.begin() + long(whole.size()) - 30}).c_str() ==
+        doctest::Contains("must be a whole PNG image"));
+  PhotoBytes damaged = whole;
+  damaged[60] ^= 0x55;
+  CHECK(image_fault(damaged).c_str() == doctest::Contains("must be a whole PNG image"));
+}
+
 TEST_CASE("photos: JPEG of every kind becomes RGB") {
   for (const bool progressive : {false, true}) {
     const Image out = decode_image(jpeg_bytes(blocks(), {.progressive = progressive}), "x");
@@ -171,6 +204,10 @@ TEST_CASE("photos: EXIF says how a photograph is held") {
     for (const bool big_endian : {false, true}) {
       const Image out = decode_image(
           jpeg_bytes(stored, {.orientation = orientation, .big_endian = big_endian}), "x");
+      const PngKind kind = {.orientation = orientation, .big_endian = big_endian};
+      const Image png = decode_image(png_bytes(16, 32, stored.pixels, kind), "x");
+      CHECK(png.pixels == oriented(stored, orientation).pixels);
+      CHECK(png.height == out.height);
       REQUIRE(out.height == (swapped ? 32 : 16));
       REQUIRE(out.width == (swapped ? 16 : 32));
       const int y = at_bottom ? out.height - 1 : 0, x = at_right ? out.width - 1 : 0;
@@ -182,6 +219,16 @@ TEST_CASE("photos: EXIF says how a photograph is held") {
   }
   const Image strange = decode_image(jpeg_bytes(stored, {.orientation = 77}), "x");
   CHECK(strange.height == 16);
+  // A damaged chunk counts as missing. libpng writes it before the pixels and behind them.
+  PhotoBytes file = png_bytes(16, 32, stored.pixels, {.orientation = 6});
+  const std::string_view type = "eXIf";
+  const auto find = [&](auto from) {
+    return std::search(from, file.end(), type.begin(), type.end());
+  };
+  REQUIRE(find(file.begin()) != file.end());
+  for (auto chunk = find(file.begin()); chunk != file.end(); chunk = find(chunk + 4))
+    chunk[4 + 18] = 3;
+  CHECK(decode_image(file, "x").pixels == stored.pixels);
 }
 
 TEST_CASE("photos: what is no photograph is refused by name") {

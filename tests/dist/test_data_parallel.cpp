@@ -133,6 +133,34 @@ TEST_CASE("data parallel: states that ranks keep in parts" * doctest::test_suite
               {.ranks = 3, .micro_batches = 6, .shards = true});
 }
 
+// A parameter whose first gradients come late, on one rank, has its own count of updates on all.
+TEST_CASE("data parallel: each parameter has its own count of updates" *
+          doctest::test_suite("host")) {
+  set_default_device(open_backend("cpu"));
+  struct Late : Trainee {
+    explicit Late(uint32_t n)
+        : made(Adam(in_own_shard(one_group({early, late})), {.lr = 0.1f}), n) {}
+    Accumulate& optimizer() override { return made; }
+    MicroBatch micro_batch(int64_t i) override {
+      Tensor loss = loss_with(early, {1, float(i)});
+      if (i >= 8 && i % 2 == 1) loss = loss + loss_with(late, {2, 3 - float(i), 1});
+      return {loss, 1};
+    }
+    std::vector<Tensor> tensors() override { return {early, late}; }
+    Tensor early = parameter({1, 2}, "early"), late = parameter({1, 2, 3}, "late");
+    Accumulate made;
+  };
+  const MakeTrainee make = [](uint32_t n) { return std::make_unique<Late>(n); };
+  for (const bool shards : {false, true}) {
+    const RankTest test{.ranks = 2, .micro_batches = 12, .shards = shards};
+    check_ranks(make, test);
+    const RankResult one = in_one_process(make, test);
+    CHECK(one.state.at("control.missed.late") == Values{4, 0});
+    // Two steps of about the learning rate, whatever the others have had.
+    CHECK(one.tensors[1][0] == doctest::Approx(1 - 0.2).epsilon(1e-3));
+  }
+}
+
 // Each rank runs on a device of its own, and a dry run predicts each of them.
 TEST_CASE_FIXTURE(CpuDevice, "data parallel: dry runs know what each rank needs" *
                                  doctest::test_suite("host")) {

@@ -135,6 +135,7 @@ std::vector<Bytes> png_seeds() {
   return {png_bytes(gradient(9, 13)),
           png_bytes(4, 4, Bytes(32, 9), {.bits = 16, .colours = PNG_COLOR_TYPE_GRAY}),
           png_bytes(3, 2, Bytes(24, 7), {.colours = PNG_COLOR_TYPE_RGBA, .interlaced = true}),
+          png_bytes(3, 5, Bytes(90, 7), {.bits = 16, .interlaced = true, .orientation = 6}),
           png_bytes(1, 2, {0, 1},
                     {.colours = PNG_COLOR_TYPE_PALETTE,
                      .palette = {{1, 2, 3}, {4, 5, 6}},

@@ -29,7 +29,7 @@ UpdatePrepareParams plain_params() {
 class Updates {
  public:
   explicit Updates(float scale = 1) {
-    Values state(STATE_SIZE, 0);
+    Values state(STATE_MISSED(1), 0);
     state[STATE_SCALE] = scale;
     state_ = cpu.upload(state);
   }
@@ -37,7 +37,7 @@ class Updates {
   // Runs update_prepare once with a finite or an overflowed gradient, and returns the state after
   // it.
   Values prepare(const UpdatePrepareParams& p, bool finite = true, float squares = 1) {
-    const Binding partial = cpu.upload({finite ? squares : INFINITY, finite ? 0.0f : 1.0f});
+    const Binding partial = cpu.upload({finite ? squares : INFINITY, finite ? 0.0f : 1.0f, 1});
     cpu.run("update_prepare", {partial, state_}, p);
     cpu.backend().free_block(partial.range.block);
     return cpu.download(state_);
@@ -155,9 +155,10 @@ TEST_CASE("grad_stats: sums and overflow flags per chunk" * doctest::test_suite(
   // Three chunks of gradients that are not contiguous, and a parameter without one; the rows come
   // in another order than the numbers of their chunks.
   const Binding table = cpu.upload({16, 16, 4, 2, 0, 0, 8, 0, 24, 0, 0, 3, 8, 8, 8, 1}, DType::i32);
-  const Binding partial = cpu.allocate(8);
+  const Binding partial = cpu.allocate(12);
   cpu.run("grad_stats", {cpu.upload(g), table, partial}, GradStatsParams{{}, 0, 4, 4});
-  CHECK(cpu.download(partial) == Values{32, cpu.download(partial)[1], 3 * 4 + 9, 0, 0, 1, 0, 0});
+  CHECK(cpu.download(partial) ==
+        Values{32, cpu.download(partial)[1], 3 * 4 + 9, 0, 0, 1, 0, 0, 1, 1, 1, 0});
 }
 
 TEST_CASE("sgd: momentum, nesterov, weight decay, maximize" * doctest::test_suite("host")) {

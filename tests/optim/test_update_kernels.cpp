@@ -24,8 +24,16 @@ std::vector<float> chunk_rows(uint32_t n, uint32_t chunk, uint32_t grad) {
   return rows;
 }
 
+// With many updates, there are more than f32 counts, and parameters with odd chunks missed some.
 std::vector<float> update_state(float updates, float found_inf = 0) {
-  std::vector<float> s(STATE_SIZE, 0);
+  std::vector<float> s(STATE_MISSED(8), 0);
+  if (updates > 100) {
+    s[STATE_UPDATES + STATE_HIGH] = 2;
+    for (int chunk = 1; chunk < 8; chunk += 2) {
+      s[static_cast<size_t>(STATE_MISSED(chunk))] = updates - 3;
+      s[static_cast<size_t>(STATE_MISSED(chunk)) + 1] = 2;
+    }
+  }
   s[STATE_SCALE] = 1024;
   s[STATE_GOOD] = 1;
   s[STATE_FOUND_INF] = found_inf;
@@ -48,13 +56,18 @@ TEST_CASE("kernels: grad_stats") {
       auto g = values(grad + n);
       const auto run = [&] {
         devices.run("grad_stats",
-                    {in(DType::f32, g), in(DType::i32, rows), out(DType::f32, 2 * count)}, p, {},
+                    {in(DType::f32, g), in(DType::i32, rows), out(DType::f32, 3 * count)}, p, {},
                     {count});
       };
       run();
       for (float bad :
            {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
         g[grad + n / 2] = bad;
+        run();
+      }
+      // Squares that would overflow, or vanish.
+      for (const float size : {0x1p100f, 0x1p-80f, 0.0f}) {
+        g = values(grad + n, -size, size);
         run();
       }
     }
@@ -117,6 +130,11 @@ TEST_CASE("kernels: update_prepare") {
     for (float updates : {0.0f, 4.0f, 37.0f, 250.0f})
       for (float overflow : {0.0f, 1.0f})
         for (uint32_t dynamic : {0u, 1u}) {
+          // The gradients of the second parameter may be much larger or smaller, or none.
+          const float scale = updates == 0   ? 0
+                              : updates == 4 ? 1
+                              : updates < 40 ? SQUARES_DOWN
+                                             : SQUARES_UP;
           const UpdatePrepareParams p{.chunks = 3,
                                       .weight = 4,
                                       .max_norm = updates > 4 ? 0.001f : 0,
@@ -137,12 +155,13 @@ TEST_CASE("kernels: update_prepare") {
                                       .min_scale = 1,
                                       .max_scale = 65536};
           for (uint32_t part = PREPARE_ALL; part <= PREPARE_JUDGE; ++part)
-            devices.run("update_prepare",
-                        {in(DType::f32, part == PREPARE_CHECK
-                                            ? std::vector<float>{0, overflow, 0}
-                                            : std::vector<float>{1, 2, 3, 0, overflow, 0}),
-                         inout(DType::f32, update_state(updates))},
-                        p, {part}, {1});
+            devices.run(
+                "update_prepare",
+                {in(DType::f32, part == PREPARE_CHECK
+                                    ? std::vector<float>{0, overflow, 0}
+                                    : std::vector<float>{1, 2, 3, 0, overflow, 0, 1, scale, 1}),
+                 inout(DType::f32, update_state(updates))},
+                p, {part}, {1});
         }
 }
 
@@ -167,10 +186,25 @@ TEST_CASE("kernels: update_prepare of windows, micro-batch by micro-batch") {
           before[STATE_WINDOW_WEIGHT] = weight;
           before[STATE_WINDOW_VOIDED] = voided;
           before[STATE_VOIDED] = voided + 5;
-          devices.run("update_prepare",
-                      {in(DType::f32, {1, 2, 3, 0, overflow, 0}), inout(DType::f32, before)}, p,
-                      {part}, {1});
+          devices.run(
+              "update_prepare",
+              {in(DType::f32, {1, 2, 3, 0, overflow, 0, 1, 1, 1}), inout(DType::f32, before)}, p,
+              {part}, {1});
         }
+}
+
+TEST_CASE("kernels: count_missed") {
+  KernelComparison& devices = KernelComparison::instance();
+  devices.tolerance = 0;
+  for (const float found_inf : {0.0f, 1.0f})
+    for (const float updates : {1.0f, 1000.0f}) {
+      std::vector<float> before = update_state(updates, found_inf);
+      before[STATE_MISSED(2)] = 16777215;
+      devices.run("count_missed",
+                  {in(DType::f32, {1, 2, 3, 4, 0, 0, 0, 0, 0, 1, 0, SQUARES_UP}),
+                   inout(DType::f32, before)},
+                  CountMissedParams{.chunks = 4}, {}, {4});
+    }
 }
 
 TEST_CASE("kernels: window_fold") {
@@ -254,7 +288,7 @@ TEST_CASE("kernels: adama") {
           const auto count = static_cast<uint32_t>(rows.size() / CHUNK_ROW);
           const auto m = inout(DType::f32, values(8 + n, -0.1f, 0.1f, 3));
           const auto v = inout(DType::f32, values(8 + n, 0.1f, 1, 4));
-          const auto s = in(DType::f32, update_state(3, found_inf));
+          const auto s = in(DType::f32, update_state(103, found_inf));
           devices.run("adama_fold",
                       {in(DType::f32, values(at + n + 1, -1, 1, 2)), m, v, in(DType::i32, rows), s},
                       AdamaFoldParams{.rows = count,
@@ -268,6 +302,7 @@ TEST_CASE("kernels: adama") {
                       {inout(DType::f32, values(8 + n)), in(DType::f32, m.values),
                        in(DType::f32, v.values), s},
                       AdamaParams{.n = 8 + n,
+                                  .own = 3,
                                   .lr = 0.01f,
                                   .beta1 = 0.9f,
                                   .beta2 = 0.999f,
@@ -291,6 +326,7 @@ TEST_CASE("kernels: adam_8bit") {
     for (uint32_t flags = 0; flags < 3; ++flags) {
       const uint32_t blocks = (n + ADAM_8BIT_BLOCK - 1) / ADAM_8BIT_BLOCK;
       const Adam8bitParams p{.n = n,
+                             .own = 1,
                              .lr = 0.01f,
                              .beta1 = 0.9f,
                              .beta2 = 0.999f,
@@ -303,7 +339,7 @@ TEST_CASE("kernels: adam_8bit") {
             {inout(DType::f32, values(n)), in(DType::f32, values(n, -1, 1, 2)),
              inout(DType::u8, integers(n, 0, 256, 3)), inout(DType::u8, integers(n, 1, 256, 4)),
              inout(DType::f32, most), inout(DType::f32, most), in(DType::f32, maps),
-             in(DType::f32, update_state(7, flags == 2))},
+             in(DType::f32, update_state(107, flags == 2))},
             p, {}, {blocks});
       };
       run(values(blocks, 0.5f, 2, 5));
@@ -330,7 +366,7 @@ TEST_CASE("kernels: moment_update") {
                    inout(DType::f32, values(8 + n, 0.1f, 1, 3)),
                    inout(DType::f32, values(8 + n, 0.1f, 1, 4)),
                    inout(DType::f32, values(8 + n, 0.1f, 0.3f, 5)), in(DType::i32, rows),
-                   in(DType::f32, update_state(3, found_inf))},
+                   in(DType::f32, update_state(n == 13 ? 3 : 103, found_inf))},
                   MomentUpdateParams{.rows = count,
                                      .shift = shift,
                                      .lr = 0.1f,

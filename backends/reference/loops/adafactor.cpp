@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "backends/reference/chunks.h"
 #include "backends/reference/kernels.h"
 
 namespace rw::reference {
@@ -10,8 +11,9 @@ using namespace kernels;
 namespace {
 
 // Returns a mean square after this update.
-double moved(double x, double mean, double beta2_decay, const Elements& state) {
-  return x + std::pow(double{state.get(STATE_UPDATES)}, beta2_decay) * (mean - x);
+template <class P>
+double moved(double x, double mean, const P& p, const Elements& state) {
+  return x + std::pow(own_updates(state, p.own), double{p.beta2_decay}) * (mean - x);
 }
 
 double squared_factor(const Elements& state) {
@@ -50,7 +52,7 @@ void adafactor_rows(const Call& call) {
       squares += g * g;
     }
     const double mean = squared_factor(state) * squares / p.cols;
-    row_var.set(row, static_cast<Real>(moved(row_var.get(row), mean, p.beta2_decay, state)));
+    row_var.set(row, static_cast<Real>(moved(row_var.get(row), mean, p, state)));
   }
 }
 
@@ -81,7 +83,7 @@ void adafactor_combine(const Call& call) {
     for (uint64_t c = 0; c < p.chunks; ++c)
       squares += partial.get((matrix * p.chunks + c) * p.cols + col);
     const double mean = squared_factor(state) * squares / p.rows;
-    col_var.set(i, static_cast<Real>(moved(col_var.get(i), mean, p.beta2_decay, state)));
+    col_var.set(i, static_cast<Real>(moved(col_var.get(i), mean, p, state)));
   }
 }
 
@@ -99,7 +101,7 @@ void adafactor_norms(const Call& call) {
     for (uint64_t i = begin; i < std::min<uint64_t>(begin + ADAFACTOR_CHUNK, p.n); ++i) {
       const double x = param.get(i), g = factor * grad.get(i);
       const double v = factored ? factored_estimate(p, i, row_var, col_var, mean)
-                                : moved(row_var.get(i), g * g, p.beta2_decay, state);
+                                : moved(row_var.get(i), g * g, p, state);
       if (!factored) row_var.set(i, static_cast<Real>(v));
       const double u = direction(p, g, v);
       squares_x += x * x;
@@ -119,8 +121,7 @@ void adafactor(const Call& call) {
   Elements param = call.inout(0);
   const double lr = double{p.lr} * state.get(STATE_LR_FACTOR);
   double rate = lr;
-  if (p.flags & ADAFACTOR_RELATIVE)
-    rate = std::min(rate, 1 / std::sqrt(double{state.get(STATE_UPDATES)}));
+  if (p.flags & ADAFACTOR_RELATIVE) rate = std::min(rate, 1 / std::sqrt(own_updates(state, p.own)));
   if (p.flags & ADAFACTOR_SCALED) rate *= std::max(double{p.eps2}, root_mean_square(p, partial, 0));
   rate /= std::max(1.0, root_mean_square(p, partial, p.chunks) / p.clip);
   const double factor = state.get(STATE_GRAD_FACTOR);

@@ -1,5 +1,6 @@
 #include <cmath>
 
+#include "backends/reference/chunks.h"
 #include "backends/reference/kernels.h"
 
 namespace rw::reference {
@@ -12,7 +13,7 @@ namespace {
 template <class P>
 uint32_t ticking(const P& p, const Elements& start, const Elements& state) {
   if (state.get(STATE_FOUND_INF) != 0) return 0;
-  const auto since = static_cast<uint32_t>(state.get(STATE_UPDATES) - start.get(0));
+  const auto since = static_cast<uint32_t>(count_of(state, STATE_UPDATES) - start.get(0));
   return since % p.every == 0 ? since : 0;
 }
 

@@ -23,10 +23,11 @@ void lamb_norms(const Call& call) {
   const Elements param = call.in(0), grad = call.in(1), table = call.in(4), state = call.in(5);
   if (state.get(STATE_FOUND_INF) != 0) return;
   Elements m = call.inout(2), v = call.inout(3), partial = call.out(6);
-  const double factor = state.get(STATE_GRAD_FACTOR), t = state.get(STATE_UPDATES);
+  const double factor = state.get(STATE_GRAD_FACTOR);
   const double beta1 = p.beta1, beta2 = p.beta2;
   for (uint64_t row = 0; row < p.rows; ++row) {
     const Chunk chunk = chunk_of(table, p.first + row);
+    const double t = own_updates(state, chunk.number);
     double squares_x = 0, squares_u = 0;
     for (uint64_t i = 0; i < chunk.size; ++i) {
       const uint64_t k = chunk.begin + i;
@@ -70,9 +71,9 @@ void lamb(const Call& call) {
                  state = call.in(5);
   if (state.get(STATE_FOUND_INF) != 0) return;
   Elements param = call.inout(0);
-  const double t = state.get(STATE_UPDATES);
   for (uint64_t row = 0; row < p.rows; ++row) {
     const Chunk chunk = chunk_of(table, p.first + row);
+    const double t = own_updates(state, chunk.number);
     const double rate =
         double{p.lr} * state.get(STATE_LR_FACTOR) * ratio.get(chunk.number - p.number);
     for (uint64_t k = chunk.begin; k < chunk.begin + chunk.size; ++k) {

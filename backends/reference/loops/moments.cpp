@@ -16,7 +16,7 @@ namespace {
 struct Moments {
   MomentUpdateParams p;
   Elements param, first, second, third;
-  double lr, t;
+  double lr, t = 1;
 
   void rmsprop(uint64_t i, double g) {
     const double x = param.get(i), alpha = p.a;
@@ -83,10 +83,10 @@ void moment_update(const Call& call) {
             call.inout(2),
             call.inout(3),
             call.inout(4),
-            double{p.lr} * state.get(STATE_LR_FACTOR),
-            state.get(STATE_UPDATES)};
+            double{p.lr} * state.get(STATE_LR_FACTOR)};
   const double factor = state.get(STATE_GRAD_FACTOR);
-  each_element(table, p, [&](uint64_t i, uint64_t at) {
+  const auto begin = [&](const Chunk& chunk) { m.t = own_updates(state, chunk.number); };
+  each_element(table, p, begin, [&](uint64_t i, uint64_t at) {
     const double g = factor * grad.get(at);
     switch (call.variant(0)) {
       case MOMENT_RMSPROP:
@@ -146,7 +146,7 @@ void adama(const Call& call) {
   const Elements m = call.in(1), v = call.in(2), state = call.in(3);
   if (state.get(STATE_FOUND_INF) != 0) return;
   Elements param = call.inout(0);
-  const double lr = double{p.lr} * state.get(STATE_LR_FACTOR), t = state.get(STATE_UPDATES);
+  const double lr = double{p.lr} * state.get(STATE_LR_FACTOR), t = own_updates(state, p.own);
   const double correction1 = 1 - std::pow(double{p.beta1}, t);
   const double correction2 = 1 - std::pow(double{p.beta2}, t);
   for (uint64_t i = 0; i < p.n; ++i) {

@@ -66,14 +66,22 @@ double schedule_factor(const UpdatePrepareParams& p, double t) {
   }
 }
 
+void set_count(Elements& state, uint64_t slot, double n) {
+  set_digits(state, slot, slot + STATE_HIGH, n);
+}
+void count(Elements& state, uint64_t slot) {
+  set_count(state, slot, count_of(state, slot) + 1);
+}
+
 void update_loss_scale(const UpdatePrepareParams& p, bool overflow, Elements& state) {
-  Real scale = state.get(STATE_SCALE), good = state.get(STATE_GOOD), bad = state.get(STATE_BAD);
+  Real scale = state.get(STATE_SCALE);
+  double good = count_of(state, STATE_GOOD), bad = count_of(state, STATE_BAD);
   if (overflow) {
     good = 0;
     bad += 1;
     if (bad >= p.hysteresis) {
       const Real lower = std::max<Real>(p.min_scale, scale * p.backoff);
-      if (lower < scale) state.set(STATE_FALLS, state.get(STATE_FALLS) + 1);
+      if (lower < scale) count(state, STATE_FALLS);
       scale = lower;
       bad = 0;
     }
@@ -83,26 +91,26 @@ void update_loss_scale(const UpdatePrepareParams& p, bool overflow, Elements& st
     if (good >= p.interval) {
       const Real higher = std::min<Real>(p.max_scale, scale * p.growth);
       if (higher > scale) {
-        state.set(STATE_GROWTHS, state.get(STATE_GROWTHS) + 1);
-        state.set(STATE_FALLS, 0);
+        count(state, STATE_GROWTHS);
+        set_count(state, STATE_FALLS, 0);
       }
       scale = higher;
       good = bad = 0;
     }
   }
   state.set(STATE_SCALE, scale);
-  state.set(STATE_GOOD, good);
-  state.set(STATE_BAD, bad);
+  set_count(state, STATE_GOOD, good);
+  set_count(state, STATE_BAD, bad);
 }
 
 // Sets the factors of an update whose gradients have this norm, and counts the update.
 void begin_update(const UpdatePrepareParams& p, double unscale, double norm, bool clips,
                   Elements& state) {
-  const Real updates = state.get(STATE_UPDATES);
+  const double updates = count_of(state, STATE_UPDATES);
   const double clip = clips ? std::min(1.0, p.max_norm / (norm + 1e-6)) : 1.0;
   state.set(STATE_GRAD_FACTOR, static_cast<Real>(unscale * clip));
   state.set(STATE_LR_FACTOR, static_cast<Real>(schedule_factor(p, updates)));
-  state.set(STATE_UPDATES, updates + 1);
+  set_count(state, STATE_UPDATES, updates + 1);
 }
 
 bool has_overflow(const UpdatePrepareParams& p, const Elements& partial, uint64_t first) {
@@ -116,18 +124,22 @@ bool has_overflow(const UpdatePrepareParams& p, const Elements& partial, uint64_
 bool judge(const UpdatePrepareParams& p, uint32_t part, const Elements& partial, double unscale,
            Elements& state, double& norm) {
   double squares = 0;
-  for (uint64_t c = 0; c < p.chunks; ++c) squares += partial.get(c);
+  for (uint64_t c = 0; c < p.chunks; ++c) {
+    const double scale = partial.get(2 * uint64_t{p.chunks} + c);
+    if (scale > 0) squares += partial.get(c) / (scale * scale);
+  }
   bool overflow = has_overflow(p, partial, p.chunks), voided = false;
   if (part == PREPARE_WINDOW) {
     overflow = overflow || state.get(STATE_WINDOW_WEIGHT) == 0;
-    voided = state.get(STATE_WINDOW_VOIDED) > 0;
+    voided = count_of(state, STATE_WINDOW_VOIDED) > 0;
   }
   norm = std::sqrt(squares) * unscale;
   if (part == PREPARE_ALL || !overflow) state.set(STATE_GRAD_NORM, static_cast<Real>(norm));
   state.set(STATE_FOUND_INF, overflow ? 1 : 0);
   if (p.dynamic != 0) update_loss_scale(p, overflow || voided, state);
-  if (overflow) state.set(STATE_SKIPPED, state.get(STATE_SKIPPED) + 1);
-  state.set(STATE_SKIPPED_IN_A_ROW, overflow ? state.get(STATE_SKIPPED_IN_A_ROW) + 1 : 0);
+  if (overflow) count(state, STATE_SKIPPED);
+  set_count(state, STATE_SKIPPED_IN_A_ROW,
+            overflow ? count_of(state, STATE_SKIPPED_IN_A_ROW) + 1 : 0);
   return overflow;
 }
 
@@ -135,10 +147,9 @@ bool judge(const UpdatePrepareParams& p, uint32_t part, const Elements& partial,
 void judge_micro_batch(const UpdatePrepareParams& p, const Elements& partial, Elements& state) {
   const bool overflow = has_overflow(p, partial, p.chunks);
   state.set(STATE_FOUND_INF, overflow ? 1 : 0);
-  const auto add = [&](uint64_t slot, Real x) { state.set(slot, state.get(slot) + x); };
-  if (!overflow) return add(STATE_WINDOW_WEIGHT, p.weight);
-  add(STATE_WINDOW_VOIDED, 1);
-  add(STATE_VOIDED, 1);
+  if (!overflow) return state.set(STATE_WINDOW_WEIGHT, state.get(STATE_WINDOW_WEIGHT) + p.weight);
+  count(state, STATE_WINDOW_VOIDED);
+  count(state, STATE_VOIDED);
 }
 
 }  // namespace
@@ -149,15 +160,21 @@ void grad_stats(const Call& call) {
   Elements partial = call.out(2);
   for (uint64_t row = p.first; row < p.first + p.rows; ++row) {
     const Chunk chunk = chunk_of(table, row);
-    double squares = 0;
+    double squares = 0, largest = 0;
     bool finite = true;
     for (uint64_t i = 0; i < chunk.size; ++i) {
       const double value = g.get(chunk.grad + i);
       squares += value * value;
+      largest = std::max(largest, std::abs(value));
       finite = finite && std::isfinite(value);
     }
-    partial.set(chunk.number, static_cast<Real>(squares));
+    const double scale = finite && largest >= 0x1p40   ? SQUARES_DOWN
+                         : finite && largest < 0x1p-50 ? SQUARES_UP
+                                                       : 1;
+    partial.set(chunk.number, static_cast<Real>(squares * scale * scale));
     partial.set(p.chunks + chunk.number, finite ? 0 : 1);
+    partial.set(2 * uint64_t{p.chunks} + chunk.number,
+                static_cast<Real>(chunk.size == 0 ? 0 : scale));
   }
 }
 
@@ -179,14 +196,14 @@ void update_prepare(const Call& call) {
     case PREPARE_BEGIN:
       state.set(STATE_FOUND_INF, 0);
       begin_update(p, unscale, state.get(STATE_GRAD_NORM),
-                   p.max_norm > 0 && state.get(STATE_UPDATES) > 0, state);
+                   p.max_norm > 0 && count_of(state, STATE_UPDATES) > 0, state);
       break;
     case PREPARE_CHECK:
       if (has_overflow(p, partial, 0)) state.set(STATE_FOUND_INF, 1);
       break;
     case PREPARE_END:
       if (judge(p, part, partial, unscale, state, norm))
-        state.set(STATE_UPDATES, state.get(STATE_UPDATES) - 1);
+        set_count(state, STATE_UPDATES, std::max(1.0, count_of(state, STATE_UPDATES)) - 1);
       break;
     case PREPARE_PART:
       state.set(STATE_FOUND_INF, 0);
@@ -200,6 +217,18 @@ void update_prepare(const Call& call) {
   }
 }
 
+void count_missed(const Call& call) {
+  const auto p = call.params<CountMissedParams>();
+  const Elements partial = call.in(0);
+  Elements state = call.inout(1);
+  if (state.get(STATE_FOUND_INF) != 0) return;
+  for (uint64_t c = 0; c < p.chunks; ++c) {
+    const uint64_t low = STATE_MISSED(c), high = low + 1;
+    if (partial.get(2 * uint64_t{p.chunks} + c) == 0)
+      set_digits(state, low, high, digits_of(state, low, high) + 1);
+  }
+}
+
 void sgd(const Call& call) {
   const auto p = call.params<SgdParams>();
   const Elements grad = call.in(1), table = call.in(3), state = call.in(4);
@@ -207,8 +236,9 @@ void sgd(const Call& call) {
   Elements param = call.inout(0), momentum = call.inout(2);
   const double lr = double{p.lr} * state.get(STATE_LR_FACTOR);
   const double factor = (p.maximize != 0 ? -1.0 : 1.0) * state.get(STATE_GRAD_FACTOR);
-  const bool is_first = state.get(STATE_UPDATES) == 1;
-  each_element(table, p, [&](uint64_t i, uint64_t at) {
+  bool is_first = false;
+  const auto begin = [&](const Chunk& chunk) { is_first = own_updates(state, chunk.number) == 1; };
+  each_element(table, p, begin, [&](uint64_t i, uint64_t at) {
     double g = factor * grad.get(at) + double{p.weight_decay} * param.get(i);
     if (p.momentum != 0) {
       const double buffer =
@@ -229,9 +259,13 @@ class AdamStep {
   AdamStep(const P& p, const Elements& state)
       : p_(p),
         factor_(state.get(STATE_GRAD_FACTOR)),
-        lr_(double{p.lr} * state.get(STATE_LR_FACTOR)),
-        correction1_(1 - std::pow(double{p.beta1}, state.get(STATE_UPDATES))),
-        correction2_(1 - std::pow(double{p.beta2}, state.get(STATE_UPDATES))) {}
+        lr_(double{p.lr} * state.get(STATE_LR_FACTOR)) {}
+
+  // The elements that follow are of a parameter with so many updates.
+  void set_updates(double t) {
+    correction1_ = 1 - std::pow(double{p_.beta1}, t);
+    correction2_ = 1 - std::pow(double{p_.beta2}, t);
+  }
 
   void operator()(double& x, double gradient, double& m, double& v) const {
     const double beta1 = p_.beta1, beta2 = p_.beta2, decay = p_.weight_decay;
@@ -247,7 +281,7 @@ class AdamStep {
 
  private:
   const P& p_;
-  double factor_, lr_, correction1_, correction2_;
+  double factor_, lr_, correction1_ = 1, correction2_ = 1;
 };
 
 // Counts the bounds below x / scale.
@@ -264,8 +298,11 @@ void adam(const Call& call) {
   const Elements grad = call.in(1), table = call.in(4), state = call.in(5);
   if (state.get(STATE_FOUND_INF) != 0) return;
   Elements param = call.inout(0), m = call.inout(2), v = call.inout(3);
-  const AdamStep step(p, state);
-  each_element(table, p, [&](uint64_t i, uint64_t at) {
+  AdamStep step(p, state);
+  const auto begin = [&](const Chunk& chunk) {
+    step.set_updates(own_updates(state, chunk.number));
+  };
+  each_element(table, p, begin, [&](uint64_t i, uint64_t at) {
     double x = param.get(i), m1 = m.get(i), v1 = v.get(i);
     step(x, grad.get(at), m1, v1);
     m.set(i, static_cast<Real>(m1));
@@ -280,7 +317,8 @@ void adam_8bit(const Call& call) {
   if (state.get(STATE_FOUND_INF) != 0) return;
   Elements param = call.inout(0), m = call.inout(2), v = call.inout(3), absmax_m = call.inout(4),
            absmax_v = call.inout(5);
-  const AdamStep step(p, state);
+  AdamStep step(p, state);
+  step.set_updates(own_updates(state, p.own));
   const std::vector<double> map_m = maps.to_doubles(0, 256), bounds_m = maps.to_doubles(256, 256),
                             map_v = maps.to_doubles(512, 256), bounds_v = maps.to_doubles(768, 256);
   for (uint64_t begin = 0; begin < p.n; begin += ADAM_8BIT_BLOCK) {

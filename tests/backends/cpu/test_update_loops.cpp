@@ -20,17 +20,20 @@ const LoopArgument chunk_table{
     {0, 30, 2048, 6, 2048, 3000, 1001, 8, 3049, 0, 0, 5, 3049, 4010, 1951, 7}};
 const LoopArgument update_values{update_size}, grads{6000},
     positive{update_size, DType::f32, Fill::positive};
-const LoopArgument partial{200};
+const LoopArgument partial{300};
 
 // Returns the state at update number `updates`, or at one that is skipped.
 LoopArgument state_argument(float updates, bool skips = false) {
-  std::vector<float> slots(STATE_SIZE, 0.0f);
+  std::vector<float> slots(STATE_MISSED(9), 0.0f);
   slots[STATE_SCALE] = 64;
   slots[STATE_UPDATES] = updates;
+  // At a late update there are more than f32 counts, and one parameter missed some.
+  if (updates > 1) slots[STATE_UPDATES + STATE_HIGH] = slots[STATE_MISSED(7) + 1] = 3;
+  if (updates > 1) slots[STATE_MISSED(7)] = 20;
   slots[STATE_FOUND_INF] = skips ? 1.0f : 0.0f;
   slots[STATE_LR_FACTOR] = 0.5f;
   slots[STATE_GRAD_FACTOR] = 0.7f;
-  return {STATE_SIZE, DType::f32, Fill::given, slots};
+  return {STATE_MISSED(9), DType::f32, Fill::given, slots};
 }
 
 const LoopArgument states[] = {state_argument(1), state_argument(30), state_argument(30, true)};
@@ -43,6 +46,11 @@ TEST_CASE("cpu update loops: statistics of gradients") {
   for (const Fill fill : {Fill::numbers, Fill::specials})
     check_loop({"grad_stats", {{6000, DType::f32, fill}, chunk_table, partial}},
                GradStatsParams{{}, 1, 3, 100});
+  for (const float size : {0x1p100f, 0x1p-80f, 0.0f})  // squares that would overflow, or vanish
+    check_loop(
+        {"grad_stats",
+         {{6000, DType::f32, Fill::given, std::vector<float>(6000, size)}, chunk_table, partial}},
+        GradStatsParams{{}, 0, 4, 100});
 }
 
 TEST_CASE("cpu update loops: rules over a table of chunks") {
@@ -86,7 +94,7 @@ TEST_CASE("cpu update loops: dense rules, averages and windows") {
   const LoopArgument start{1, DType::f32, Fill::given, {0}};
   for (const LoopArgument& s : states) {
     check_loop({"adama", {update_values, update_values, positive, s}},
-               AdamaParams{{}, update_size, 0.1f, 0.9f, 0.99f, 1e-8f, 0.01f});
+               AdamaParams{{}, update_size, 7, 0.1f, 0.9f, 0.99f, 1e-8f, 0.01f});
     for (const uint32_t nesterov : {0u, 1u})
       check_loop({"muon_momentum", {update_values, update_values, update_values, s}},
                  MuonMomentumParams{{}, update_size, 0.9f, nesterov});
@@ -130,12 +138,12 @@ TEST_CASE("cpu update loops: Adam with states of 8 bits") {
                  {20, DType::f32, Fill::positive},
                  {1024, DType::f32, Fill::given, maps},
                  s}},
-               Adam8bitParams{{}, update_size, 0.1f, 0.9f, 0.99f, 1e-8f, 0.01f, 1});
+               Adam8bitParams{{}, update_size, 7, 0.1f, 0.9f, 0.99f, 1e-8f, 0.01f, 1});
 }
 
 TEST_CASE("cpu update loops: Adafactor, factored and not") {
   constexpr uint32_t matrices = 2, rows = 150, cols = 130, count = matrices * rows * cols;
-  const AdafactorMomentParams moment{{}, matrices, rows, cols, 3, -0.8f};
+  const AdafactorMomentParams moment{{}, matrices, rows, cols, 3, 7, -0.8f};
   const LoopArgument by_row{matrices * rows, DType::f32, Fill::positive}, gradients{count},
       by_col{matrices * cols, DType::f32, Fill::positive};
   for (const LoopArgument& s : states) {
@@ -157,7 +165,7 @@ TEST_CASE("cpu update loops: Adafactor, factored and not") {
               s,
               {6, DType::f32, Fill::positive}},
              {factored}},
-            AdafactorParams{{}, count, rows, cols, 3, 0.1f, 0.01f, -0.8f, 1e-30f, 1e-3f, 1, 3});
+            AdafactorParams{{}, count, rows, cols, 3, 7, 0.1f, 0.01f, -0.8f, 1e-30f, 1e-3f, 1, 3});
       }
   }
 }

@@ -10,8 +10,9 @@ namespace {
 struct Step {
   float kept, fresh;
 
-  Step(const State& state, float beta2_decay) {
-    const double step = __builtin_pow(state.updates(), double{beta2_decay});
+  template <class P>
+  Step(const State& state, const P& p) {
+    const double step = __builtin_pow(state.own_updates(p.own), double{p.beta2_decay});
     kept = to_float(1 - step);
     fresh = to_float(step);
   }
@@ -60,7 +61,7 @@ class Updates {
            [=](int64_t i) { u[i] = factor * g[i] / max(sqrt(of_row * of_col[i]), least_root); });
       return;
     }
-    const Step moved(state_, p_.beta2_decay);
+    const Step moved(state_, p_);
     float* v = row_var_ + at;
     each(count, [=](int64_t i) {
       const float gradient = factor * g[i];
@@ -93,7 +94,7 @@ bool adafactor_rows(const LoopCall& call) {
   const float* grad = operand(call, 0).as<float>();
   float* row_var = operand(call, 1).as<float>();
   const float factor = squared_factor(state);
-  const Step moved(state, p.beta2_decay);
+  const Step moved(state, p);
   const int64_t rows = int64_t{p.matrices} * p.rows, cols = p.cols;
   parallel_for(rows, rows * cols * 4, [&](int64_t row) {
     Vec squares{};
@@ -132,7 +133,7 @@ bool adafactor_combine(const LoopCall& call) {
   const float* partial = operand(call, 0).as<float>();
   float* col_var = operand(call, 1).as<float>();
   const float factor = squared_factor(state) / static_cast<float>(p.rows);
-  const Step moved(state, p.beta2_decay);
+  const Step moved(state, p);
   const int64_t cols = p.cols, across = divide_up(cols, block), chunks = p.chunks;
   parallel_for(p.matrices * across, p.matrices * chunks * cols * 4, [&](int64_t i) {
     const int64_t matrix = i / across, col = i % across * block, count = least(block, cols - col);
@@ -174,7 +175,8 @@ bool adafactor(const LoopCall& call) {
   if (state.skips()) return true;
   float* values = operand(call, 0).as<float>();
   const float* partial = operand(call, 6).as<float>();
-  const double lr = state.lr(p.lr), relative = 1 / __builtin_sqrt(state.updates()), eps2 = p.eps2;
+  const double lr = state.lr(p.lr), relative = 1 / __builtin_sqrt(state.own_updates(p.own)),
+               eps2 = p.eps2;
   double rate = (p.flags & ADAFACTOR_RELATIVE) != 0 && relative < lr ? relative : lr;
   const double size = (p.flags & ADAFACTOR_SCALED) != 0 ? root_mean_square(p, partial) : 1;
   if ((p.flags & ADAFACTOR_SCALED) != 0) rate *= size < eps2 ? eps2 : size;

@@ -34,9 +34,18 @@ struct State {
   bool skips() const { return slot[STATE_FOUND_INF] != 0; }
   float grad_factor() const { return slot[STATE_GRAD_FACTOR]; }
   double lr(float lr) const { return double{lr} * slot[STATE_LR_FACTOR]; }
-  double updates() const { return slot[STATE_UPDATES]; }
-  // returns 1 - beta^t
-  double correction(float beta) const { return 1 - __builtin_pow(double{beta}, updates()); }
+  double count(int64_t low, int64_t high) const {
+    return double{slot[low]} + 0x1p24 * double{slot[high]};
+  }
+  double updates() const { return count(STATE_UPDATES, STATE_UPDATES + STATE_HIGH); }
+  // of the parameter that has this chunk
+  double own_updates(int64_t chunk) const {
+    return updates() - count(STATE_MISSED(chunk), STATE_MISSED(chunk) + 1);
+  }
+  // returns 1 - beta^t, with t = own_updates(chunk)
+  double correction(float beta, int64_t chunk) const {
+    return 1 - __builtin_pow(double{beta}, own_updates(chunk));
+  }
 };
 inline State state_of(const LoopCall& call, size_t i) {
   return {operand(call, i).as<float>()};

@@ -10,9 +10,9 @@ namespace {
 struct Direction {
   float mean, root, eps, decay;
 
-  Direction(const LambParams& p, const State& state)
-      : mean(to_float(1 / state.correction(p.beta1))),
-        root(to_float(1 / __builtin_sqrt(state.correction(p.beta2)))),
+  Direction(const LambParams& p, const State& state, int64_t chunk)
+      : mean(to_float(1 / state.correction(p.beta1, chunk))),
+        root(to_float(1 / __builtin_sqrt(state.correction(p.beta2, chunk)))),
         eps(p.eps),
         decay(p.weight_decay) {}
 
@@ -30,10 +30,10 @@ bool lamb_norms(const LoopCall& call) {
   const float *values = operand(call, 0).as<float>(), *gradients = operand(call, 1).as<float>();
   float *first = operand(call, 2).as<float>(), *second = operand(call, 3).as<float>();
   float* partial = operand(call, 6).as<float>();
-  const Direction direction(p, state);
   const float factor = state.grad_factor(), beta1 = p.beta1, beta2 = p.beta2,
               fresh1 = to_float(1 - double{beta1}), fresh2 = to_float(1 - double{beta2});
   each_chunk(operand(call, 4), p.first, p.rows, 24, [&](const Chunk& chunk) {
+    const Direction direction(p, state, chunk.number);
     Vec squares_x{}, squares_u{};
     for (int64_t at = 0; at < chunk.size; at += block) {
       const int64_t count = least(block, chunk.size - at), k = chunk.begin + at;
@@ -85,9 +85,9 @@ bool lamb(const LoopCall& call) {
   float* values = operand(call, 0).as<float>();
   const float *first = operand(call, 1).as<float>(), *second = operand(call, 2).as<float>();
   const float* ratio = operand(call, 4).as<float>();
-  const Direction direction(p, state);
   const double lr = state.lr(p.lr);
   each_chunk(operand(call, 3), p.first, p.rows, 16, [&](const Chunk& chunk) {
+    const Direction direction(p, state, chunk.number);
     const float rate = to_float(lr * ratio[chunk.number - p.number]);
     float* x = values + chunk.begin;
     const float *m = first + chunk.begin, *v = second + chunk.begin;

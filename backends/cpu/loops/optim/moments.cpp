@@ -63,7 +63,7 @@ inline void amsgrad(const Rates& r, const Moments& m, int64_t i, float g) {
   m.x[i] = (r.flag ? x * r.kept : x) - r.step * mean / (sqrt(largest) * r.root + r.eps);
 }
 
-Rates rates_of(const MomentUpdateParams& p, uint32_t rule, const State& state) {
+Rates rates_of(const MomentUpdateParams& p, uint32_t rule, const State& state, int64_t chunk) {
   const double lr = state.lr(p.lr);
   Rates r{to_float(lr),
           to_float(1 - lr * p.weight_decay),
@@ -76,10 +76,10 @@ Rates rates_of(const MomentUpdateParams& p, uint32_t rule, const State& state) {
           0,
           0,
           p.flags != 0};
-  if (rule == MOMENT_ADAGRAD) r.step = to_float(lr / (1 + (state.updates() - 1) * p.a));
+  if (rule == MOMENT_ADAGRAD) r.step = to_float(lr / (1 + (state.own_updates(chunk) - 1) * p.a));
   if (rule != MOMENT_AMSGRAD) return r;
-  r.step = to_float(lr / state.correction(p.a));
-  r.root = to_float(1 / __builtin_sqrt(state.correction(p.b)));
+  r.step = to_float(lr / state.correction(p.a, chunk));
+  r.root = to_float(1 / __builtin_sqrt(state.correction(p.b, chunk)));
   return r;
 }
 
@@ -90,7 +90,6 @@ bool moment_update(const LoopCall& call) {
   const State state = state_of(call, 6);
   if (state.skips()) return true;
   const uint32_t rule = call.constant[0];
-  const Rates rates = rates_of(p, rule, state);
   const float* gradients = operand(call, 1).as<float>();
   const float factor = state.grad_factor();
   const auto state_at = [&](size_t i, const Chunk& chunk) {
@@ -99,6 +98,7 @@ bool moment_update(const LoopCall& call) {
   each_chunk(operand(call, 5), p.first, p.rows, 28, [&](const Chunk& chunk) {
     const Moments m{state_at(0, chunk), state_at(2, chunk), state_at(3, chunk), state_at(4, chunk)};
     const float* g = gradients + chunk.grad;
+    const Rates rates = rates_of(p, rule, state, chunk.number);
     const auto update = [&](const auto& element) {
       each(chunk.size, [=](int64_t i) { element(rates, m, i, factor * g[i]); });
     };
@@ -185,8 +185,8 @@ bool adama(const LoopCall& call) {
   const Operand param = operand(call, 0), first = operand(call, 1), second = operand(call, 2);
   const double lr = state.lr(p.lr);
   const float kept = to_float(1 - lr * p.weight_decay), eps = p.eps,
-              step = to_float(lr / state.correction(p.beta1)),
-              root = to_float(1 / __builtin_sqrt(state.correction(p.beta2)));
+              step = to_float(lr / state.correction(p.beta1, p.own)),
+              root = to_float(1 / __builtin_sqrt(state.correction(p.beta2, p.own)));
   each_block(p.n, 16, [&](int64_t at, int64_t count) {
     float* x = param.as<float>(at);
     const float *m = first.as<float>(at), *v = second.as<float>(at);
@@ -238,7 +238,7 @@ uint32_t ticking(const P& p, const LoopCall& call) {
   const State state = state_of(call, 3);
   if (state.skips()) return 0;
   const float start = *operand(call, 2).as<float>();
-  const auto since = static_cast<uint32_t>(static_cast<int64_t>(state.slot[STATE_UPDATES] - start));
+  const auto since = static_cast<uint32_t>(static_cast<int64_t>(state.updates() - start));
   return since % p.every == 0 ? since : 0;
 }
 

@@ -6,11 +6,31 @@ namespace rw::cpu::REWIND_LEVEL {
 
 namespace {
 
-bool all_finite(const float* x, int64_t count) {
-  constexpr uint32_t exponent = 0x7f800000u;
-  uint32_t found = 0;
-  for (int64_t i = 0; i < count; ++i) found |= (bits_of(x[i]) & exponent) == exponent ? 1u : 0u;
-  return found == 0;
+// The bits of the largest |x|.
+uint32_t largest_bits_of(const float* x, int64_t count) {
+  uint32_t largest = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    const uint32_t bits = bits_of(x[i]) & 0x7fffffffu;
+    largest = bits > largest ? bits : largest;
+  }
+  return largest;
+}
+
+// The sum of squares of x * scale.
+float sum_of_squares(const float* x, int64_t count, float scale) {
+  Vec squares{};
+  Block scaled;
+  for (int64_t at = 0; at < count; at += block) {
+    const int64_t size = least(block, count - at);
+    const float* from = x + at;
+    if (scale != 1) {
+      float* to = scaled.at;
+      each(size, [=](int64_t i) { to[i] = from[i] * scale; });
+      from = to;
+    }
+    squares += fold_squares(from, size);
+  }
+  return fold_lanes<Sum>(squares);
 }
 
 }  // namespace
@@ -20,16 +40,15 @@ bool grad_stats(const LoopCall& call) {
   const float* gradients = operand(call, 0).as<float>();
   float* partial = operand(call, 2).as<float>();
   each_chunk(operand(call, 1), p.first, p.rows, 4, [&](const Chunk& chunk) {
-    Vec squares{};
-    bool finite = true;
-    for (int64_t at = 0; at < chunk.size; at += block) {
-      const int64_t count = least(block, chunk.size - at);
-      const float* g = gradients + chunk.grad + at;
-      squares += fold_squares(g, count);
-      finite = finite && all_finite(g, count);
-    }
-    partial[chunk.number] = fold_lanes<Sum>(squares);
+    const float* g = gradients + chunk.grad;
+    const uint32_t largest = largest_bits_of(g, chunk.size);
+    const bool finite = largest < 0x7f800000u;
+    const float scale = finite && largest >= SQUARES_DOWN_BITS ? SQUARES_DOWN
+                        : largest < SQUARES_UP_BITS            ? SQUARES_UP
+                                                               : 1.0f;
+    partial[chunk.number] = sum_of_squares(g, chunk.size, scale);
     partial[p.chunks + chunk.number] = finite ? 0.0f : 1.0f;
+    partial[2 * int64_t{p.chunks} + chunk.number] = chunk.size == 0 ? 0.0f : scale;
   });
   return true;
 }
@@ -43,8 +62,7 @@ bool sgd(const LoopCall& call) {
   float* buffers = operand(call, 2).as<float>();
   const float lr = to_float(state.lr(p.lr)), momentum = p.momentum, decay = p.weight_decay;
   const float factor = p.maximize != 0 ? -state.grad_factor() : state.grad_factor();
-  const bool is_first = state.updates() == 1, is_nesterov = p.nesterov != 0;
-  const float kept = is_first ? 0.0f : momentum, fresh = is_first ? 1.0f : 1.0f - p.dampening;
+  const bool is_nesterov = p.nesterov != 0;
   each_chunk(operand(call, 3), p.first, p.rows, momentum != 0 ? 20 : 12, [&](const Chunk& chunk) {
     float* x = params + chunk.begin;
     const float* g = gradients + chunk.grad;
@@ -53,6 +71,8 @@ bool sgd(const LoopCall& call) {
       each(chunk.size, [=](int64_t i) { x[i] -= lr * (factor * g[i] + decay * x[i]); });
       return;
     }
+    const bool is_first = state.own_updates(chunk.number) == 1;
+    const float kept = is_first ? 0.0f : momentum, fresh = is_first ? 1.0f : 1.0f - p.dampening;
     each(chunk.size, [=](int64_t i) {
       const float gradient = factor * g[i] + decay * x[i];
       const float before = is_first ? 0.0f : buffer[i];  // uninitialized memory may hold NaN
@@ -71,7 +91,7 @@ struct AdamRates {
   float factor, kept, decay, beta1, fresh1, beta2, fresh2, step, root, eps;
 
   template <class P>
-  AdamRates(const P& p, const State& state)
+  AdamRates(const P& p, const State& state, int64_t chunk)
       : factor(state.grad_factor()),
         kept(p.decoupled != 0 ? to_float(1 - state.lr(p.lr) * p.weight_decay) : 1.0f),
         decay(p.decoupled != 0 ? 0.0f : p.weight_decay),
@@ -79,8 +99,8 @@ struct AdamRates {
         fresh1(to_float(1 - double{p.beta1})),
         beta2(p.beta2),
         fresh2(to_float(1 - double{p.beta2})),
-        step(to_float(state.lr(p.lr) / state.correction(p.beta1))),
-        root(to_float(1 / __builtin_sqrt(state.correction(p.beta2)))),
+        step(to_float(state.lr(p.lr) / state.correction(p.beta1, chunk))),
+        root(to_float(1 / __builtin_sqrt(state.correction(p.beta2, chunk)))),
         eps(p.eps) {}
 
   void operator()(float& x, float gradient, float& m, float& v) const {
@@ -97,13 +117,13 @@ bool adam(const LoopCall& call) {
   const auto& p = params<AdamParams>(call);
   const State state = state_of(call, 5);
   if (state.skips()) return true;
-  const AdamRates rates(p, state);
   float* params = operand(call, 0).as<float>();
   const float* gradients = operand(call, 1).as<float>();
   float *first = operand(call, 2).as<float>(), *second = operand(call, 3).as<float>();
   each_chunk(operand(call, 4), p.first, p.rows, 28, [&](const Chunk& chunk) {
     float *x = params + chunk.begin, *m = first + chunk.begin, *v = second + chunk.begin;
     const float* g = gradients + chunk.grad;
+    const AdamRates rates(p, state, chunk.number);
     each(chunk.size, [=](int64_t i) {
       float x1 = x[i], m1 = m[i], v1 = v[i];
       rates(x1, g[i], m1, v1);
@@ -136,7 +156,7 @@ bool adam_8bit(const LoopCall& call) {
   const auto& p = params<Adam8bitParams>(call);
   const State state = state_of(call, 7);
   if (state.skips()) return true;
-  const AdamRates rates(p, state);
+  const AdamRates rates(p, state, p.own);
   float* params = operand(call, 0).as<float>();
   const float *gradients = operand(call, 1).as<float>(), *maps = operand(call, 6).as<float>();
   uint8_t *first = operand(call, 2).as<uint8_t>(), *second = operand(call, 3).as<uint8_t>();

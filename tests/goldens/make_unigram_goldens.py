@@ -1,0 +1,130 @@
+#!/usr/bin/env python3
+"""Writes unigram.inc: what Hugging Face's tokenizers make of texts with added tokens of all kinds, normal forms, tokens around a
+text, and unigram models.
+
+Needs the packages `tokenizers` (0.22 or newer), and `sentencepiece`, which makes a small table of characters. The results are those of a
+tokenizer trained here with a patch (RFC 7396) of its JSON. Usage: make_unigram_goldens.py > unigram.inc"""
+
+import base64
+import io
+import json
+import tempfile
+
+import sentencepiece
+from sentencepiece import sentencepiece_model_pb2
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+
+from make_bpe_goldens import BYTE_LEVEL, LINES, TEXTS, dump, literal, patched, train_bytes
+
+MORE = ["a<x>b", "a <x> b", " \n<x>\t\u00a0c", "<x><x>", "<x> <x>  <y> <z> ", "\u3000<y>\u2028 d", "w<w>w <w> w<w>, (<w>) _<w> <w>1 é<w> <w>",
+        "the<n>freedom <N> n", "ﬁ <ﬁ> <fi> ½ ①", "<r> <l>  <r>\n <l>", "<b> \n\n<c>", "ﷺ ㌀ Å Ω", "<x", "<s> <pad> </s> <unk>", "zzz☃☃ ☃a ☃",
+        "the software", "trailing   ", "   both   ", "a  b   c", "<gap>", "freedom<w>", "<w>freedom", "\u200d<w>\u0301 <w>"]
+
+
+def added(number, text, **flags):
+    plain = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
+    return {"id": number, "content": text, **plain, **flags}
+
+
+def template(before, behind):
+    special = lambda token, kind: {"SpecialToken": {"id": token[0], "type_id": kind}}
+    parts = lambda name, kind: [special(t, kind) for t in before] + [{"Sequence": {"id": name, "type_id": kind}}] + [special(t, kind) for t in behind]
+    return {"type": "TemplateProcessing", "single": parts("A", 0), "pair": parts("A", 0) + parts("B", 1),
+            "special_tokens": {text: {"id": text, "ids": [number], "tokens": [text]} for text, number in before + behind}}
+
+
+def train_pieces():
+    t = Tokenizer(models.Unigram())
+    t.normalizer = normalizers.NFKC()
+    t.pre_tokenizer = pre_tokenizers.Metaspace()
+    t.decoder = decoders.Metaspace()
+    t.train_from_iterator(LINES, trainers.UnigramTrainer(vocab_size=230, show_progress=False, unk_token="<unk>",
+                                                         special_tokens=["<pad>", "</s>", "<unk>"]))
+    return json.loads(t.to_str())
+
+
+def character_table():
+    """The precompiled_charsmap of a few rules: NFKC of some characters, a sequence of two, a grapheme, and one that vanishes."""
+    rules = {"ﬁ": "fi", "½": "1/2", "①": "1", "Å": "A", "e\u0301": "E", "\u200b": "", "☃": "snow", "\u00a0": " ", "\u3000": " "}
+    code = lambda text: " ".join(f"{ord(c):X}" for c in text)
+    with tempfile.NamedTemporaryFile("w", suffix=".tsv") as file:
+        file.write("".join(f"{code(a)}\t{code(b)}\n" for a, b in rules.items()))
+        file.flush()
+        model = io.BytesIO()
+        sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter(LINES), model_writer=model, vocab_size=160, hard_vocab_limit=False,
+                                                 normalization_rule_tsv=file.name, minloglevel=2)
+    proto = sentencepiece_model_pb2.ModelProto()
+    proto.ParseFromString(model.getvalue())
+    return base64.b64encode(proto.normalizer_spec.precompiled_charsmap).decode()
+
+
+def main():
+    bases = [train_bytes(), train_pieces()]
+    tokens = bases[0]["added_tokens"]
+    pieces = bases[1]["model"]["vocab"]
+    size = len(pieces)
+    fallback = [[f"<0x{byte:02X}>", -20.0 - byte / 100] for byte in range(256)]
+    phi = [added(340, "<x>", lstrip=True, rstrip=True), added(341, "<y>", lstrip=True), added(345, "<z>", rstrip=True, special=False),
+           added(346, "<w>", single_word=True), added(350, "<n>", normalized=True, lstrip=True, special=False),
+           added(351, "<ﬁ>", normalized=True, special=False), added(360, "<r>", rstrip=True), added(361, "<l>", lstrip=True, rstrip=True),
+           added(370, "<b>", rstrip=True, single_word=True), added(371, "\n<c>"), added(380, "<N>", normalized=True, rstrip=True, single_word=True)]
+    # An id that the vocabulary does not have is only a wish: the library gives the next one.
+    gaps = {"model": {"vocab": {token["content"]: token["id"] + 100 for token in phi[:-4]}}}
+    nothing = {"type": "Sequence", "normalizers": []}
+    words = [{"type": "WhitespaceSplit"}, {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": True}]
+    blanks = {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": "▁"}
+    form = lambda name: {"normalizer": {"type": name}}
+    mark = bases[1]["added_tokens"]
+    cases = [
+        ("phi4", 0, {"added_tokens": tokens + phi, **gaps}),
+        ("phi4, nfkc", 0, {"added_tokens": tokens + phi, **gaps, **form("NFKC")}),
+        ("eos", 0, {"post_processor": {"type": "Sequence", "processors": [BYTE_LEVEL, template([], [("<|im_end|>", 2), ("<|endoftext|>", 0)])]}}),
+        ("roberta", 0, {"post_processor": {"type": "RobertaProcessing", "sep": ["<|im_end|>", 2], "cls": ["<|im_start|>", 1], "trim_offsets": True,
+                                           "add_prefix_space": False}}),
+        ("nfkd", 0, form("NFKD")),
+        ("nfd", 0, form("NFD")),
+        ("unigram", 1, {"added_tokens": mark + [added(size + 4, "<x>", lstrip=True), added(size + 9, "<w>", single_word=True, normalized=True)]}),
+        ("t5", 1, {"pre_tokenizer": {"type": "Sequence", "pretokenizers": words}, "post_processor": template([], [("</s>", 1)])}),
+        ("fallback", 1, {"model": {"byte_fallback": True, "vocab": pieces + fallback}, "normalizer": nothing,
+                         "decoder": {"type": "Sequence", "decoders": [{"type": "ByteFallback"}, {"type": "Metaspace", "replacement": "▁",
+                                                                                                  "prepend_scheme": "always", "split": True}]}}),
+        ("special pieces", 1, {"added_tokens": [], "normalizer": {"type": "Sequence", "normalizers": [
+            {"type": "NFKC"}, {"type": "Strip", "strip_left": False, "strip_right": True}, blanks]},
+            "pre_tokenizer": {**words[1], "prepend_scheme": "first", "split": False}}),
+        ("table", 1, {"normalizer": {"type": "Sequence", "normalizers": [
+            {"type": "Precompiled", "precompiled_charsmap": character_table()},
+            {"type": "Replace", "pattern": {"String": "a$"}, "content": "\\$1"}]}}),
+        ("unigram of bytes", 1, {"normalizer": nothing, "pre_tokenizer": {**BYTE_LEVEL, "use_regex": True}, "decoder": BYTE_LEVEL,
+                                 "model": {"vocab": [["<pad>", 0.0], ["</s>", 0.0], ["<unk>", 0.0], ["Ġ", -3.5], ["a", -4.0], ["Ġa", -5.5],
+                                                     ["Ãł", -6.0], ["aa", -8.0], ["software", -9.0], ["soft", -6.0], ["ware", -3.5]]}}),
+    ]
+    texts = TEXTS[1::2] + MORE
+    print("// Written by make_unigram_goldens.py; do not edit.")
+    print("constexpr std::string_view bases[] = {")
+    for base in bases:
+        print(f'  R"json({dump(base)})json"sv,')
+    print("};\n\nconstexpr std::string_view texts[] = {")
+    for text in texts:
+        print(f"  {literal(text)},")
+    print("};\n")
+    print("// name; base; patch; the ids of each text; those with special tokens as text; those with the tokens around it; the decoded text, and")
+    print("// without special tokens")
+    print("const UnigramGolden goldens[] = {")
+    for name, base, patch in cases:
+        tokenizer = Tokenizer.from_str(json.dumps(patched(bases[base], patch)))
+        print(f'  {{"{name}", {base}, R"json({dump(patch)})json", {{')
+        for text in texts:
+            tokenizer.encode_special_tokens = False
+            ids = tokenizer.encode(text, add_special_tokens=False).ids
+            around = tokenizer.encode(text).ids
+            decoded = [tokenizer.decode(ids, skip_special_tokens=skip) for skip in (False, True)]
+            tokenizer.encode_special_tokens = True
+            plain = tokenizer.encode(text, add_special_tokens=False).ids
+            rows = ["{" + ", ".join(map(str, row)) + "}" for row in (ids, plain, around)]
+            print(f"    {{{', '.join(rows)}, {literal(decoded[0])}, {literal(decoded[1])}}},")
+        print("  }},")
+    print("};")
+
+
+if __name__ == "__main__":
+    main()
