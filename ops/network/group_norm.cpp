@@ -104,7 +104,8 @@ std::vector<Tensor> group_norm_forward(const std::any& attrs, std::span<Tensor> 
   Tensor& x = copy.defined() ? copy : inputs[0];
   const Tensor weight = contiguous(inputs[1]), bias = contiguous(inputs[2]);
   const Layout all(x, a.groups);
-  const Tensor y = reuse_or_empty(x, x.shape(), x.dtype());
+  const Tensor y =
+      empty_on(x, x.shape(), x.dtype());  // not over x: all read their group's first element
   const Tensor stats = empty_on(x, {all.samples, all.groups, 2}, DType::f32);
   const int64_t moments = 3 * all.groups * all.chunks() * (all.width() / all.merged());
   all.for_each_slice(moments, [&](const Layout& l, int64_t at) {

@@ -2,8 +2,11 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
+
 #include "core/autograd/tape.h"
 #include "core/tensor/launch.h"
+#include "core/tensor/primitives.h"
 #include "optim/base/gradient_table.h"
 #include "optim/base/update_control.h"
 #include "optim/base/update_rule.h"
@@ -55,6 +58,16 @@ std::vector<std::string> InBackward::taken() const {
   return names;
 }
 
+void InBackward::clear_untaken() {
+  const Tensor& stats = gradients().all_stats();
+  const int64_t scales = stats.impl().offset + stats.numel() / 3 * 2;
+  for (size_t run = 0; run < parameters().slots().size(); ++run) {
+    const int64_t first = gradients().first_chunk(run), end = gradients().end_chunk(run);
+    if (first < end && std::ranges::find(taken_, run) == taken_.end())
+      fill_(make_view(stats, {end - first}, {1}, scales + first), 0);
+  }
+}
+
 // Slots are runs, as every parameter has a slab of its own.
 void InBackward::on_complete(size_t run, const Tensor& parameter) {
   if (!is_running_) return;
@@ -103,7 +116,12 @@ void FusedBackward::begin(uint32_t part) {
   const PhaseScope phase(Phase::update);
   follow_parameters();
   conclude(part);
-  if (part == PREPARE_ALL) update_control().count_missed(gradients().all_stats());
+}
+
+// What was measured, and then not updated, has missed this update.
+void FusedBackward::end_failed() {
+  if (pass_ == Pass::update) clear_untaken();
+  step();
 }
 
 void FusedBackward::take(size_t run) {
@@ -122,10 +140,8 @@ bool FusedBackward::step() {
   if (!std::exchange(has_run_, false) || !has_taken_) return false;
   const OpScope scope("optimizer");
   const PhaseScope phase(Phase::update);
-  if (pass_ == Pass::both) {
-    conclude(PREPARE_END);
-    update_control().count_missed(gradients().all_stats());
-  }
+  if (pass_ == Pass::both) conclude(PREPARE_END);
+  update_control().count_missed(gradients().all_stats());
   announce_update();
   finish_update();
   return true;
