@@ -123,10 +123,8 @@ std::vector<Tensor> gated_vjp(Record& r, std::span<Tensor> dys) {
   std::vector<Tensor> grads(2);
   if (r.needs_grad(1)) grads[1] = cast(activation(gate) * dy, dtype);
   if (!r.needs_grad(0)) return grads;
-  // The slope of a sigmoid is a function of its result.
-  const Tensor saved = row == unary_sigmoid ? sigmoid(gate) : gate;
   Tensor product = mul(std::move(dy), wide(r.take_input(1)));
-  grads[0] = cast(unary_gradient(row, saved, std::move(product)), dtype);
+  grads[0] = cast(unary_gradient(row, gate, std::move(product)), dtype);
   return grads;
 }
 

@@ -165,6 +165,8 @@ void SafetensorsFile::verify() const {
   expect(metadata_checksum, "the metadata", checksum_of(metadata()));
   std::vector<std::byte> piece;
   for (const auto& [name, tensor] : tensors()) {
+    check<FileError>(tensor.unread.empty(), "safetensors", "'{}' is damaged: tensor {} {}", path_,
+                     quote(name), tensor.unread);
     Crc32 crc;
     for (uint64_t done = 0; done < tensor.bytes; done += piece.size()) {
       piece.resize(std::min(verified_at_once, tensor.bytes - done));
