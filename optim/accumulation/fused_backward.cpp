@@ -118,7 +118,7 @@ void FusedBackward::begin(uint32_t part) {
   conclude(part);
 }
 
-// What was measured, and then not updated, has missed this update.
+// A parameter that was measured, and then not updated, has missed this update.
 void FusedBackward::end_failed() {
   if (pass_ == Pass::update) clear_untaken();
   step();
