@@ -7,6 +7,7 @@
 #include <memory>
 #include <new>
 #include <png.h>
+#include <utility>
 #include <zlib.h>
 
 #include "core/base/error.h"
@@ -142,7 +143,8 @@ Image decode_simply(std::span<const uint8_t> bytes, const std::string& name) {
 }  // namespace
 
 Image decode_png(std::span<const uint8_t> bytes, const std::string& name) {
-  return oriented(decode_simply(bytes, name), png_orientation(bytes));
+  Image image = decode_simply(bytes, name);  // first, since only a whole file has chunks
+  return oriented(std::move(image), png_orientation(bytes));
 }
 
 }  // namespace rw

@@ -151,8 +151,8 @@ void read_index(Input input) {
 
 std::vector<Bytes> index_seeds() {
   use_cpu();
-  save_decoder(scratch_file("seed"), Decoder(small("llama")), {.shard_bytes = 20000});
-  return {file_bytes(scratch_file("seed") / "model.safetensors.index.json")};
+  save_decoder(scratch_file("seed-index"), Decoder(small("llama")), {.shard_bytes = 20000});
+  return {file_bytes(scratch_file("seed-index") / "model.safetensors.index.json")};
 }
 
 // The list of a folder's files is the input.
