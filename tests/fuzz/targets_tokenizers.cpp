@@ -87,7 +87,7 @@ std::vector<Bytes> bpe_seeds() {
   characters["decoder"] = nullptr;
   characters["model"]["byte_fallback"] = true;
   for (int byte = 0; byte < 256; ++byte)
-    characters["model"]["vocab"][fmt::format("<0x{:02X}>", byte)] = byte + 6;
+    characters["model"]["vocab"][fmt::format("<0x{:02X}>", byte)] = byte + 5;
   return {to_bytes(small_json().dump()), to_bytes(split.dump()), to_bytes(characters.dump())};
 }
 
