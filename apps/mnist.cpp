@@ -74,8 +74,9 @@ struct Images {
   ImageDataset train, test;
 
   explicit Images(const Options& o) {
-    const std::filesystem::path folder =
-        o.data.empty() ? synthetic_mnist(drawing_directory()) : std::filesystem::path(o.data);
+    const std::filesystem::path folder = o.data.empty()
+                                             ? synthetic_mnist(synthetic_data_directory())
+                                             : std::filesystem::path(o.data);
     train = load_mnist(folder, Split::train);
     test = load_mnist(folder, Split::test);
     check(train.image_bytes() == 784 && test.image_bytes() == 784, "mnist",

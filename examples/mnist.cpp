@@ -33,7 +33,7 @@ int main(int argc, char** argv) {
   rw::manual_seed(1);
   const auto folder =
       argc > 2 ? std::filesystem::path(argv[2])
-               : rw::synthetic_mnist(rw::drawing_directory(), {.train = 3200, .test = 500});
+               : rw::synthetic_mnist(rw::synthetic_data_directory(), {.train = 3200, .test = 500});
   const rw::ImageDataset train = rw::load_mnist(folder, rw::Split::train);
   const rw::ImageDataset test = rw::load_mnist(folder, rw::Split::test);
 

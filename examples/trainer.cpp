@@ -97,7 +97,7 @@ void run(Options& options) {
   if (options.planning.plan) return run_plan(options.program(), options.planning, options.device);
   options.device.open();
   manual_seed(options.seed);
-  const auto folder = synthetic_mnist(drawing_directory());
+  const auto folder = synthetic_mnist(synthetic_data_directory());
   const ImageDataset train = load_mnist(folder, Split::train),
                      test = load_mnist(folder, Split::test);
   ProgramRun planned(options.program(), options.planning);

@@ -32,9 +32,9 @@ float accuracy(rw::ViT& model, rw::Loader& loader) {
 int main(int argc, char** argv) {
   rw::set_default_device(rw::open_backend(argc > 1 ? argv[1] : "auto"));
   rw::manual_seed(1);
-  const auto folder =
-      argc > 2 ? std::filesystem::path(argv[2])
-               : rw::synthetic_cifar10(rw::drawing_directory(), {.train = 1280, .test = 100});
+  const auto folder = argc > 2 ? std::filesystem::path(argv[2])
+                               : rw::synthetic_cifar10(rw::synthetic_data_directory(),
+                                                       {.train = 1280, .test = 100});
   const rw::ImageDataset train = rw::load_cifar10(folder, rw::Split::train);
   const rw::ImageDataset test = rw::load_cifar10(folder, rw::Split::test);
   const rw::ChannelStatistics statistics = rw::channel_statistics(train);

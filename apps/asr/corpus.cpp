@@ -21,7 +21,7 @@ std::filesystem::path folder_of(const AsrOptions& o) {
     std::fflush(stdout);
   };
   const auto strings = static_cast<int>(o.strings);
-  return spoken_digits(drawing_directory(),
+  return spoken_digits(synthetic_data_directory(),
                        {.train = strings, .test = std::clamp(strings / 10, 1, 200)}, tell);
 }
 

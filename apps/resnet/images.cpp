@@ -39,8 +39,9 @@ void Images::list(const ResNetOptions& options) {
 void Images::load(const ResNetOptions& options) {
   // Synthetic images, as many as two CPU cores train on in a minute or two.
   const std::filesystem::path folder =
-      options.data.empty() ? synthetic_cifar10(drawing_directory(), {.train = 4800, .test = 1000})
-                           : std::filesystem::path(options.data);
+      options.data.empty()
+          ? synthetic_cifar10(synthetic_data_directory(), {.train = 4800, .test = 1000})
+          : std::filesystem::path(options.data);
   train_ = load_cifar10(folder, Split::train);
   test_ = load_cifar10(folder, Split::test);
   class_names = train_.class_names;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "backends/vulkan/passes/passes.h"
 #include "core/backend/halves.h"
 
 namespace rw::vulkan {
@@ -12,10 +13,6 @@ namespace {
 // Kernels read whole words of 16 bytes, and an empty binding needs one, too.
 uint64_t bound_bytes(const BufferRange& range) {
   return std::max<uint64_t>(16, round_up(range.size, 16));
-}
-
-uint32_t blocks_of(uint32_t a, uint32_t b) {
-  return a / b + (a % b != 0);
 }
 
 bool writes(Access access) {
@@ -122,9 +119,9 @@ ModuleDispatcher::Groups ModuleDispatcher::cube(const Shader& shader,
 // Splits this many workgroups into as many rows as they need.
 ModuleDispatcher::Groups ModuleDispatcher::flat(uint32_t count, std::string_view kernel) const {
   const Groups& most = caps().max_groups;
-  const uint32_t rows = blocks_of(count, most[0]);
+  const auto rows = static_cast<uint32_t>(divide_up(count, most[0]));
   check<ValueError>(rows <= most[1], kernel, "{} workgroups are too many for the device", count);
-  return {blocks_of(count, rows), rows, 1};
+  return {static_cast<uint32_t>(divide_up(count, rows)), rows, 1};
 }
 
 Staging::Piece ModuleDispatcher::address_table(const KernelCall& call) {

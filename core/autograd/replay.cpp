@@ -20,12 +20,6 @@ Tensor unchanged(const Saved& value) {
   return value.tensor.detach();
 }
 
-// Returns what the record made of this value; null if it is not the record's.
-const Edge* output_of(const Record& record, uint64_t id) {
-  const auto found = std::ranges::find(record.outputs, id, &Edge::id);
-  return found == record.outputs.end() ? nullptr : &*found;
-}
-
 // A replay must give values like those of the forward, and the same bits where the tape verifies
 // replays.
 void check_outputs(const Record& record, std::span<const Tensor> outputs) {
@@ -59,8 +53,8 @@ Replay::Makers Replay::wanted() const {
   for (const int child : segment_.children)
     for (const auto& [key, external] : segments_[child].externals)
       if (!external.value.tensor.defined()) all[key] = external.record;
-  for (const auto& [id, record] : segment_.replay_keeps)
-    if (is_kept_for_child(record)) all[output_of(records_[record], id)->key()] = record;
+  for (const auto& [key, record] : segment_.replay_keeps)
+    if (is_kept_for_child(record)) all[key] = record;
   return all;
 }
 
@@ -80,7 +74,7 @@ std::vector<int64_t> Replay::plan(const Makers& wanted) const {
     if (!segment_.contains(maker) || !records_.find(maker))
       fail<AutogradError>(
           "checkpoint", "a value is missing in replay: it was freed with the record that made it");
-    const Edge& made = *output_of(records_[maker], key.id);
+    const Edge& made = *std::ranges::find(records_[maker].outputs, key.id, &Edge::id);
     if (made.version != key.version)
       fail<AutogradError>(
           "checkpoint",
@@ -185,24 +179,19 @@ void Replay::hand_out() {
   for (const int child : segment_.children)
     for (auto& [key, external] : segments_[child].externals)
       if (!external.value.tensor.defined()) external.value = value(key);
-  for (const auto& [id, record] : segment_.replay_keeps) {
+  for (const auto& [key, record] : segment_.replay_keeps) {
     if (!is_kept_for_child(record)) continue;
-    const ValueKey key = output_of(records_[record], id)->key();
     for (int s = records_[record].segment; s != number_; s = segments_[s].parent)
       segments_[s].kept[key] = {value(key), record};
   }
 }
 
-uint64_t Replay::keep_only(const std::unordered_map<uint64_t, int64_t>& values) {
+uint64_t Replay::keep_only(const Makers& wanted) {
   const PhaseScope phase(Phase::replay);
   const SegmentScope scope(number_);
   int64_t first_missing = segment_.last;
-  Makers wanted;
-  for (const auto& [id, maker] : values) {
-    const ValueKey key = output_of(records_[maker], id)->key();
-    wanted[key] = maker;
+  for (const auto& [key, maker] : wanted)
     if (!segment_.has(key)) first_missing = std::min(first_missing, maker);
-  }
   const std::unordered_set<const Storage*> own = own_storages(segment_);
   std::erase_if(segment_.kept, [&](const auto& item) {
     const auto& [key, kept] = item;

@@ -21,14 +21,13 @@ class Replay {
   // The same for one record of a segment that evicts.
   uint64_t run_for(Record& record);
 
-  // Makes an evicting segment keep these values from now on, by id with the record that makes each,
-  // and no others. From the first missing one on, they are made in the order of the forward pass,
-  // in the memory that they took there. If that throws, dropped values can still be recomputed.
-  uint64_t keep_only(const std::unordered_map<uint64_t, int64_t>& values);
+  using Makers = ByValue<int64_t>;  // values and the records that make them
+  // Makes an evicting segment keep these values from now on, and no others that a replay can make.
+  // From the first missing one on, they are made in the order of the forward pass, in the memory
+  // that they took there. If that throws, dropped values can still be recomputed.
+  uint64_t keep_only(const Makers& wanted);
 
  private:
-  using Makers = ByValue<int64_t>;  // values and the records that make them
-
   Makers wanted() const;
   bool is_kept_for_child(int64_t record) const;
   void hand_out();

@@ -139,7 +139,7 @@ void Segments::let_go(const Record& dead) {
   for (int s = dead.segment; s >= 0; s = (*this)[s].parent)
     for (const Edge& edge : dead.outputs) {
       (*this)[s].kept.erase(edge.key());
-      (*this)[s].replay_keeps.erase(edge.id);
+      (*this)[s].replay_keeps.erase(edge.key());
     }
 }
 

@@ -49,8 +49,8 @@ struct Segment {
   int64_t alive = 0;            // records of this segment and those inside it that are not freed
   ByValue<External> externals;  // values from outside
   ByValue<Kept> kept;           // inner values that exist anyway
-  // The inner values of child segments that its replay keeps for them: value id -> record.
-  std::unordered_map<uint64_t, int64_t> replay_keeps;
+  // The inner values of child segments that its replay keeps for them, and their records.
+  ByValue<int64_t> replay_keeps;
   // Keeps the values that vjps read until memory is wanted, and replays value by value.
   bool evicts = false;
 

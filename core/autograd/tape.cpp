@@ -82,8 +82,7 @@ void Tape::enter(const Record& record, std::span<const Tensor> outputs, Follower
   count_record(record, 1);
 }
 
-void Tape::enter_again(int segment, const std::unordered_map<uint64_t, int64_t>& values,
-                       Follower& pass) {
+void Tape::enter_again(int segment, const ByValue<int64_t>& values, Follower& pass) {
   replayed_records_ += Replay(records_, segments_, segment).keep_only(values);
   const Segment before = std::move(segments_[segment]);
   segments_[segment] = {.serial = before.serial, .first = before.first, .last = before.last};
@@ -136,7 +135,7 @@ void Tape::close_segment(const Segments::Handle& segment) {
   forget_if_empty();
 }
 
-void Tape::keep_in_replay(const Segments::Handle& segment, uint64_t value) {
+void Tape::keep_in_replay(const Segments::Handle& segment, const ValueKey& value) {
   if (segment.number < segments_.size() && segments_[segment.number].serial == segment.serial)
     segments_[segment.number].replay_keeps[value] = next();
 }

@@ -65,7 +65,7 @@ class Tape : public Recorder, public std::enable_shared_from_this<Tape> {
   void close_segment(const Segments::Handle& segment);
   // Makes the replay of an open segment keep a value of the record that is appended next, for inner
   // segments that make it. Called by observers.
-  void keep_in_replay(const Segments::Handle& segment, uint64_t value);
+  void keep_in_replay(const Segments::Handle& segment, const ValueKey& value);
 
   // Sees each value that an op makes, once; a replay shows nothing. An observer may queue reads. It
   // must keep no handle, because ops check who else has one.
@@ -146,8 +146,7 @@ class Tape : public Recorder, public std::enable_shared_from_this<Tape> {
   // as if these had been there from the start. `values` are all values that they hold of the
   // segment, by id with the record that makes each; those that were dropped are made again. Throws
   // OutOfMemory if that is impossible; the segment is then as before.
-  void enter_again(int segment, const std::unordered_map<uint64_t, int64_t>& values,
-                   Follower& pass);
+  void enter_again(int segment, const ByValue<int64_t>& values, Follower& pass);
 
   uint64_t evictions() const { return evictions_; }  // values dropped since the thread began
   // Records that ran again since then.

@@ -123,7 +123,7 @@ struct PassingFolder {
     std::error_code none;
     std::string name = (fs::temp_directory_path(none) / "rewind-XXXXXX").string();
     if (none) name = "/tmp/rewind-XXXXXX";
-    check<FileError>(mkdtemp(name.data()) != nullptr, "drawing_directory",
+    check<FileError>(mkdtemp(name.data()) != nullptr, "synthetic_data_directory",
                      "there must be a folder for temporary files, got '{}': {}; set TMPDIR", name,
                      std::strerror(errno));
     return name;
@@ -132,7 +132,7 @@ struct PassingFolder {
 
 }  // namespace
 
-fs::path drawing_directory() {
+fs::path synthetic_data_directory() {
   std::string fault;
   try {
     const fs::path folder = make_cache_directory();
@@ -142,7 +142,7 @@ fs::path drawing_directory() {
     fault = error.what();
   }
   static const PassingFolder passing;
-  std::fprintf(stderr, "warning: what is drawn now is not kept for later runs: %s\n",
+  std::fprintf(stderr, "warning: the synthetic data of this run are not kept for later ones: %s\n",
                fault.c_str());
   return passing.path;
 }

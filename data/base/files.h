@@ -29,8 +29,8 @@ void write_file(const std::filesystem::path& path, std::string_view text);
 // $XDG_CACHE_HOME/rewind, else $HOME/.cache/rewind. It must belong to this user, and nobody else
 // may write to it.
 std::filesystem::path cache_directory();
-// The folder for data that a program draws for itself: the same, or where that cannot be used, a
-// folder for temporary files, which goes when the program ends. A warning says so.
-std::filesystem::path drawing_directory();
+// The folder for synthetic data that a program makes for itself: the same, or where that cannot be
+// used, a folder for temporary files, which goes when the program ends. A warning says so.
+std::filesystem::path synthetic_data_directory();
 
 }  // namespace rw

@@ -62,11 +62,11 @@ std::string stripped(std::string_view text, const NormalizerStep& step) {
 }
 
 std::function<std::string(std::string_view)> replacer(const NormalizerStep& step) {
-  const std::string source = step.literal ? "\\Q" + step.pattern + "\\E" : step.pattern;
   UErrorCode status = U_ZERO_ERROR;
   UParseError where;
   const std::shared_ptr<icu::RegexPattern> pattern(
-      icu::RegexPattern::compile(icu::UnicodeString::fromUTF8(source), where, status));
+      icu::RegexPattern::compile(icu::UnicodeString::fromUTF8(step.pattern),
+                                 step.literal ? UREGEX_LITERAL : 0, where, status));
   check<FileError>(U_SUCCESS(status), normalizer_op,
                    "a normalizer must replace a regular expression that ICU knows, got {:?}: {}",
                    step.pattern, u_errorName(status));

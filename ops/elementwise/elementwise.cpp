@@ -45,8 +45,6 @@ std::vector<Tensor> unary_forward(const std::any& attrs, std::span<Tensor> input
 
 std::vector<Tensor> unary_vjp(Record& record, std::span<Tensor> dy) {
   const auto& [id, a, b] = record.attributes<UnaryAttrs>();
-  if (id == unary_pow_scalar && a == 0)  // 0 x^-1 is NaN at 0
-    return one(unary_gradient(unary_affine, {}, std::exchange(dy[0], {})));
   const Tensor s = unary_saves[id] == SAVE_X   ? record.input(0)
                    : unary_saves[id] == SAVE_Y ? record.output(0)
                                                : Tensor();

@@ -128,10 +128,7 @@ bool AdamA::flush() {
   const PhaseScope phase(Phase::update);
   announce_update();
   conclude(PREPARE_BEGIN);
-  if (std::find(is_folded_.begin(), is_folded_.end(), false) != is_folded_.end()) {
-    gradients().set_stats(is_folded_);
-    update_control().count_missed(gradients().all_stats());
-  }
+  count_missed(is_folded_);
   for (size_t i = 0; i < is_folded_.size(); ++i)
     if (is_folded_[i]) update_run(i);
   is_folded_.assign(is_folded_.size(), false);

@@ -6,7 +6,6 @@
 
 #include "core/autograd/tape.h"
 #include "core/tensor/launch.h"
-#include "core/tensor/primitives.h"
 #include "optim/base/gradient_table.h"
 #include "optim/base/update_control.h"
 #include "optim/base/update_rule.h"
@@ -58,14 +57,10 @@ std::vector<std::string> InBackward::taken() const {
   return names;
 }
 
-void InBackward::clear_untaken() {
-  const Tensor& stats = gradients().all_stats();
-  const int64_t scales = stats.impl().offset + stats.numel() / 3 * 2;
-  for (size_t run = 0; run < parameters().slots().size(); ++run) {
-    const int64_t first = gradients().first_chunk(run), end = gradients().end_chunk(run);
-    if (first < end && std::ranges::find(taken_, run) == taken_.end())
-      fill_(make_view(stats, {end - first}, {1}, scales + first), 0);
-  }
+void InBackward::count_missed(const std::vector<bool>& updated) {
+  if (std::ranges::find(updated, false) == updated.end()) return;
+  gradients().set_stats(updated);
+  update_control().count_missed(gradients().all_stats());
 }
 
 // Slots are runs, as every parameter has a slab of its own.
@@ -118,12 +113,6 @@ void FusedBackward::begin(uint32_t part) {
   conclude(part);
 }
 
-// A parameter that was measured, and then not updated, has missed this update.
-void FusedBackward::end_failed() {
-  if (pass_ == Pass::update) clear_untaken();
-  step();
-}
-
 void FusedBackward::take(size_t run) {
   if (!has_taken_) {
     gradients().clear_stats();
@@ -141,7 +130,9 @@ bool FusedBackward::step() {
   const OpScope scope("optimizer");
   const PhaseScope phase(Phase::update);
   if (pass_ == Pass::both) conclude(PREPARE_END);
-  update_control().count_missed(gradients().all_stats());
+  std::vector<bool> updated(parameters().slots().size());
+  for (const size_t run : taken_runs()) updated[run] = true;
+  count_missed(updated);
   announce_update();
   finish_update();
   return true;

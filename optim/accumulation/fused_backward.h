@@ -35,7 +35,9 @@ class InBackward : public Optimizer {
   virtual void end_failed() = 0;  // the running backward threw: ends it with what it has taken
   void measure(size_t run);       // takes its part of the norm
   void judge(size_t run);         // the same, and an overflow in it goes into the control buffer
-  void clear_untaken();           // forgets what was measured of those that were not taken
+  const std::vector<size_t>& taken_runs() const { return taken_; }
+  void count_missed(
+      const std::vector<bool>& updated);  // counts an update that the other runs missed
   // Updates the control buffer's `part` (PREPARE_*) from the measurements; gradients are divided by
   // `weight`.
   void conclude(uint32_t part, float weight = 1);
@@ -87,7 +89,7 @@ class FusedBackward : public InBackward {
   enum class Pass : uint8_t { both, measure, update };
   void begin(uint32_t part);
   void take(size_t run) override;
-  void end_failed() override;
+  void end_failed() override { step(); }
 
   FusedPasses passes_;
   Pass pass_ = Pass::both;

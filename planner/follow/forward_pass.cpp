@@ -73,7 +73,7 @@ void ForwardPass::before_record(Tape&, const Op& op) {
   }
 }
 
-std::unordered_map<uint64_t, int64_t> ForwardPass::held_values() const {
+ByValue<int64_t> ForwardPass::held_values() const {
   std::vector<int> outermost(static_cast<size_t>(tape_.end() - first_), -1);
   for (size_t s = 0; s < plan_.segments.size(); ++s) {
     const auto& [first, last, parent] = plan_.segments[s];
@@ -83,13 +83,13 @@ std::unordered_map<uint64_t, int64_t> ForwardPass::held_values() const {
   const auto segment_of = [&](int64_t index) {
     return index < first_ ? -1 : outermost[static_cast<size_t>(index - first_)];
   };
-  std::unordered_map<uint64_t, int64_t> values;
+  ByValue<int64_t> values;
   for (int64_t i = first_; i < tape_.end(); ++i) {
     const Record* record = tape_.find(i);
     if (!record) continue;
     const int segment = segment_of(i);
     const auto hold = [&](const Edge& edge) {
-      if (edge.record >= first_) values[edge.id] = edge.record;
+      if (edge.record >= first_) values[edge.key()] = edge.record;
     };
     if (segment < 0)
       each_saved(*record, hold);
@@ -99,7 +99,7 @@ std::unordered_map<uint64_t, int64_t> ForwardPass::held_values() const {
   }
   for (const Plan::Output& output : plan_.keep)
     if (output.replay < 0)
-      values[tape_.find(first_ + output.record)->outputs.at(output.slot).id] =
+      values[tape_.find(first_ + output.record)->outputs.at(output.slot).key()] =
           first_ + output.record;
   return values;
 }
@@ -140,7 +140,7 @@ void ForwardPass::keep_in_replays(const Record& record) {
   const auto [begin, end] = replay_keeps_.equal_range(static_cast<size_t>(tape_.next() - first_));
   for (auto keep = begin; keep != end; ++keep) {
     const auto& [number, slot, replay] = keep->second;
-    tape_.keep_in_replay(handles_.at(static_cast<size_t>(replay)), record.outputs.at(slot).id);
+    tape_.keep_in_replay(handles_.at(static_cast<size_t>(replay)), record.outputs.at(slot).key());
   }
 }
 

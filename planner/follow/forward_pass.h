@@ -27,7 +27,7 @@ class ForwardPass : public Tape::Follower {
 
   // The values of the recorded pass that its outermost segments and the records outside them hold
   // when forward ends, by id, with the record that makes each.
-  std::unordered_map<uint64_t, int64_t> held_values() const;
+  ByValue<int64_t> held_values() const;
 
   void leave();  // the plan is for something else: the rest is evicted or kept
   void end();    // must be called before backward

@@ -81,8 +81,8 @@ class TapeRerun::Pass : public Tape::Follower {
   void after_record(const Record& record, std::span<const Tensor>) override {
     for (const auto& [number, segment] : open_)
       for (size_t k = 0; k < record.outputs.size(); ++k)
-        if (range(number).replay_keeps.contains(current_->outputs[k].id))
-          tape_.keep_in_replay(segment, record.outputs[k].id);
+        if (range(number).replay_keeps.contains(current_->outputs[k].key()))
+          tape_.keep_in_replay(segment, record.outputs[k].key());
   }
   // Returns the outputs that a plan keeps. Policies decide anew, so what they keep is not repeated
   // here.

@@ -70,7 +70,7 @@ class DryProgram {
   std::unique_ptr<TrainingSteps> steps_;
 };
 
-WorkByPhase difference_text(WorkByPhase after, const WorkByPhase& before) {
+WorkByPhase work_since(WorkByPhase after, const WorkByPhase& before) {
   for (int i = 0; i < phase_count; ++i) {
     after[i].flops -= before[i].flops;
     after[i].bytes -= before[i].bytes;
@@ -120,7 +120,7 @@ Forecast Planner::forecast(const StepSettings& settings, const ForecastOptions& 
     }
     const WorkByPhase before = device.work();
     program.update();
-    result.work = difference_text(device.work(), before);
+    result.work = work_since(device.work(), before);
     if (options.trace) result.trace = device.stop_trace();
     const uint64_t naive = device.memory_report().naive;
     program.last_steps();

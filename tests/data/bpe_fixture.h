@@ -1,7 +1,10 @@
 // The form of goldens/bpe.inc.
 #pragma once
 
+#include <nlohmann/json.hpp>
+
 #include <cstdint>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -33,5 +36,13 @@ struct BpeGolden {
   std::string_view patch;
   std::vector<BpeResult> results;  // of each text
 };
+
+// The tokenizer.json of a golden: one of the bases with its patch.
+template <class Golden>
+nlohmann::json golden_json(std::span<const std::string_view> bases, const Golden& golden) {
+  nlohmann::json whole = nlohmann::json::parse(bases[static_cast<size_t>(golden.base)]);
+  whole.merge_patch(nlohmann::json::parse(golden.patch));
+  return whole;
+}
 
 }  // namespace rw

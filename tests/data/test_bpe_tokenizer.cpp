@@ -24,9 +24,7 @@ namespace bpe_goldens {
 }
 
 json golden_json(const BpeGolden& golden) {
-  json whole = json::parse(bpe_goldens::bases[golden.base]);
-  whole.merge_patch(json::parse(golden.patch));
-  return whole;
+  return golden_json(bpe_goldens::bases, golden);
 }
 
 const BpeGolden& golden(std::string_view name) {

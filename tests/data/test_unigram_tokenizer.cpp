@@ -25,9 +25,7 @@ namespace unigram_goldens {
 }
 
 json unigram_json(const UnigramGolden& golden) {
-  json whole = json::parse(unigram_goldens::bases[golden.base]);
-  whole.merge_patch(json::parse(golden.patch));
-  return whole;
+  return golden_json(unigram_goldens::bases, golden);
 }
 
 json unigram_json(std::string_view name) {

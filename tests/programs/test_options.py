@@ -121,7 +121,7 @@ def test_no_home(folder):
     (folder / "temporary").mkdir()
     for home in ({}, {"HOME": "/proc/nothing"}, {"HOME": str(folder / "file")}, {"REWIND_CACHE": "/dev/null"}):
         out, errors = run(folder, *MNIST, env={**kept, **home, "TMPDIR": str(folder / "temporary")})
-        expect("test accuracy" in out and "warning: what is drawn now is not kept" in errors, "training", home, out, errors)
+        expect("test accuracy" in out and "warning: the synthetic data of this run are not kept for later ones" in errors, "training", home, out, errors)
         expect(not list((folder / "temporary").iterdir()), "the digits stay", home)
 
 

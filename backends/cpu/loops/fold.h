@@ -100,4 +100,15 @@ inline float folded(const float* x, int64_t count) {
   return fold_lanes<F>(fold<F>(x, count));
 }
 
+// The bits of the largest magnitude. They are in the order of the values, with what is not finite
+// above all others.
+inline uint32_t largest_bits(const float* x, int64_t count) {
+  uint32_t most = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    const uint32_t bits = bits_of(x[i]) & 0x7fffffffu;
+    most = bits > most ? bits : most;
+  }
+  return most;
+}
+
 }  // namespace rw::cpu::REWIND_LEVEL

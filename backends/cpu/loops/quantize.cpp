@@ -1,5 +1,5 @@
 // Values in 8 bits, by blocks (shaders/params/quantize.h).
-#include "backends/cpu/loops/functions.h"
+#include "backends/cpu/loops/fold.h"
 #include "backends/cpu/loops/level.h"
 
 namespace rw::cpu::REWIND_LEVEL {
@@ -15,16 +15,6 @@ template <class Body>
 inline void each_code_block(int64_t at, int64_t count, const Body& body) {
   for (int64_t i = 0; i < count; i += QUANTIZE_BLOCK)
     body((at + i) / QUANTIZE_BLOCK, i, least(QUANTIZE_BLOCK, count - i));
-}
-
-// Bits of magnitudes are in the order of the values, with what is not finite above all others.
-uint32_t largest_bits(const float* x, int64_t count) {
-  uint32_t most = 0;
-  for (int64_t i = 0; i < count; ++i) {
-    const uint32_t bits = bits_of(x[i]) & 0x7fffffffu;
-    most = bits > most ? bits : most;
-  }
-  return most;
 }
 
 void encode(const float* x, int64_t count, float step, uint8_t* codes) {

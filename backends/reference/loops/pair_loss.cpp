@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "backends/reference/kernels.h"
+#include "backends/reference/loops/elementwise.h"
 
 namespace rw::reference {
 
@@ -16,9 +17,7 @@ double bent(double x) {
   return std::log1p(std::exp(-std::abs(x)));
 }
 
-double loss_sigmoid(double x) {
-  return 1 / (1 + std::exp(-x));
-}
+using elementwise::sigmoid;
 
 double sign(double x) {
   return x > 0 ? 1 : x < 0 ? -1 : 0 * x;
@@ -33,12 +32,10 @@ struct PairLoss {
     return (1 - t) * (std::max(x, 0.0) + bent(x)) + t * w * (std::max(-x, 0.0) + bent(x));
   }
   static double bce_logits_slope(double x, double t, double w) {
-    return (1 - t) * loss_sigmoid(x) - t * w * loss_sigmoid(-x);
+    return (1 - t) * sigmoid(x) - t * w * sigmoid(-x);
   }
   double share(double t) const { return a < 0 ? 1 : a * t + (1 - a) * (1 - t); }
-  static double rest(double x, double t) {
-    return loss_sigmoid(x) * (1 - t) + loss_sigmoid(-x) * t;
-  }
+  static double rest(double x, double t) { return sigmoid(x) * (1 - t) + sigmoid(-x) * t; }
 
   double value(double x, double t, double w) const {
     const double d = std::abs(x - t);
@@ -86,9 +83,8 @@ struct PairLoss {
       default: {
         const double q = std::max(rest(x, t), 1e-30), outer = bce_logits_slope(x, t, 1);
         if (b == 0) return share(t) * outer;
-        return share(t) *
-               (outer * std::pow(q, b) + bce_logits(x, t, 1) * b * std::pow(q, b - 1) *
-                                             (1 - 2 * t) * loss_sigmoid(x) * loss_sigmoid(-x));
+        return share(t) * (outer * std::pow(q, b) + bce_logits(x, t, 1) * b * std::pow(q, b - 1) *
+                                                        (1 - 2 * t) * sigmoid(x) * sigmoid(-x));
       }
     }
   }

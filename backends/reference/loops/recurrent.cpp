@@ -1,6 +1,7 @@
 #include <cmath>
 
 #include "backends/reference/kernels.h"
+#include "backends/reference/loops/elementwise.h"
 
 namespace rw::reference {
 
@@ -8,9 +9,7 @@ using namespace kernels;
 
 namespace {
 
-double sigmoid(double x) {
-  return 1 / (1 + std::exp(-x));
-}
+using elementwise::sigmoid;
 
 // The places of element j of gate k (of `gates`) of a row, and of the row's element in [rows,
 // hidden].

@@ -6,16 +6,6 @@ namespace rw::cpu::REWIND_LEVEL {
 
 namespace {
 
-// The bits of the largest |x|.
-uint32_t largest_bits_of(const float* x, int64_t count) {
-  uint32_t largest = 0;
-  for (int64_t i = 0; i < count; ++i) {
-    const uint32_t bits = bits_of(x[i]) & 0x7fffffffu;
-    largest = bits > largest ? bits : largest;
-  }
-  return largest;
-}
-
 // The sum of squares of x * scale.
 float sum_of_squares(const float* x, int64_t count, float scale) {
   Vec squares{};
@@ -41,7 +31,7 @@ bool grad_stats(const LoopCall& call) {
   float* partial = operand(call, 2).as<float>();
   each_chunk(operand(call, 1), p.first, p.rows, 4, [&](const Chunk& chunk) {
     const float* g = gradients + chunk.grad;
-    const uint32_t largest = largest_bits_of(g, chunk.size);
+    const uint32_t largest = largest_bits(g, chunk.size);
     const bool finite = largest < 0x7f800000u;
     const float scale = finite && largest >= SQUARES_DOWN_BITS ? SQUARES_DOWN
                         : largest < SQUARES_UP_BITS            ? SQUARES_UP
