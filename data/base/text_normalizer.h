@@ -8,24 +8,30 @@
 
 namespace rw {
 
-// The kinds of steps.
+// The kinds of steps, as the library tokenizers has them. It knows the characters of Unicode 9 in
+// normal forms and as marks; later ones stay as they are.
 enum class Normalization {
-  nfc,       // Unicode's normal forms
-  nfd,       // the same
-  nfkc,      // the same
-  nfkd,      // the same
-  replace,   // puts a text in place of the matches of a pattern
-  strip,     // removes white space at the ends
-  charsmap,  // replaces characters by a table of SentencePiece
+  nfc,               // Unicode's normal forms
+  nfd,               // the same
+  nfkc,              // the same
+  nfkd,              // the same
+  lowercase,         // each character by itself: no sigma is a final one
+  strip_accents,     // removes marks, which are characters of their own in nfd and nfkd
+  nmt,               // removes control characters, and makes odd white space spaces
+  replace,           // puts a text in place of the matches of a pattern
+  prepend,           // puts a text before one that is not empty
+  strip,             // removes white space at the ends
+  charsmap,          // replaces characters by a table of SentencePiece, as tokenizers does it
+  charsmap_longest,  // the same as SentencePiece and llama.cpp do it: the longest match counts
 };
 
 // A step, NFC unless it says otherwise.
 struct NormalizerStep {
   Normalization kind = Normalization::nfc;  // the change that it makes
   // A regular expression in ICU's syntax, or with `literal` a text (replace); the bytes of the
-  // table, precompiled_charsmap (charsmap).
+  // table, precompiled_charsmap (both of charsmap).
   std::string pattern = {};
-  std::string content = {};          // replaces matches
+  std::string content = {};          // replaces matches, or is put before the text
   bool literal = false;              // as above
   bool left = false, right = false;  // which ends are stripped
 

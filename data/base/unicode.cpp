@@ -97,6 +97,17 @@ std::string to_valid_utf8(std::string_view text) {
   return result;
 }
 
+std::string replace_all(std::string_view text, std::string_view from, std::string_view to) {
+  std::string result;
+  for (size_t done = 0;;) {
+    const size_t at = text.find(from, done);
+    result += text.substr(done, at - done);
+    if (at == text.npos) return result;
+    result += to;
+    done = at + from.size();
+  }
+}
+
 size_t incomplete_utf8(std::string_view text) {
   size_t whole = text.size();
   const auto* bytes = reinterpret_cast<const uint8_t*>(text.data());

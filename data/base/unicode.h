@@ -25,6 +25,8 @@ bool is_valid_utf8(std::string_view text);
 // The text with U+FFFD for what is not UTF-8: one for each longest part that could begin a
 // character, as Python's errors='replace' and the WHATWG do it.
 std::string to_valid_utf8(std::string_view text);
+// The text with `to` in place of each `from`, which is not empty.
+std::string replace_all(std::string_view text, std::string_view from, std::string_view to);
 // How many bytes at the end begin a character that more bytes could complete; at most 3.
 size_t incomplete_utf8(std::string_view text);
 

@@ -8,8 +8,8 @@
 #include <ranges>
 
 #include "core/base/error.h"
+#include "data/base/byte_alphabet.h"
 #include "data/base/unicode.h"
-#include "data/tokenizers/byte_alphabet.h"
 
 namespace rw {
 
@@ -83,7 +83,7 @@ void BpeEncoder::for_each_part(const AddedTokens& added, std::string_view text, 
 
 void BpeEncoder::append(std::string_view text, bool special_tokens) {
   for_each_part(model_.added, text, special_tokens, [&](std::string_view part) {
-    const std::string normal = model_.normalised(part);
+    const std::string normal = model_.normalizer.normalised(part);
     for_each_part(model_.normalised_added, normal, special_tokens, [&](std::string_view rest) {
       append_words(rest, part.data() == text.data() && rest.data() == normal.data());
     });

@@ -1,27 +1,18 @@
 #include "data/tokenizers/bpe_model.h"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 
 #include "core/base/error.h"
+#include "data/base/byte_alphabet.h"
 #include "data/base/unicode.h"
-#include "data/tokenizers/byte_alphabet.h"
 
 namespace rw {
 
 namespace {
 
 constexpr size_t most_bpe_tokens = size_t{1} << 22;
-
-std::string replaced(std::string_view text, std::string_view from, std::string_view to) {
-  std::string result;
-  for (size_t done = 0;;) {
-    const size_t at = text.find(from, done);
-    result += text.substr(done, at - done);
-    if (at == text.npos) return result;
-    result += to;
-    done = at + from.size();
-  }
-}
 
 // The byte of "<0x0A>", or -1.
 int byte_of(const std::string& token) {
@@ -52,20 +43,20 @@ BpeModel::BpeModel(BpeParts from)
   for (const auto id : {parts.bos, parts.pad, parts.unknown})
     check<FileError>(!id || (*id >= 0 && static_cast<size_t>(*id) < count), "BpeTokenizer",
                      "ids of special tokens must be in [0, {}), got {}", count, id.value_or(0));
-  for (const std::vector<int32_t>& ends : {parts.eos, parts.suffix})
+  for (const std::vector<int32_t>& ends : {parts.eos, parts.prefix, parts.suffix})
     for (const int32_t id : ends)
       check<FileError>(id >= 0 && static_cast<size_t>(id) < count, "BpeTokenizer",
-                       "ids that end a text must be in [0, {}), got {}", count, id);
+                       "ids around a text must be in [0, {}), got {}", count, id);
   add_merges();
   add_pieces();
 }
 
 void BpeModel::add_token(int32_t id) {
   const BpeToken& token = parts.tokens[static_cast<size_t>(id)];
-  bytes.push_back(bytes_of(token));
-  if (token.is_gap()) return;
   check<FileError>(is_valid_utf8(token.text), "BpeTokenizer",
                    "tokens must be UTF-8, got {:?} with the id {}", token.text, id);
+  bytes.push_back(bytes_of(token));
+  if (token.is_gap()) return;
   const auto [at, is_new] = ids.emplace(token.text, id);
   check<FileError>(is_new, "BpeTokenizer", "tokens must differ, got {:?} with the ids {} and {}",
                    token.text, at->second, id);
@@ -74,12 +65,12 @@ void BpeModel::add_token(int32_t id) {
   if (is_byte && bytes.back().size() == 1) byte_ids[static_cast<uint8_t>(bytes.back()[0])] = id;
   if (!is_added(token.type)) return;
   if (token.normalized)
-    normalised_added.add(normalised(token.text), id);
+    normalised_added.add(normalizer.normalised(token.text), id);
   else
     added.add(token.text, id);
 }
 
-std::string BpeModel::bytes_of(const BpeToken& token) const {
+std::string BpeModel::bytes_of(const BpeToken& token, std::string_view blank) const {
   const std::string text =
       is_added(token.type) && token.normalized ? normalizer.normalised(token.text) : token.text;
   if (parts.byte_level)
@@ -87,7 +78,7 @@ std::string BpeModel::bytes_of(const BpeToken& token) const {
   const bool has_bytes = !is_unigram() || parts.byte_fallback;
   if (const int byte = byte_of(token.text); byte >= 0 && has_bytes && !is_added(token.type))
     return std::string(1, static_cast<char>(byte));
-  return replaced(text, space_mark, " ");
+  return replace_all(text, space_mark, blank);
 }
 
 void BpeModel::add_merges() {
@@ -113,24 +104,19 @@ void BpeModel::add_pieces() {
                    "a unigram model must have a score for each piece and no merges, got {} scores, "
                    "{} tokens and {} merges",
                    parts.scores.size(), parts.tokens.size(), parts.merges.size());
-  for (size_t id = 0; id < parts.scores.size(); ++id)
+  double lowest = std::numeric_limits<double>::infinity();
+  for (size_t id = 0; id < parts.scores.size(); ++id) {
+    if (!std::isfinite(parts.scores[id])) continue;
     pieces.add(parts.tokens[id].text, static_cast<int32_t>(id));
-  unknown_score = std::ranges::min(parts.scores) - 10;
-}
-
-std::string BpeModel::normalised(std::string_view text) const {
-  if (text.empty()) return {};
-  std::string result = normalizer.normalised(text);
-  if (parts.space_prefix == SpacePrefix::always && !result.empty()) result.insert(0, 1, ' ');
-  const bool has_marks = !parts.byte_level && parts.early_splits.empty();
-  return has_marks ? replaced(result, " ", space_mark) : result;
+    lowest = std::min(lowest, parts.scores[id]);
+  }
+  unknown_score = lowest - 10;
 }
 
 std::string BpeModel::with_space(std::string_view text, bool is_first) const {
   const std::string_view space = parts.byte_level ? " " : space_mark;
   std::string marked;
-  if (!parts.byte_level && !parts.early_splits.empty())
-    text = marked = replaced(text, " ", space_mark);
+  if (parts.metaspace) text = marked = replace_all(text, " ", space_mark);
   const bool wants_space = parts.space_prefix == SpacePrefix::unless_space ||
                            (parts.space_prefix == SpacePrefix::first_unless_space && is_first);
   return std::string(wants_space && !text.starts_with(space) ? space : "").append(text);

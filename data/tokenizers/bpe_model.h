@@ -14,17 +14,14 @@
 
 namespace rw {
 
-// Pieces of SentencePiece have this character in place of a blank.
-inline constexpr std::string_view space_mark = "\u2581";
-
 struct BpeModel {
   // FileError if the parts contradict each other.
   explicit BpeModel(BpeParts from);
   BpeModel(const BpeModel&) = delete;
 
   const BpeToken& token(int32_t id) const { return parts.tokens[static_cast<size_t>(id)]; }
-  // The text in which normalised tokens are sought.
-  std::string normalised(std::string_view text) const;
+  // The bytes that a token stands for, with `blank` for each U+2581.
+  std::string bytes_of(const BpeToken& token, std::string_view blank = " ") const;
   // The text that merges see, from a piece that the early splits cut of a normalised one between
   // added tokens. `is_first`: nothing precedes it.
   std::string with_space(std::string_view text, bool is_first) const;
@@ -42,7 +39,6 @@ struct BpeModel {
   TextSplitter early_splitter, splitter;  // to be copied
 
  private:
-  std::string bytes_of(const BpeToken& token) const;
   void add_token(int32_t id);
   void add_merges();
   void add_pieces();

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -56,10 +57,14 @@ struct TextSplit {
   bool literal = false;  // the pattern is no regular expression
 };
 
-// The places where a space is put before a text, or before the parts between added tokens: `none`,
-// `always` before each part, before each that does not begin with a space (unless_space), or only
-// before the first one if it does not (first_unless_space).
-enum class SpacePrefix { none, always, unless_space, first_unless_space };
+// Where a space is put before the parts of a text between added tokens when it is cut into words:
+// nowhere (none), before each that does not begin with a space (unless_space), or only before the
+// first one if it does not (first_unless_space). Normalizers may put others there before.
+enum class SpacePrefix { none, unless_space, first_unless_space };
+
+// Decoding leaves out no spaces (none), one with which the text begins, or all of the first token,
+// as far as they are U+2581 there.
+enum class SpaceStrip { none, one, all };
 
 // Everything that a BpeTokenizer is made of.
 struct BpeParts {
@@ -69,23 +74,33 @@ struct BpeParts {
   // U+2581 for spaces, and the bytes of those without a token (SentencePiece, Llama 2, Gemma).
   bool byte_level = true;
   // A unigram model (Kudo 2018) has the logarithms of the probabilities of the first tokens here,
-  // and no merges.
+  // and no merges. -infinity: the token is not found in texts, unless as an added one.
   std::vector<double> scores;
   std::optional<int32_t> unknown;  // of a unigram model: the token of characters without one
   bool byte_fallback = false;      // of a unigram model: their bytes are tokens instead
   std::vector<NormalizerStep> normalizers;  // change texts first, one after the other
+  std::vector<TextSplit> early_splits;      // cut texts before spaces become U+2581
+  bool metaspace = false;  // spaces become U+2581 here, unless normalizers have made them so before
   SpacePrefix space_prefix = SpacePrefix::none;
-  std::vector<TextSplit> early_splits;  // cut texts before spaces become U+2581
-  std::vector<TextSplit> splits;        // cut texts into words, one after the other
-  bool ignore_merges = false;           // a word that is a token is this token, whatever merges say
-  std::optional<int32_t> bos, pad;      // ids of the tokens that begin texts, and that fill batches
-  std::vector<int32_t> eos;     // ids that end a generated text; the first one also a document
-  bool add_bos = false;         // the model expects texts to begin with `bos`
-  std::vector<int32_t> suffix;  // ids with which the model expects texts to end
-  // Decoding leaves out all spaces with which the first token begins, not only one.
-  bool strips_first = false;
-  std::string chat_template;  // Jinja, or empty
+  std::vector<TextSplit> splits;    // cut texts into words, one after the other
+  bool ignore_merges = false;       // a word that is a token is this token, whatever merges say
+  std::optional<int32_t> bos, pad;  // ids of the tokens that begin texts, and that fill batches
+  std::vector<int32_t> eos;         // ids that end a generated text; the first one also a document
+  bool add_bos = false;             // the model expects texts to begin with `bos`
+  std::vector<int32_t> prefix;      // ids that it expects between `bos` and a text
+  std::vector<int32_t> suffix;      // ids with which it expects texts to end
+  SpaceStrip strip = SpaceStrip::none;  // by decoding
+  std::string chat_template;            // Jinja, or empty
 };
+
+// Pieces of SentencePiece have this character in place of a blank.
+inline constexpr std::string_view space_mark = "\u2581";
+
+// The normalizer that puts it there.
+inline const NormalizerStep mark_spaces = {.kind = Normalization::replace,
+                                           .pattern = " ",
+                                           .content = std::string(space_mark),
+                                           .literal = true};
 
 // The regular expressions that cut texts into words: GPT-2's, Llama 3's and Qwen2's.
 inline constexpr const char* gpt2_pattern =

@@ -3,7 +3,6 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
-#include <functional>
 #include <set>
 #include <unordered_map>
 #include <utility>
@@ -11,9 +10,8 @@
 #include "core/base/error.h"
 #include "core/files/folder.h"
 #include "core/files/json_file.h"
-#include "data/base/base64.h"
 #include "data/base/files.h"
-#include "data/tokenizers/bpe_model.h"
+#include "data/tokenizers/bpe_steps.h"
 
 namespace rw {
 
@@ -44,30 +42,24 @@ json parse_file(const std::filesystem::path& file) {
   return json::parse(bytes, check_names);
 }
 
-// Calls read(what) unless it is null, or for each of those in a sequence of them.
-void for_each_step(const json& what, const char* list,
-                   const std::function<void(const json&, const std::string& type)>& read) {
-  if (what.is_null()) return;
-  const auto type = what.at("type").get<std::string>();
-  if (type != "Sequence") return read(what, type);
-  for (const json& step : what.at(list)) read(step, step.at("type").get<std::string>());
-}
-
-[[noreturn]] void refuse(const char* part, const json& what) {
-  fail<FileError>("BpeTokenizer", "the {} must be one that Rewind knows, got {}", part,
-                  what.dump(-1, ' ', true).substr(0, 200));
-}
-
 class Reader {
  public:
   explicit Reader(const json& file) : file_(file) {}
 
   BpeParts read() {
-    read_normalizer();
-    read_pre_tokenizer();
-    read_post_processor();
-    read_decoder();
-    read_model();
+    kinds_ = read_bpe_steps(file_, parts_);
+    check<FileError>(!kinds_.bytes || !parts_.metaspace, "BpeTokenizer",
+                     "words must be either bytes (ByteLevel) or characters with U+2581 for spaces "
+                     "(Metaspace), got both");
+    parts_.byte_level = kinds_.bytes;
+    const json& model = file_.at("model");
+    const json type = model.value("type", json("BPE"));
+    check<FileError>(type == "BPE" || type == "Unigram", "BpeTokenizer",
+                     "the model must be BPE or Unigram, got {}", describe_json(type));
+    if (type == "Unigram")
+      read_unigram(model);
+    else
+      read_merges(model);
     return std::move(parts_);
   }
 
@@ -81,177 +73,7 @@ class Reader {
   }
 
  private:
-  void read_normalizer() {
-    for_each_step(file_.value("normalizer", json()), "normalizers",
-                  [&](const json& step, const std::string& type) {
-                    if (type == "Prepend" && step.at("prepend") == space_mark)
-                      parts_.space_prefix = SpacePrefix::always;
-                    else if (type == "Replace" && step.at("pattern").value("String", "") == " " &&
-                             step.at("content") == space_mark)
-                      has_space_marks_ = true;
-                    else
-                      read_normalizer_step(step, type);
-                  });
-  }
-
-  // A step that comes before spaces are marked.
-  void read_normalizer_step(const json& step, const std::string& type) {
-    static const std::unordered_map<std::string, Normalization> kinds = {
-        {"NFC", Normalization::nfc},
-        {"NFD", Normalization::nfd},
-        {"NFKC", Normalization::nfkc},
-        {"NFKD", Normalization::nfkd},
-        {"Replace", Normalization::replace},
-        {"Strip", Normalization::strip},
-        {"Precompiled", Normalization::charsmap}};
-    const auto kind = kinds.find(type);
-    if (kind == kinds.end() || has_space_marks_ || parts_.space_prefix != SpacePrefix::none)
-      refuse("normalizer", step);
-    NormalizerStep read{.kind = kind->second};
-    if (read.kind == Normalization::replace) {
-      read.literal = !step.at("pattern").contains("Regex");
-      read.pattern = step["pattern"].at(read.literal ? "String" : "Regex").get<std::string>();
-      read.content = step.at("content").get<std::string>();
-    } else if (read.kind == Normalization::strip) {
-      read.left = step.at("strip_left").get<bool>();
-      read.right = step.at("strip_right").get<bool>();
-    } else if (read.kind == Normalization::charsmap) {
-      read.pattern = from_base64(step.at("precompiled_charsmap").get<std::string>());
-    }
-    parts_.normalizers.push_back(std::move(read));
-  }
-
-  void read_pre_tokenizer() {
-    for_each_step(file_.value("pre_tokenizer", json()), "pretokenizers",
-                  [&](const json& step, const std::string& type) {
-                    check<FileError>(!has_bytes_, "BpeTokenizer",
-                                     "ByteLevel must be the last pre-tokenizer, got {}",
-                                     describe_json(step));
-                    if (type == "ByteLevel")
-                      read_byte_level(step);
-                    else if (type == "Metaspace" && step.at("replacement") == space_mark)
-                      read_metaspace(step);
-                    else if (type == "Digits")
-                      parts_.splits.push_back(
-                          {step.at("individual_digits").get<bool>() ? R"(\p{N})" : R"(\p{N}+)"});
-                    else if (type == "Split")
-                      read_split(step);
-                    else if (type == "WhitespaceSplit")
-                      parts_.splits.push_back({R"(\s+)", SplitBehavior::removed});
-                    else
-                      refuse("pre-tokenizer", step);
-                  });
-  }
-
-  void read_byte_level(const json& step) {
-    has_bytes_ = true;
-    if (step.value("add_prefix_space", false)) {
-      check<FileError>(parts_.splits.empty(), "BpeTokenizer",
-                       "add_prefix_space must be that of the only pre-tokenizer, got {} before it",
-                       parts_.splits.size());
-      parts_.space_prefix = SpacePrefix::unless_space;
-    }
-    if (step.value("use_regex", true)) parts_.splits.push_back({gpt2_pattern});
-  }
-
-  void read_metaspace(const json& step) {
-    check<FileError>(!has_space_marks_, "BpeTokenizer",
-                     "Metaspace must be the first to replace spaces, got another step before it");
-    parts_.early_splits = std::exchange(parts_.splits, {});
-    has_space_marks_ = true;
-    const auto scheme = step.value("prepend_scheme", "always");
-    if (scheme == "first")
-      parts_.space_prefix = SpacePrefix::first_unless_space;
-    else if (scheme == "always")
-      parts_.space_prefix = SpacePrefix::unless_space;
-    else if (scheme != "never")
-      refuse("pre-tokenizer", step);
-    if (step.value("split", true))
-      parts_.splits.push_back(
-          {std::string(space_mark), SplitBehavior::merged_with_next, false, true});
-  }
-
-  void read_split(const json& step) {
-    static const std::unordered_map<std::string, SplitBehavior> behaviors = {
-        {"Isolated", SplitBehavior::isolated},
-        {"Removed", SplitBehavior::removed},
-        {"MergedWithPrevious", SplitBehavior::merged_with_previous},
-        {"MergedWithNext", SplitBehavior::merged_with_next}};
-    const auto behavior = behaviors.find(step.at("behavior").get<std::string>());
-    if (behavior == behaviors.end()) refuse("pre-tokenizer", step);
-    const json& pattern = step.at("pattern");
-    const bool literal = !pattern.contains("Regex");
-    parts_.splits.push_back({pattern.at(literal ? "String" : "Regex").get<std::string>(),
-                             behavior->second, step.value("invert", false), literal});
-  }
-
-  void read_post_processor() {
-    for_each_step(file_.value("post_processor", json()), "processors",
-                  [&](const json& step, const std::string& type) {
-                    if (type == "ByteLevel") return;  // it changes offsets only
-                    if (parts_.add_bos || !template_end_.empty()) refuse("post-processor", step);
-                    if (type == "TemplateProcessing")
-                      read_template_of(step);
-                    else if (type == "BertProcessing" || type == "RobertaProcessing")
-                      template_begin_ = step.at("cls").at(0).get<std::string>(),
-                      template_end_ = {step.at("sep").at(0).get<std::string>()};
-                    else
-                      refuse("post-processor", step);
-                    parts_.add_bos = template_begin_.has_value();
-                  });
-  }
-
-  // At most one token before a text, and any behind it.
-  void read_template_of(const json& step) {
-    bool is_behind = false;
-    for (const json& part : step.at("single")) {
-      if (part.contains("Sequence")) {
-        if (std::exchange(is_behind, true)) refuse("post-processor", step);
-        continue;
-      }
-      const auto text = part.at("SpecialToken").at("id").get<std::string>();
-      if (is_behind)
-        template_end_.push_back(text);
-      else if (template_begin_)
-        refuse("post-processor", step);
-      else
-        template_begin_ = text;
-    }
-    if (!is_behind) refuse("post-processor", step);
-  }
-
-  // Nothing is kept of the decoder: its work follows from the rest.
-  void read_decoder() {
-    for_each_step(file_.value("decoder", json()), "decoders",
-                  [&](const json& step, const std::string& type) {
-                    static const std::set<std::string> known = {
-                        "ByteLevel", "ByteFallback", "Fuse", "Metaspace", "Replace", "Strip"};
-                    if (!known.contains(type)) refuse("decoder", step);
-                    parts_.strips_first =
-                        parts_.strips_first ||
-                        (type == "Metaspace" && step.value("prepend_scheme", "always") != "never");
-                  });
-  }
-
-  void read_model() {
-    const json& model = file_.at("model");
-    const json type = model.value("type", json("BPE"));
-    check<FileError>(type == "BPE" || type == "Unigram", "BpeTokenizer",
-                     "the model must be BPE or Unigram, got {}", describe_json(type));
-    if (type == "Unigram")
-      read_unigram(model);
-    else
-      read_merges(model);
-    if (template_begin_) parts_.bos = id_of(*template_begin_);
-    for (const std::string& text : template_end_) parts_.suffix.push_back(id_of(text));
-  }
-
   void read_unigram(const json& model) {
-    parts_.byte_level = has_bytes_;
-    check<FileError>(has_bytes_ != has_space_marks_, "BpeTokenizer",
-                     "words must be either bytes (ByteLevel) or characters with U+2581 for spaces, "
-                     "got {}",
-                     has_bytes_ ? "both" : "neither");
     parts_.byte_fallback = model.value("byte_fallback", false);
     Vocabulary vocabulary;
     for (const json& piece : model.at("vocab")) {
@@ -274,15 +96,11 @@ class Reader {
       check<FileError>(value.is_null() || value == "" || value == 0, "BpeTokenizer",
                        "the model must have no {}, got {}", name, describe_json(value));
     }
-    parts_.byte_level = has_bytes_;
-    const bool falls_back = model.value("byte_fallback", false),
-               prepends = parts_.space_prefix == SpacePrefix::always;
-    check<FileError>(
-        has_bytes_ ? !falls_back && !has_space_marks_ && !prepends : falls_back && has_space_marks_,
-        "BpeTokenizer",
-        "words must be either bytes (ByteLevel) or characters with byte_fallback and "
-        "U+2581 for spaces, got {}",
-        has_bytes_ ? "both" : "neither");
+    const bool falls_back = model.value("byte_fallback", false);
+    check<FileError>(kinds_.bytes ? !falls_back : falls_back && kinds_.space_marks, "BpeTokenizer",
+                     "words must be either bytes (ByteLevel) or characters with byte_fallback and "
+                     "U+2581 for spaces, got {}",
+                     kinds_.bytes ? "both" : "neither");
     parts_.ignore_merges = model.value("ignore_merges", false);
     Vocabulary vocabulary;
     for (const auto& [text, id] : model.at("vocab").items()) vocabulary.emplace_back(text, id);
@@ -356,9 +174,7 @@ class Reader {
   const json& file_;
   BpeParts parts_;
   std::unordered_map<std::string, int32_t> ids_;
-  bool has_bytes_ = false, has_space_marks_ = false;
-  std::optional<std::string> template_begin_;  // the tokens around a text
-  std::vector<std::string> template_end_;
+  WordKinds kinds_;
 };
 
 bool is_there(const std::filesystem::path& file) {

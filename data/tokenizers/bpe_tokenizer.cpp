@@ -32,7 +32,10 @@ std::vector<int32_t> BpeTokenizer::encode(std::string_view text, bool special_to
   check(text.size() <= std::numeric_limits<int32_t>::max(), "BpeTokenizer",
         "a text must have less than 2 GiB, got {} bytes", text.size());
   std::vector<int32_t> ids;
-  if (bos && parts().add_bos && parts().bos) ids.push_back(*parts().bos);
+  if (bos && parts().add_bos && parts().bos) {
+    ids.push_back(*parts().bos);
+    ids.insert(ids.end(), parts().prefix.begin(), parts().prefix.end());
+  }
   BpeEncoder encoder(*model_, ids);
   if (is_valid_utf8(text))
     encoder.append(text, special_tokens);
@@ -52,14 +55,12 @@ std::string BpeTokenizer::decode(std::span<const int32_t> ids, bool skip_special
   for (const int32_t id : ids) {
     if ((is_special(id) && skip_special) || parts().tokens[static_cast<size_t>(id)].is_gap())
       continue;
-    std::string_view bytes = model_->bytes[static_cast<size_t>(id)];
-    if (std::exchange(is_first, false) && parts().strips_first)
-      while (bytes.starts_with(' ')) bytes.remove_prefix(1);
-    text += bytes;
+    if (std::exchange(is_first, false) && parts().strip == SpaceStrip::all)
+      text += model_->bytes_of(model_->token(id), "");
+    else
+      text += model_->bytes[static_cast<size_t>(id)];
   }
-  if (!parts().strips_first && !parts().byte_level && parts().space_prefix != SpacePrefix::none &&
-      text.starts_with(' '))
-    text.erase(0, 1);
+  if (parts().strip == SpaceStrip::one && text.starts_with(' ')) text.erase(0, 1);
   return text;
 }
 

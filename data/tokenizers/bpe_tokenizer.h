@@ -32,7 +32,7 @@ class BpeTokenizer {
   // The tokens of a text of less than 2 GiB. Bytes that are not UTF-8 are read as U+FFFD, one for
   // each part that could have begun a character, as Python's errors='replace' does. If not
   // `special_tokens`, a text's "<|im_end|>" is punctuation and letters, which is right for texts of
-  // strangers. With `bos`, the token that begins texts comes first where the model expects one, and
+  // strangers. With `bos`, the tokens that begin texts come first where the model expects some, and
   // with `eos` those that end them come last; without `eos` it is as `bos`. Texts that a model
   // continues have no end. ValueError for a character that is no token, if none is for unknown
   // ones.
@@ -42,8 +42,8 @@ class BpeTokenizer {
     return encode(text, special_tokens, bos, bos);
   }
 
-  // The bytes of tokens, which need not be UTF-8 if they end within a character. A space that
-  // encode() puts first is left out, and so are special tokens if `skip_special`. ValueError for
+  // The bytes of tokens, which need not be UTF-8 if they end within a character. Spaces that
+  // encode() puts first are left out, and so are special tokens if `skip_special`. ValueError for
   // ids outside [0, size()).
   std::string decode(std::span<const int32_t> ids, bool skip_special = false) const;
 

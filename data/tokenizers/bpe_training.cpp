@@ -6,10 +6,10 @@
 #include <unordered_map>
 
 #include "core/base/error.h"
+#include "data/base/byte_alphabet.h"
 #include "data/base/frequent_pairs.h"
 #include "data/base/unicode.h"
 #include "data/tokenizers/bpe_model.h"
-#include "data/tokenizers/byte_alphabet.h"
 
 namespace rw {
 
@@ -41,7 +41,7 @@ std::vector<CountedWord> count_words(std::span<const std::string> texts, const B
   for (const std::string& text : texts) {
     check(text.size() <= std::numeric_limits<int32_t>::max(), "train_bpe",
           "a text must have less than 2 GiB, got {} bytes", text.size());
-    const std::string normal = model.normalised(to_valid_utf8(text));
+    const std::string normal = model.normalizer.normalised(to_valid_utf8(text));
     for (const std::string_view word : splitter.split(normal)) ++counts[std::string(word)];
   }
   std::vector<CountedWord> words;

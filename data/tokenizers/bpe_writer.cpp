@@ -2,13 +2,14 @@
 
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
+#include <cmath>
 #include <span>
 #include <unordered_map>
 
 #include "core/base/error.h"
 #include "data/base/base64.h"
 #include "data/base/files.h"
-#include "data/tokenizers/bpe_model.h"
 
 namespace rw {
 
@@ -21,12 +22,6 @@ json sequence(const char* list, json steps) {
   return {{"type", "Sequence"}, {list, std::move(steps)}};
 }
 
-bool has_metaspace(const BpeParts& parts) {
-  if (!parts.early_splits.empty()) return true;
-  return !parts.byte_level && (parts.space_prefix == SpacePrefix::unless_space ||
-                               parts.space_prefix == SpacePrefix::first_unless_space);
-}
-
 json normalizer_step_of(const NormalizerStep& step) {
   switch (step.kind) {
     case Normalization::nfc:
@@ -37,6 +32,14 @@ json normalizer_step_of(const NormalizerStep& step) {
       return {{"type", "NFKC"}};
     case Normalization::nfkd:
       return {{"type", "NFKD"}};
+    case Normalization::lowercase:
+      return {{"type", "Lowercase"}};
+    case Normalization::strip_accents:
+      return {{"type", "StripAccents"}};
+    case Normalization::nmt:
+      return {{"type", "Nmt"}};
+    case Normalization::prepend:
+      return {{"type", "Prepend"}, {"prepend", step.content}};
     case Normalization::replace:
       return {{"type", "Replace"},
               {"pattern", {{step.literal ? "String" : "Regex", step.pattern}}},
@@ -44,6 +47,7 @@ json normalizer_step_of(const NormalizerStep& step) {
     case Normalization::strip:
       return {{"type", "Strip"}, {"strip_left", step.left}, {"strip_right", step.right}};
     case Normalization::charsmap:
+    case Normalization::charsmap_longest:  // for which files have no form of its own
       break;
   }
   return {{"type", "Precompiled"}, {"precompiled_charsmap", to_base64(step.pattern)}};
@@ -52,11 +56,6 @@ json normalizer_step_of(const NormalizerStep& step) {
 json normalizer_of(const BpeParts& parts) {
   json steps = json::array();
   for (const NormalizerStep& step : parts.normalizers) steps.push_back(normalizer_step_of(step));
-  if (!parts.byte_level && !has_metaspace(parts)) {
-    if (parts.space_prefix == SpacePrefix::always)
-      steps.push_back({{"type", "Prepend"}, {"prepend", space_mark}});
-    steps.push_back({{"type", "Replace"}, {"pattern", {{"String", " "}}}, {"content", space_mark}});
-  }
   return sequence("normalizers", std::move(steps));
 }
 
@@ -86,7 +85,7 @@ json pre_tokenizer_of(const BpeParts& parts) {
   const bool has_gpt2 =
       parts.byte_level && !splits.empty() && splits.back().pattern == gpt2_pattern;
   if (has_gpt2) splits = splits.first(splits.size() - 1);
-  if (has_metaspace(parts))
+  if (parts.metaspace)
     steps.push_back({{"type", "Metaspace"},
                      {"replacement", space_mark},
                      {"prepend_scheme", parts.space_prefix == SpacePrefix::unless_space ? "always"
@@ -117,6 +116,8 @@ json post_processor_of(const BpeParts& parts) {
   const auto around = [&](const char* name, int type) {
     json all = json::array();
     if (begins) all.push_back(special(*parts.bos, type));
+    if (begins)
+      for (const int32_t id : parts.prefix) all.push_back(special(id, type));
     all.push_back({{"Sequence", {{"id", name}, {"type_id", type}}}});
     for (const int32_t id : parts.suffix) all.push_back(special(id, type));
     return all;
@@ -132,16 +133,19 @@ json post_processor_of(const BpeParts& parts) {
 
 json decoder_of(const BpeParts& parts) {
   if (parts.byte_level) return byte_level_step(false, false);
-  if (parts.strips_first)
-    return sequence("decoders", json::array({{{"type", "ByteFallback"}},
-                                             {{"type", "Metaspace"},
-                                              {"replacement", space_mark},
-                                              {"prepend_scheme", "always"},
-                                              {"split", true}}}));
-  json steps = {{{"type", "Replace"}, {"pattern", {{"String", space_mark}}}, {"content", " "}},
-                {{"type", "ByteFallback"}},
-                {{"type", "Fuse"}}};
-  if (parts.space_prefix != SpacePrefix::none)
+  json steps = json::array();
+  const bool has_metaspace = parts.strip == SpaceStrip::all;
+  if (!has_metaspace)
+    steps.push_back({{"type", "Replace"}, {"pattern", {{"String", space_mark}}}, {"content", " "}});
+  if (parts.scores.empty() || parts.byte_fallback) steps.push_back({{"type", "ByteFallback"}});
+  if (has_metaspace)
+    steps.push_back({{"type", "Metaspace"},
+                     {"replacement", space_mark},
+                     {"prepend_scheme", "always"},
+                     {"split", true}});
+  else
+    steps.push_back({{"type", "Fuse"}});
+  if (parts.strip == SpaceStrip::one)
     steps.push_back({{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}});
   return sequence("decoders", std::move(steps));
 }
@@ -168,10 +172,16 @@ json merges_model_of(const BpeParts& parts) {
           {"merges", std::move(merges)}};
 }
 
+// In the file every token is a piece. Those that are not found in texts are as bad as the worst
+// one.
 json unigram_model_of(const BpeParts& parts) {
+  double lowest = 0;
+  for (const double score : parts.scores)
+    if (std::isfinite(score)) lowest = std::min(lowest, score);
   json pieces = json::array();
   for (size_t id = 0; id < parts.scores.size(); ++id)
-    pieces.push_back(json::array({parts.tokens[id].text, parts.scores[id]}));
+    pieces.push_back(json::array(
+        {parts.tokens[id].text, std::isfinite(parts.scores[id]) ? parts.scores[id] : lowest}));
   return {{"type", "Unigram"},
           {"unk_id", parts.unknown ? json(*parts.unknown) : json()},
           {"vocab", std::move(pieces)},

@@ -1,12 +1,14 @@
 #include "data/tokenizers/gguf_tokenizer.h"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <string_view>
 #include <tuple>
 #include <unordered_map>
 
 #include "core/base/error.h"
-#include "data/tokenizers/bpe_model.h"
+#include "data/base/unicode.h"
 
 namespace rw {
 
@@ -86,11 +88,9 @@ std::vector<std::pair<int32_t, int32_t>> merges_by_score(const std::vector<BpeTo
 
 // The text of a token with other characters for spaces: llama.cpp looks for user_defined tokens in
 // texts that still have spaces.
-std::string replaced(std::string text, TokenType type, std::string_view from, std::string_view to) {
-  if (type != TokenType::user_defined) return text;
-  for (size_t at = 0; (at = text.find(from, at)) != text.npos; at += to.size())
-    text.replace(at, from.size(), to);
-  return text;
+std::string respaced(const std::string& text, TokenType type, std::string_view from,
+                     std::string_view to) {
+  return type == TokenType::user_defined ? replace_all(text, from, to) : text;
 }
 
 std::pair<int32_t, int32_t> parse_merge(const std::string& merge, const TokenIds& ids) {
@@ -116,15 +116,72 @@ void take_bytes(const GgufTokenizer& metadata, const TokenIds& ids, BpeParts& pa
   for (const std::string& merge : metadata.merges) parts.merges.push_back(parse_merge(merge, ids));
 }
 
-void take_pieces(const GgufTokenizer& metadata, const TokenIds& ids, BpeParts& parts) {
-  check<FileError>(metadata.scores.size() == parts.tokens.size() &&
+void check_scores(const GgufTokenizer& metadata) {
+  check<FileError>(metadata.scores.size() == metadata.tokens.size() &&
                        std::ranges::all_of(metadata.scores, [](float s) { return s == s; }),
                    "from_gguf", "each of {} tokens must have a score that is a number, got {}",
-                   parts.tokens.size(), metadata.scores.size());
+                   metadata.tokens.size(), metadata.scores.size());
+}
+
+const NormalizerStep prepend_mark = {.kind = Normalization::prepend,
+                                     .content = std::string(space_mark)};
+
+void take_pieces(const GgufTokenizer& metadata, const TokenIds& ids, BpeParts& parts) {
+  check_scores(metadata);
   parts.byte_level = false;
-  if (metadata.add_space_prefix) parts.space_prefix = SpacePrefix::always;
+  if (metadata.add_space_prefix.value_or(true)) {
+    parts.normalizers = {prepend_mark};
+    parts.strip = SpaceStrip::one;
+  }
+  parts.normalizers.push_back(mark_spaces);
   parts.add_bos = metadata.add_bos_token.value_or(true);
   parts.merges = merges_by_score(parts.tokens, metadata.scores, ids);
+}
+
+NormalizerStep replace_step(const char* pattern, const char* content) {
+  return {.kind = Normalization::replace, .pattern = pattern, .content = content};
+}
+
+// These make of a text what llama.cpp makes before a unigram model sees it
+// (llm_tokenizer_ugm_session in its src/llama-vocab.cpp). Where extra spaces are removed, each word
+// begins with one, whatever add_space_prefix says; else a text of spaces only gets no other one.
+std::vector<NormalizerStep> unigram_normalizers(const GgufTokenizer& metadata) {
+  std::vector<NormalizerStep> steps;
+  if (!metadata.precompiled_charsmap.empty())
+    steps.push_back(
+        {.kind = Normalization::charsmap_longest, .pattern = metadata.precompiled_charsmap});
+  if (metadata.remove_extra_whitespaces) {
+    steps.push_back(replace_step(" {2,}", " "));
+    steps.push_back(replace_step(R"(\A | \z)", ""));
+    steps.push_back({.kind = Normalization::prepend, .content = " "});
+  } else if (metadata.add_space_prefix.value_or(false)) {
+    steps.push_back(replace_step(R"(\A(?= *[^ ]))", " "));
+  }
+  if (metadata.escape_whitespaces) steps.push_back(mark_spaces);
+  return steps;
+}
+
+// The ids are those that llama.cpp takes where a file has none. Only normal and unused tokens are
+// found in texts by their scores; user_defined ones cost nothing.
+void take_unigram(const GgufTokenizer& metadata, BpeParts& parts) {
+  check_scores(metadata);
+  parts.byte_level = false;
+  parts.normalizers = unigram_normalizers(metadata);
+  if (metadata.add_space_prefix.value_or(false)) parts.strip = SpaceStrip::one;
+  for (size_t id = 0; id < parts.tokens.size(); ++id) {
+    const TokenType type = parts.tokens[id].type;
+    parts.scores.push_back(type == TokenType::user_defined ? 0
+                           : type == TokenType::normal || type == TokenType::unused
+                               ? double{metadata.scores[id]}
+                               : -std::numeric_limits<double>::infinity());
+  }
+  const auto or_else = [&](std::optional<int32_t> id, int32_t usual) {
+    return id || static_cast<size_t>(usual) >= parts.tokens.size() ? id : std::optional(usual);
+  };
+  parts.unknown = or_else(metadata.unknown_token_id, 2);
+  parts.pad = or_else(metadata.padding_token_id, 0);
+  if (const auto eos = or_else(metadata.eos_token_id, 1)) parts.eos = {*eos};
+  parts.add_bos = metadata.add_bos_token.value_or(false);
 }
 
 }  // namespace
@@ -135,42 +192,109 @@ BpeParts from_gguf(const GgufTokenizer& metadata) {
   check<FileError>(types.empty() || types.size() == metadata.tokens.size(), "from_gguf",
                    "each of {} tokens must have a type, got {}", metadata.tokens.size(),
                    types.size());
-  const bool is_pieces = metadata.model == "llama";
+  const bool is_pieces = metadata.model == "llama", is_unigram = metadata.model == "t5";
   for (size_t id = 0; id < metadata.tokens.size(); ++id) {
     const int32_t number = types.empty() ? 1 : types[id];
     check<FileError>(number >= 1 && number <= 6, "from_gguf", "types must be in [1, 6], got {}",
                      number);
     const auto type = static_cast<TokenType>(number);
     const std::string& text = metadata.tokens[id];
-    parts.tokens.push_back({is_pieces ? replaced(text, type, " ", space_mark) : text, type});
+    parts.tokens.push_back({is_pieces ? respaced(text, type, " ", space_mark) : text, type});
   }
   TokenIds ids;
   for (size_t id = 0; id < parts.tokens.size(); ++id)
     ids.emplace(parts.tokens[id].text, static_cast<int32_t>(id));
-  check<FileError>(is_pieces || metadata.model == "gpt2", "from_gguf",
-                   "tokenizer.ggml.model must be \"gpt2\" or \"llama\", got {:?}; give a "
+  check<FileError>(is_pieces || is_unigram || metadata.model == "gpt2", "from_gguf",
+                   "tokenizer.ggml.model must be \"gpt2\", \"llama\" or \"t5\", got {:?}; give a "
                    "tokenizer.json instead",
                    metadata.model);
-  if (is_pieces)
+  parts.pad = metadata.padding_token_id;
+  if (is_unigram)
+    take_unigram(metadata, parts);
+  else if (is_pieces)
     take_pieces(metadata, ids, parts);
   else
     take_bytes(metadata, ids, parts);
   parts.bos = metadata.bos_token_id;
-  parts.pad = metadata.padding_token_id;
   for (const auto id : {metadata.eos_token_id, metadata.eot_token_id})
     if (id && std::ranges::find(parts.eos, *id) == parts.eos.end()) parts.eos.push_back(*id);
+  if (metadata.add_eos_token.value_or(is_unigram) && !parts.eos.empty())
+    parts.suffix = {parts.eos.front()};
   parts.chat_template = metadata.chat_template;
   return parts;
 }
 
+namespace {
+
+std::string token_text(const BpeParts& parts, int32_t id) {
+  return parts.tokens[static_cast<size_t>(id)].text;
+}
+
+// llama.cpp has no normal forms; NFC changes few texts.
+void give_bytes(const BpeParts& parts, GgufTokenizer& metadata) {
+  const auto is_plain = [](const TextSplit& split, const char* pattern) {
+    return split.pattern == pattern && split.behavior == SplitBehavior::isolated && !split.invert &&
+           !split.literal;
+  };
+  const auto found = std::ranges::find_if(known_patterns(), [&](const Patterns& known) {
+    return known.ignore_merges == parts.ignore_merges &&
+           std::ranges::equal(parts.splits, known.splits, is_plain);
+  });
+  check(found != known_patterns().end() && parts.space_prefix == SpacePrefix::none, "to_gguf",
+        "the patterns that cut words must have a name in llama.cpp, got {} of them",
+        parts.splits.size());
+  metadata.pre = found->name;
+  for (const auto& [left, right] : parts.merges)
+    metadata.merges.push_back(token_text(parts, left) + ' ' + token_text(parts, right));
+}
+
+void give_pieces(const BpeParts& parts, GgufTokenizer& metadata) {
+  metadata.add_space_prefix =
+      parts.space_prefix != SpacePrefix::none ||
+      std::ranges::find(parts.normalizers, prepend_mark) != parts.normalizers.end();
+  std::unordered_map<std::string, size_t> ranks;
+  for (size_t rank = 0; rank < parts.merges.size(); ++rank) {
+    const auto [left, right] = parts.merges[rank];
+    ranks.emplace(token_text(parts, left) + token_text(parts, right), rank);
+  }
+  for (const BpeToken& token : parts.tokens) {
+    const auto rank = ranks.find(token.text);
+    metadata.scores.push_back(rank == ranks.end() ? 0 : -1 - static_cast<float>(rank->second));
+  }
+}
+
+// The steps have a form if llama.cpp would make the same of it.
+void give_unigram(const BpeParts& parts, GgufTokenizer& metadata) {
+  if (!parts.normalizers.empty() && parts.normalizers[0].kind == Normalization::charsmap_longest)
+    metadata.precompiled_charsmap = parts.normalizers[0].pattern;
+  metadata.add_space_prefix = parts.strip != SpaceStrip::none;
+  metadata.escape_whitespaces =
+      !parts.normalizers.empty() && parts.normalizers.back() == mark_spaces;
+  const auto is_same = [&] { return unigram_normalizers(metadata) == parts.normalizers; };
+  metadata.remove_extra_whitespaces = !is_same();
+  check(is_same() && !parts.metaspace && !parts.byte_level && parts.splits.empty() &&
+            !parts.byte_fallback,
+        "to_gguf",
+        "the steps around a unigram model must be those of llama.cpp, got {} normalizers and {} "
+        "patterns of the library tokenizers",
+        parts.normalizers.size(), parts.splits.size());
+  for (const double score : parts.scores)
+    metadata.scores.push_back(std::isfinite(score) ? static_cast<float>(score) : 0);
+  metadata.scores.resize(parts.tokens.size());
+  metadata.unknown_token_id = parts.unknown;
+}
+
+}  // namespace
+
 GgufTokenizer to_gguf(const BpeParts& parts) {
-  check(
-      parts.scores.empty() && parts.suffix.empty(), "to_gguf",
-      "a tokenizer must have merges and no tokens behind a text, got {} pieces of a unigram model "
-      "and {} tokens",
-      parts.scores.size(), parts.suffix.size());
+  const std::vector<int32_t> eos(parts.eos.begin(), parts.eos.begin() + !parts.eos.empty());
+  check(parts.prefix.empty() && (parts.suffix.empty() || parts.suffix == eos), "to_gguf",
+        "around a text there must be bos before and eos behind it at most, got {} more before it "
+        "and {} behind",
+        parts.prefix.size(), parts.suffix.size());
+  const bool is_unigram = !parts.scores.empty();
   GgufTokenizer metadata;
-  metadata.model = parts.byte_level ? "gpt2" : "llama";
+  metadata.model = is_unigram ? "t5" : parts.byte_level ? "gpt2" : "llama";
   for (const BpeToken& token : parts.tokens) {
     // llama.cpp's converters fill gaps like this.
     if (token.is_gap()) {
@@ -178,41 +302,23 @@ GgufTokenizer to_gguf(const BpeParts& parts) {
       metadata.token_type.push_back(static_cast<int32_t>(TokenType::unused));
       continue;
     }
-    metadata.tokens.push_back(parts.byte_level ? token.text
-                                               : replaced(token.text, token.type, space_mark, " "));
+    metadata.tokens.push_back(parts.byte_level || is_unigram
+                                  ? token.text
+                                  : respaced(token.text, token.type, space_mark, " "));
     metadata.token_type.push_back(static_cast<int32_t>(token.type));
   }
-  const auto text = [&](int32_t id) { return parts.tokens[static_cast<size_t>(id)].text; };
-  if (parts.byte_level) {
-    const auto is_plain = [](const TextSplit& split, const char* pattern) {
-      return split.pattern == pattern && split.behavior == SplitBehavior::isolated &&
-             !split.invert && !split.literal;
-    };
-    const auto found = std::ranges::find_if(known_patterns(), [&](const Patterns& known) {
-      return known.ignore_merges == parts.ignore_merges &&
-             std::ranges::equal(parts.splits, known.splits, is_plain);
-    });
-    check(found != known_patterns().end() && parts.space_prefix == SpacePrefix::none, "to_gguf",
-          "the patterns that cut words must have a name in llama.cpp, got {} of them",
-          parts.splits.size());
-    metadata.pre = found->name;
-    for (const auto& [left, right] : parts.merges)
-      metadata.merges.push_back(text(left) + ' ' + text(right));
-  } else {
-    metadata.add_space_prefix = parts.space_prefix != SpacePrefix::none;
-    std::unordered_map<std::string, size_t> ranks;
-    for (size_t rank = 0; rank < parts.merges.size(); ++rank)
-      ranks.emplace(text(parts.merges[rank].first) + text(parts.merges[rank].second), rank);
-    for (const BpeToken& token : parts.tokens) {
-      const auto rank = ranks.find(token.text);
-      metadata.scores.push_back(rank == ranks.end() ? 0 : -1 - static_cast<float>(rank->second));
-    }
-  }
+  if (is_unigram)
+    give_unigram(parts, metadata);
+  else if (parts.byte_level)
+    give_bytes(parts, metadata);
+  else
+    give_pieces(parts, metadata);
   metadata.bos_token_id = parts.bos;
   metadata.padding_token_id = parts.pad;
   if (!parts.eos.empty()) metadata.eos_token_id = parts.eos[0];
   if (parts.eos.size() > 1) metadata.eot_token_id = parts.eos[1];
   metadata.add_bos_token = parts.add_bos;
+  metadata.add_eos_token = !parts.suffix.empty();
   metadata.chat_template = parts.chat_template;
   return metadata;
 }

@@ -4,18 +4,20 @@
 #include <unicode/utext.h>
 
 #include "core/base/error.h"
+#include "data/base/icu.h"
 
 namespace rw {
 
 namespace {
 
 URegularExpression* compile(const TextSplit& split) {
-  const std::string text = split.literal ? "\\Q" + split.pattern + "\\E" : split.pattern;
+  const std::string& text = split.pattern;
   UErrorCode status = U_ZERO_ERROR;
   UText source = UTEXT_INITIALIZER;
   utext_openUTF8(&source, text.data(), static_cast<int64_t>(text.size()), &status);
   UParseError where;
-  URegularExpression* pattern = uregex_openUText(&source, 0, &where, &status);
+  URegularExpression* pattern = uregex_openUText(
+      &source, split.literal ? uint32_t{UREGEX_LITERAL} : regex_flags, &where, &status);
   utext_close(&source);
   check<FileError>(U_SUCCESS(status), "BpeTokenizer",
                    "a split must have a regular expression that ICU knows, got {:?}: {}",

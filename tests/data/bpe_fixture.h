@@ -1,4 +1,4 @@
-// The form of goldens/bpe.inc.
+// The form of goldens/bpe.inc and goldens/unigram.inc.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -12,22 +12,16 @@
 
 namespace rw {
 
+inline const std::vector<int32_t> same = {-1};  // stands for the ids
+
 struct BpeResult {
-  std::vector<int32_t> ids, plain;  // plain: special tokens are text
-  std::string_view text, words;     // the decoded `ids`; words: without special tokens
-};
-
-// The form of goldens/unigram.inc. `around`: with the tokens that the file puts around a text.
-struct UnigramResult {
+  // plain: special tokens are text; around: with the tokens that the file puts around a text.
   std::vector<int32_t> ids, plain, around;
-  std::string_view text, words;
-};
+  std::string_view text, words;  // the decoded `ids`; words: without special tokens
 
-struct UnigramGolden {
-  std::string_view name;
-  int base;
-  std::string_view patch;
-  std::vector<UnigramResult> results;
+  const std::vector<int32_t>& of(const std::vector<int32_t>& row) const {
+    return row == same ? ids : row;
+  }
 };
 
 struct BpeGolden {
@@ -37,9 +31,17 @@ struct BpeGolden {
   std::vector<BpeResult> results;  // of each text
 };
 
+// A normalizer; whether it sees only the characters of Unicode 3.2; the hash of what it makes of
+// all characters, a line each.
+struct NormalizerGolden {
+  std::string_view name;
+  bool is_old;
+  uint64_t hash;
+};
+
 // The tokenizer.json of a golden: one of the bases with its patch.
-template <class Golden>
-nlohmann::json golden_json(std::span<const std::string_view> bases, const Golden& golden) {
+inline nlohmann::json golden_json(std::span<const std::string_view> bases,
+                                  const BpeGolden& golden) {
   nlohmann::json whole = nlohmann::json::parse(bases[static_cast<size_t>(golden.base)]);
   whole.merge_patch(nlohmann::json::parse(golden.patch));
   return whole;

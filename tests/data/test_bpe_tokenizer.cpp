@@ -51,7 +51,8 @@ void check_bpe_golden(const BpeTokenizer& tokenizer, const BpeGolden& golden) {
     CAPTURE(bpe_goldens::texts[i]);
     const BpeResult& wanted = golden.results[i];
     CHECK(tokenizer.encode(bpe_goldens::texts[i]) == wanted.ids);
-    CHECK(tokenizer.encode(bpe_goldens::texts[i], false) == wanted.plain);
+    CHECK(tokenizer.encode(bpe_goldens::texts[i], false) == wanted.of(wanted.plain));
+    CHECK(tokenizer.encode(bpe_goldens::texts[i], true, true) == wanted.of(wanted.around));
     CHECK(to_valid_utf8(tokenizer.decode(wanted.ids)) == wanted.text);
     CHECK(to_valid_utf8(tokenizer.decode(wanted.ids, true)) == wanted.words);
   }
@@ -164,8 +165,7 @@ TEST_CASE("bpe tokenizer: tokens that come one by one give whole characters") {
       text += all.finish();
       without += words.finish();
       CHECK(all.finish().empty());
-      const bool has_space =
-          !tokenizer.parts().byte_level && tokenizer.parts().space_prefix != SpacePrefix::none;
+      const bool has_space = tokenizer.parts().strip != SpaceStrip::none;
       CHECK(text.substr(has_space && text.starts_with(' ')) == golden.results[i].text);
       CHECK(without.substr(has_space && without.starts_with(' ')) == golden.results[i].words);
     }
@@ -297,7 +297,7 @@ TEST_CASE("bpe tokenizer: malformed files") {
       patch_fault(0, {{"model", {{"vocab", {{"", 332}}}, {"merges", list(list("", "e"))}}}}),
       "must make a token"));
 
-  CHECK(contains(patch_fault(0, {{"normalizer", {{"type", "Lowercase"}}}}), "normalizer"));
+  CHECK(contains(patch_fault(0, {{"normalizer", {{"type", "BertNormalizer"}}}}), "normalizer"));
   CHECK(contains(patch_fault(0, {{"pre_tokenizer", {{"type", "BertPreTokenizer"}}}}),
                  "pre-tokenizer"));
   CHECK(contains(
@@ -322,11 +322,12 @@ TEST_CASE("bpe tokenizer: malformed files") {
   CHECK(contains(patch_fault(0, {{"model", {{"continuing_subword_prefix", "##"}}}}), "continuing"));
   CHECK(contains(patch_fault(1, {{"model", {{"byte_fallback", false}}}}), "neither"));
   CHECK(contains(patch_fault(0, {{"model", {{"byte_fallback", true}}}}), "both"));
-  CHECK(contains(patch_fault(0, {{"normalizer", {{"type", "Prepend"}, {"prepend", "\u2581"}}}}),
-                 "both"));
-  CHECK(contains(
-      patch_fault(1, {{"pre_tokenizer", {{"type", "Metaspace"}, {"replacement", "\u2581"}}}}),
-      "must be the first"));
+  const json metaspace = {{"type", "Metaspace"}, {"replacement", "\u2581"}};
+  const auto pre_tokenizers = [](const json& all) {
+    return json{{"pre_tokenizer", {{"type", "Sequence"}, {"pretokenizers", all}}}};
+  };
+  CHECK(contains(patch_fault(1, pre_tokenizers({metaspace, metaspace})), "one Metaspace at most"));
+  CHECK(contains(patch_fault(0, pre_tokenizers({metaspace, {{"type", "ByteLevel"}}})), "both"));
   write_file(folder / "tokenizer.json", std::string(100'000, '[') + std::string(100'000, ']'));
   CHECK_THROWS_AS(BpeTokenizer::load(folder.path), FileError);
 }

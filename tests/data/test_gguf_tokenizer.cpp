@@ -1,15 +1,61 @@
-// Tokenizers from the metadata of GGUF files.
+// Tokenizers from the metadata of GGUF files; unigram models against goldens/gguf_tokenizer.inc,
+// which llama.cpp wrote.
 #include <doctest/doctest.h>
 
 #include <cmath>
 
 #include "core/base/error.h"
+#include "data/base/base64.h"
 #include "data/tokenizers/bpe_tokenizer.h"
 #include "data/tokenizers/gguf_tokenizer.h"
+#include "tests/data/bpe_fixture.h"
 
 using namespace rw;
+using namespace std::literals;
 
 namespace {
+
+struct GgufPiece {
+  std::string_view text;
+  int32_t type;
+  float score;
+};
+
+struct GgufResult {
+  std::vector<int32_t> ids, plain;  // plain: special tokens are text
+};
+
+struct GgufGolden {
+  bool add_space_prefix, remove_extra_whitespaces;
+  std::vector<GgufResult> results;  // of each text
+};
+
+namespace gguf_goldens {
+#include "tests/goldens/gguf_tokenizer.inc"
+}
+
+GgufTokenizer unigram_metadata(const GgufGolden& golden) {
+  GgufTokenizer metadata{.model = "t5"};
+  for (const GgufPiece& piece : gguf_goldens::pieces) {
+    metadata.tokens.emplace_back(piece.text);
+    metadata.token_type.push_back(piece.type);
+    metadata.scores.push_back(piece.score);
+  }
+  metadata.add_space_prefix = golden.add_space_prefix;
+  metadata.remove_extra_whitespaces = golden.remove_extra_whitespaces;
+  metadata.precompiled_charsmap = from_base64(std::string(gguf_goldens::charsmap));
+  return metadata;
+}
+
+void check_gguf_golden(const BpeParts& parts, const GgufGolden& golden) {
+  const BpeTokenizer tokenizer(parts);
+  for (size_t i = 0; i < std::size(gguf_goldens::texts); ++i) {
+    CAPTURE(gguf_goldens::texts[i]);
+    const auto& [ids, plain] = golden.results[i];
+    CHECK(tokenizer.encode(gguf_goldens::texts[i]) == ids);
+    CHECK(tokenizer.encode(gguf_goldens::texts[i], false) == (plain == same ? ids : plain));
+  }
+}
 
 constexpr const char* piece_mark = "\u2581";
 
@@ -95,6 +141,64 @@ TEST_CASE("gguf tokenizer: SentencePiece merges by score") {
   CHECK(words(unspaced, "a") == Words{"a"});
   CHECK(unspaced.decode(unspaced.encode(" a")) == " a");
   CHECK(unspaced.encode("a", true, true).size() == 1);
+}
+
+TEST_CASE("gguf tokenizer: a unigram model makes llama.cpp's tokens, also when written") {
+  for (const GgufGolden& golden : gguf_goldens::goldens) {
+    CAPTURE(golden.add_space_prefix);
+    CAPTURE(golden.remove_extra_whitespaces);
+    const BpeParts parts = from_gguf(unigram_metadata(golden));
+    check_gguf_golden(parts, golden);
+    const GgufTokenizer again = to_gguf(parts);
+    CHECK(again.model == "t5");
+    CHECK(again.add_space_prefix == golden.add_space_prefix);
+    CHECK(again.remove_extra_whitespaces == golden.remove_extra_whitespaces);
+    check_gguf_golden(from_gguf(again), golden);
+  }
+}
+
+TEST_CASE("gguf tokenizer: what llama.cpp takes for a unigram model that does not say it") {
+  GgufTokenizer metadata = unigram_metadata(gguf_goldens::goldens[0]);
+  metadata.add_space_prefix.reset();
+  const BpeTokenizer bare(from_gguf(metadata));
+  auto around = bare.encode("a b");
+  around.push_back(1);
+  CHECK(bare.encode("a b", true, true) == around);
+  CHECK(bare.eos() == 1);
+  CHECK(bare.parts().pad == 0);
+  CHECK(bare.encode("\u4e2d\u4e2e") == std::vector<int32_t>{2});
+  CHECK(bare.decode(bare.encode(" a")) == " a");
+  metadata.add_eos_token = false;
+  metadata.add_bos_token = true;
+  metadata.bos_token_id = 3;
+  metadata.unknown_token_id = 0;
+  metadata.add_space_prefix = true;
+  const BpeTokenizer other(from_gguf(metadata));
+  CHECK(other.encode("\u4e2d", true, true).front() == 3);
+  CHECK(other.encode("\u4e2d").back() == 0);
+  CHECK(other.decode(other.encode(" a")) == " a");
+  metadata.escape_whitespaces = false;
+  CHECK(BpeTokenizer(from_gguf(metadata)).encode("a a") !=
+        BpeTokenizer(from_gguf(unigram_metadata(gguf_goldens::goldens[0]))).encode("a a"));
+  CHECK(to_gguf(from_gguf(metadata)).escape_whitespaces == false);
+
+  // A token that is not found in texts is not found there when special tokens are text, either.
+  const BpeTokenizer plain(from_gguf(unigram_metadata(gguf_goldens::goldens[0])));
+  CHECK(plain.encode("</s>") == std::vector<int32_t>{1});
+  CHECK(std::ranges::count(plain.encode("</s>", false), 1) == 0);
+}
+
+TEST_CASE("gguf tokenizer: a text that ends with eos says so") {
+  auto metadata = byte_model({"a b"});
+  metadata.add_eos_token = true;
+  const BpeParts parts = from_gguf(metadata);
+  CHECK(parts.suffix == std::vector<int32_t>{*metadata.eos_token_id});
+  CHECK(to_gguf(parts).add_eos_token == true);
+  metadata.add_eos_token.reset();
+  CHECK(from_gguf(metadata).suffix.empty());
+  BpeParts other = parts;
+  other.prefix = {1};
+  CHECK_THROWS_AS(to_gguf(other), ValueError);
 }
 
 TEST_CASE("gguf tokenizer: bytes by merges, cut by the named patterns") {
@@ -195,8 +299,24 @@ TEST_CASE("gguf tokenizer: malformed metadata") {
   piece.tokens[5] = "no byte";
   refused(piece);
 
+  auto unigram = unigram_metadata(gguf_goldens::goldens[0]);
+  unigram.precompiled_charsmap = "abc";
+  refused(unigram);
+  unigram = unigram_metadata(gguf_goldens::goldens[0]);
+  unigram.unknown_token_id = 100'000;
+  refused(unigram);
+  unigram = unigram_metadata(gguf_goldens::goldens[0]);
+  unigram.scores.pop_back();
+  refused(unigram);
+
   BpeParts parts = from_gguf(good);
   parts.splits[0].pattern = "a";
+  CHECK_THROWS_AS(to_gguf(parts), ValueError);
+  parts = from_gguf(unigram_metadata(gguf_goldens::goldens[0]));
+  parts.normalizers[0].kind = Normalization::charsmap;
+  CHECK_THROWS_AS(to_gguf(parts), ValueError);
+  parts = from_gguf(unigram_metadata(gguf_goldens::goldens[0]));
+  parts.metaspace = true;
   CHECK_THROWS_AS(to_gguf(parts), ValueError);
 }
 

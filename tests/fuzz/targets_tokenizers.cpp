@@ -92,7 +92,7 @@ std::vector<Bytes> bpe_seeds() {
 }
 
 // Lines behind the names of the model and the pattern are words: tokens with their type
-// as a first digit, and merges ("m a b").
+// as a first digit, merges ("m a b"), and a table of characters ("t " and its bytes).
 void read_gguf_tokenizer(Input input) {
   std::istringstream lines{std::string(text_of(input))};
   GgufTokenizer metadata;
@@ -101,6 +101,10 @@ void read_gguf_tokenizer(Input input) {
   for (std::string line; std::getline(lines, line);) {
     if (line.starts_with("m ")) {
       metadata.merges.push_back(line.substr(2));
+    } else if (line.starts_with("t ")) {
+      metadata.precompiled_charsmap = line.substr(2);
+      metadata.remove_extra_whitespaces = line.size() % 2 == 0;
+      metadata.add_space_prefix = line.size() % 3 == 0;
     } else if (!line.empty()) {
       metadata.tokens.push_back(line.substr(1));
       metadata.token_type.push_back(line[0] - '0');
@@ -115,7 +119,8 @@ std::vector<Bytes> gguf_tokenizer_seeds() {
   std::string pieces = "llama\n-\n2<unk>\n3<s>\n3</s>\n1a\n1b\n1ab\n1\u2581\n1\u2581ab\n4  \n";
   for (int byte = 0; byte < 256; ++byte) pieces += fmt::format("6<0x{:02X}>\n", byte);
   return {to_bytes("gpt2\nqwen2\n1a\n1b\n1ab\n1\u0120\n3<|e|>\nm a b\n"),
-          to_bytes("gpt2\nllama-bpe\n1a\n1b\n1ab\n1c\n1abc\nm a b\nm ab c\n"), to_bytes(pieces)};
+          to_bytes("gpt2\nllama-bpe\n1a\n1b\n1ab\n1c\n1abc\nm a b\nm ab c\n"), to_bytes(pieces),
+          to_bytes("t5\n-\n3<pad>\n3</s>\n2<unk>\n1a\n1b\n1ab\n1\u2581\n1\u2581ab\n4  \nt ")};
 }
 
 // A tokenizer with all bytes keeps what is UTF-8.
@@ -166,6 +171,10 @@ std::vector<Target> tokenizer_targets() {
             "\"Split\"",
             "\"ByteLevel\"",
             "\"Metaspace\"",
+            "\"Lowercase\"",
+            "\"StripAccents\"",
+            "\"Nmt\"",
+            "\"Prepend\"",
             "\"vocab\":{",
             "\"merges\":[",
             "null",
@@ -189,8 +198,8 @@ std::vector<Target> tokenizer_targets() {
           {"gguf_tokenizer",
            read_gguf_tokenizer,
            gguf_tokenizer_seeds,
-           {"m ", "\n", "1", "6", "4", "0", "gpt2", "llama", "default", "<0x00>", " ", "\u2581",
-            "\xFF"}},
+           {"m ", "t ", "\n", "1", "6", "4", "0", "gpt2", "llama", "t5", "default", "<0x00>", " ",
+            "\u2581", "\xFF"}},
           {"bpe_text",
            read_bpe_text,
            bpe_text_seeds,

@@ -5,9 +5,10 @@ Needs the package `tokenizers` (Debian: python3-tokenizers), of which two tokeni
 characters with byte fallback. Others are these with a patch (RFC 7396) of their JSON. Usage: make_bpe_goldens.py > bpe.inc"""
 
 import json
-import unicodedata
 
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+
+from token_goldens import print_bases, print_goldens, print_texts
 
 LINES = """The licenses for most software are designed to take away your freedom to share and change it.
 By contrast, the GNU General Public License is intended to guarantee your freedom to share and change free software.
@@ -72,31 +73,6 @@ def train_characters():
     return trained
 
 
-def patched(value, patch):
-    if not isinstance(patch, dict):
-        return patch
-    result = dict(value) if isinstance(value, dict) else {}
-    for key, change in patch.items():
-        if change is None:
-            result.pop(key, None)
-        else:
-            result[key] = patched(result.get(key), change)
-    return result
-
-
-def literal(text):
-    """A C++ string literal; what is not printable becomes octal escapes."""
-    out = ""
-    for char in text:
-        plain = char.isprintable() and unicodedata.category(char)[0] != "M" and unicodedata.bidirectional(char) not in ("R", "AL")
-        out += "\\" + char if char in '"\\?' else char if plain else "".join(f"\\{byte:03o}" for byte in char.encode())
-    return f'"{out}"sv'
-
-
-def dump(value):
-    return json.dumps(value, separators=(",", ":"))
-
-
 def main():
     bases = [train_bytes(), train_characters()]
     merges = [" ".join(merge) for merge in bases[0]["model"]["merges"]]
@@ -120,32 +96,10 @@ def main():
         ("metaspace", 1, {"normalizer": nothing, "pre_tokenizer": {**metaspace, "prepend_scheme": "always", "split": True}}),
     ]
     print("// Written by make_bpe_goldens.py; do not edit.")
-    print("constexpr std::string_view train_lines[] = {")
-    for line in LINES:
-        print(f"  {literal(line)},")
-    print("};\n\nconstexpr std::string_view bases[] = {")
-    for base in bases:
-        print(f'  R"json({dump(base)})json"sv,')
-    print("};\n\nconstexpr std::string_view texts[] = {")
-    for text in TEXTS:
-        print(f"  {literal(text)},")
-    print("};\n")
-    print("// name; base; patch; the ids of each text; those with special tokens as text; the decoded text, and without special tokens")
-    print("const BpeGolden goldens[] = {")
-    for name, base, patch in cases:
-        whole = patched(bases[base], patch)
-        tokenizer = Tokenizer.from_str(json.dumps(whole))
-        print(f'  {{"{name}", {base}, R"json({dump(patch)})json", {{')
-        for text in TEXTS:
-            tokenizer.encode_special_tokens = False
-            ids = tokenizer.encode(text, add_special_tokens=False).ids
-            texts = [tokenizer.decode(ids, skip_special_tokens=skip) for skip in (False, True)]
-            tokenizer.encode_special_tokens = True
-            plain = tokenizer.encode(text, add_special_tokens=False).ids
-            rows = ["{" + ", ".join(map(str, row)) + "}" for row in (ids, plain)]
-            print(f"    {{{', '.join(rows)}, {literal(texts[0])}, {literal(texts[1])}}},")
-        print("  }},")
-    print("};")
+    print_texts("train_lines", LINES)
+    print_bases(bases)
+    print_texts("texts", TEXTS)
+    print_goldens(bases, TEXTS, cases)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Writes unigram.inc: what Hugging Face's tokenizers make of texts with added tokens of all kinds, normal forms, tokens around a
-text, and unigram models.
+"""Writes unigram.inc: what Hugging Face's tokenizers make of texts with added tokens of all kinds, normalizers, tokens around a text,
+and unigram models.
 
 Needs the packages `tokenizers` (0.22 or newer), and `sentencepiece`, which makes a small table of characters. The results are those of a
 tokenizer trained here with a patch (RFC 7396) of its JSON. Usage: make_unigram_goldens.py > unigram.inc"""
@@ -9,16 +9,19 @@ import base64
 import io
 import json
 import tempfile
+import unicodedata
 
 import sentencepiece
 from sentencepiece import sentencepiece_model_pb2
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
-from make_bpe_goldens import BYTE_LEVEL, LINES, TEXTS, dump, literal, patched, train_bytes
+from make_bpe_goldens import BYTE_LEVEL, LINES, TEXTS, split, train_bytes
+from token_goldens import print_bases, print_goldens, print_texts
 
 MORE = ["a<x>b", "a <x> b", " \n<x>\t\u00a0c", "<x><x>", "<x> <x>  <y> <z> ", "\u3000<y>\u2028 d", "w<w>w <w> w<w>, (<w>) _<w> <w>1 é<w> <w>",
         "the<n>freedom <N> n", "ﬁ <ﬁ> <fi> ½ ①", "<r> <l>  <r>\n <l>", "<b> \n\n<c>", "ﷺ ㌀ Å Ω", "<x", "<s> <pad> </s> <unk>", "zzz☃☃ ☃a ☃",
-        "the software", "trailing   ", "   both   ", "a  b   c", "<gap>", "freedom<w>", "<w>freedom", "\u200d<w>\u0301 <w>"]
+        "the software", "trailing   ", "   both   ", "a  b   c", "<gap>", "freedom<w>", "<w>freedom", "\u200d<w>\u0301 <w>",
+        "``The'' İΣ ΑΣ ǅ \u212a", "a\u0301\u0323 \u093f\u1cf2\u08d3 \u32ff", "of\nof \n\n", "\u200b\ufeff\u2028\x1f\u008fa", "\ufffd▁ ▁"]
 
 
 def added(number, text, **flags):
@@ -31,6 +34,18 @@ def template(before, behind):
     parts = lambda name, kind: [special(t, kind) for t in before] + [{"Sequence": {"id": name, "type_id": kind}}] + [special(t, kind) for t in behind]
     return {"type": "TemplateProcessing", "single": parts("A", 0), "pair": parts("A", 0) + parts("B", 1),
             "special_tokens": {text: {"id": text, "ids": [number], "tokens": [text]} for text, number in before + behind}}
+
+
+def step(kind, **options):
+    return {"type": kind, **options}
+
+
+def steps(*parts):
+    return step("Sequence", normalizers=list(parts))
+
+
+def replace(pattern, content, kind="String"):
+    return step("Replace", pattern={kind: pattern}, content=content)
 
 
 def train_pieces():
@@ -58,6 +73,22 @@ def character_table():
     return base64.b64encode(proto.normalizer_spec.precompiled_charsmap).decode()
 
 
+def print_digests():
+    """Of all characters in a line each, or of those of Unicode 3.2 where the library has newer letters than ICU may have."""
+    everything = [chr(c) for c in range(0x110000) if not 0xD800 <= c < 0xE000]
+    old = [c for c in everything if unicodedata.ucd_3_2_0.category(c) != "Cn"]
+    print("\n// A normalizer, whether it sees the characters of Unicode 3.2 only, and FNV-1a of what it makes of them, a line each")
+    print("const NormalizerGolden normalizers[] = {")
+    for name in ("NFC", "NFD", "NFKC", "NFKD", "Lowercase", "StripAccents", "Nmt"):
+        is_old = name == "Lowercase"
+        text = getattr(normalizers, name)().normalize_str("".join(c + "\n" for c in (old if is_old else everything)))
+        digest = 0xcbf29ce484222325
+        for byte in text.encode():
+            digest = (digest ^ byte) * 0x100000001b3 % 2**64
+        print(f'  {{"{name}", {str(is_old).lower()}, {digest:#x}u}},')
+    print("};")
+
+
 def main():
     bases = [train_bytes(), train_pieces()]
     tokens = bases[0]["added_tokens"]
@@ -75,6 +106,12 @@ def main():
     blanks = {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": "▁"}
     form = lambda name: {"normalizer": {"type": name}}
     mark = bases[1]["added_tokens"]
+    table = step("Precompiled", precompiled_charsmap=character_table())
+    marks = [step("Prepend", prepend="▁"), replace(" ", "▁")]
+    spaces = {"type": "Sequence", "decoders": [replace("▁", " "), {"type": "Fuse"}, {"type": "Strip", "content": " ", "start": 1, "stop": 0}]}
+    # A token of the template may stand for several.
+    several = template([("<|endoftext|>", 0), ("<|im_start|>", 1)], [("<|im_end|>", 2), ("<|endoftext|>", 0)])
+    several["special_tokens"]["<|im_end|>"] = {"id": "<|im_end|>", "ids": [2, 5], "tokens": ["a", "b"]}
     cases = [
         ("phi4", 0, {"added_tokens": tokens + phi, **gaps}),
         ("phi4, nfkc", 0, {"added_tokens": tokens + phi, **gaps, **form("NFKC")}),
@@ -92,38 +129,29 @@ def main():
             {"type": "NFKC"}, {"type": "Strip", "strip_left": False, "strip_right": True}, blanks]},
             "pre_tokenizer": {**words[1], "prepend_scheme": "first", "split": False}}),
         ("table", 1, {"normalizer": {"type": "Sequence", "normalizers": [
-            {"type": "Precompiled", "precompiled_charsmap": character_table()},
-            {"type": "Replace", "pattern": {"String": "a$"}, "content": "\\$1"}]}}),
+            table, {"type": "Replace", "pattern": {"String": "a$"}, "content": "\\$1"}]}}),
         ("unigram of bytes", 1, {"normalizer": nothing, "pre_tokenizer": {**BYTE_LEVEL, "use_regex": True}, "decoder": BYTE_LEVEL,
                                  "model": {"vocab": [["<pad>", 0.0], ["</s>", 0.0], ["<unk>", 0.0], ["Ġ", -3.5], ["a", -4.0], ["Ġa", -5.5],
                                                      ["Ãł", -6.0], ["aa", -8.0], ["software", -9.0], ["soft", -6.0], ["ware", -3.5]]}}),
+        ("albert", 1, {"normalizer": steps(replace("``", '"'), replace("''", '"'), step("NFKD"), step("StripAccents"), step("Lowercase"), table),
+                       "pre_tokenizer": {"type": "Sequence", "pretokenizers": words},
+                       "post_processor": template([("<pad>", 0), ("<unk>", 2)], [("</s>", 1)])}),
+        ("nested", 1, {"normalizer": steps(step("Nmt"), steps(step("Strip", strip_left=True, strip_right=False), steps(
+            replace(r"^a?|\s+$|o*f", "w", "Regex"))), replace("ww", ""), step("Prepend", prepend="a"))}),
+        ("marks", 1, {"normalizer": steps(*marks, step("NFKC"), step("Prepend", prepend="a ")), "pre_tokenizer": None, "decoder": spaces,
+                      "post_processor": step("BertProcessing", sep=["</s>", 1], cls=["<pad>", 0])}),
+        ("no marks", 1, {"normalizer": step("Lowercase"), "pre_tokenizer": None}),
+        ("marks twice", 1, {"normalizer": steps(*marks)}),
+        ("changed bytes", 0, {"normalizer": steps(step("NFD"), step("StripAccents"), step("Lowercase"), *marks),
+                              "post_processor": several}),
+        ("lines", 0, {"pre_tokenizer": {"type": "Sequence", "pretokenizers": [split(r"^.|\s$"), split(r"\E.", kind="String"), BYTE_LEVEL]}}),
     ]
     texts = TEXTS[1::2] + MORE
     print("// Written by make_unigram_goldens.py; do not edit.")
-    print("constexpr std::string_view bases[] = {")
-    for base in bases:
-        print(f'  R"json({dump(base)})json"sv,')
-    print("};\n\nconstexpr std::string_view texts[] = {")
-    for text in texts:
-        print(f"  {literal(text)},")
-    print("};\n")
-    print("// name; base; patch; the ids of each text; those with special tokens as text; those with the tokens around it; the decoded text, and")
-    print("// without special tokens")
-    print("const UnigramGolden goldens[] = {")
-    for name, base, patch in cases:
-        tokenizer = Tokenizer.from_str(json.dumps(patched(bases[base], patch)))
-        print(f'  {{"{name}", {base}, R"json({dump(patch)})json", {{')
-        for text in texts:
-            tokenizer.encode_special_tokens = False
-            ids = tokenizer.encode(text, add_special_tokens=False).ids
-            around = tokenizer.encode(text).ids
-            decoded = [tokenizer.decode(ids, skip_special_tokens=skip) for skip in (False, True)]
-            tokenizer.encode_special_tokens = True
-            plain = tokenizer.encode(text, add_special_tokens=False).ids
-            rows = ["{" + ", ".join(map(str, row)) + "}" for row in (ids, plain, around)]
-            print(f"    {{{', '.join(rows)}, {literal(decoded[0])}, {literal(decoded[1])}}},")
-        print("  }},")
-    print("};")
+    print_bases(bases)
+    print_texts("texts", texts)
+    print_goldens(bases, texts, cases)
+    print_digests()
 
 
 if __name__ == "__main__":

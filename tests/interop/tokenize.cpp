@@ -1,9 +1,9 @@
 // Tokenizes for compare_tokenizers.py. Usage: tokenize TOKENIZER [plain | chat | save FOLDER] <
-// TEXTS > RESULTS. A text is a number of bytes (32 bits) and these; a result the number of its
-// tokens, their ids, and the decoded text in the form of a text. With `plain`, special tokens in
-// texts are text. With `chat`, a text is a conversation, "role: content" with a zero byte behind
-// each, and a result what the chat template makes of it, or "refused". With `save`, the tokenizer
-// is written into a folder.
+// TEXTS > RESULTS. TOKENIZER: tokenizer.json, a folder with it, or FILE.gguf. A text is a number of
+// bytes (32 bits) and these; a result the number of its tokens, their ids, and the decoded text in
+// the form of a text. With `plain`, special tokens in texts are text. With `chat`, a text is a
+// conversation, "role: content" with a zero byte behind each, and a result what the chat template
+// makes of it, or "refused". With `save`, the tokenizer is written into a folder.
 #include <cstdio>
 #include <iostream>
 #include <optional>
@@ -12,6 +12,7 @@
 #include "core/base/error.h"
 #include "data/tokenizers/bpe_tokenizer.h"
 #include "data/tokenizers/chat_format.h"
+#include "trainer/language/language_model.h"
 
 namespace {
 
@@ -42,7 +43,7 @@ std::string render(const rw::ChatFormat& format, const std::string& text) {
 
 int main(int count, char** arguments) try {
   if (count < 2) return 2;
-  const auto tokenizer = rw::BpeTokenizer::load(arguments[1]);
+  const auto tokenizer = rw::read_tokenizer(arguments[1]);
   const std::string_view mode = count > 2 ? arguments[2] : "";
   if (mode == "save" && count > 3) {
     tokenizer.save(arguments[3]);

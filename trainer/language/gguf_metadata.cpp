@@ -20,6 +20,24 @@ std::optional<int32_t> id_or_none(const GgufFile& file, const std::string& key) 
   return static_cast<int32_t>(file.integer(prefix + key, 0, std::numeric_limits<int32_t>::max()));
 }
 
+std::optional<bool> flag_or_none(const GgufFile& file, const std::string& key) {
+  if (!file.has(prefix + key)) return std::nullopt;
+  return file.flag(prefix + key);
+}
+
+// Converters write bytes with a sign or without.
+std::string bytes_or_none(const GgufFile& file, const std::string& key) {
+  const auto found = file.metadata().find(prefix + key);
+  if (found == file.metadata().end()) return {};
+  const auto* list = std::get_if<GgufList>(&found->second);
+  if (list && std::holds_alternative<std::vector<int8_t>>(*list)) {
+    const auto& bytes = std::get<std::vector<int8_t>>(*list);
+    return {bytes.begin(), bytes.end()};
+  }
+  const auto& bytes = file.list<uint8_t>(prefix + key);
+  return {bytes.begin(), bytes.end()};
+}
+
 }  // namespace
 
 BpeParts tokenizer_of(const GgufFile& file) {
@@ -33,11 +51,15 @@ BpeParts tokenizer_of(const GgufFile& file) {
                       .bos_token_id = id_or_none(file, "bos_token_id"),
                       .eos_token_id = id_or_none(file, "eos_token_id"),
                       .eot_token_id = id_or_none(file, "eot_token_id"),
-                      .padding_token_id = id_or_none(file, "padding_token_id")};
+                      .padding_token_id = id_or_none(file, "padding_token_id"),
+                      .unknown_token_id = id_or_none(file, "unknown_token_id"),
+                      .add_bos_token = flag_or_none(file, "add_bos_token"),
+                      .add_eos_token = flag_or_none(file, "add_eos_token"),
+                      .add_space_prefix = flag_or_none(file, "add_space_prefix")};
   if (file.has(prefix + "pre")) found.pre = file.text(prefix + "pre");
-  if (file.has(prefix + "add_bos_token")) found.add_bos_token = file.flag(prefix + "add_bos_token");
-  if (file.has(prefix + "add_space_prefix"))
-    found.add_space_prefix = file.flag(prefix + "add_space_prefix");
+  found.remove_extra_whitespaces = flag_or_none(file, "remove_extra_whitespaces").value_or(false);
+  found.escape_whitespaces = flag_or_none(file, "escape_whitespaces").value_or(true);
+  found.precompiled_charsmap = bytes_or_none(file, "precompiled_charsmap");
   if (file.has("tokenizer.chat_template"))
     found.chat_template = file.text("tokenizer.chat_template");
   return from_gguf(found);
@@ -61,10 +83,17 @@ GgufMetadata tokenizer_metadata(const BpeParts& parts, int64_t vocabulary) {
     if (id) put(key, static_cast<uint32_t>(*id));
   };
   put("model", made.model);
-  if (made.model == "gpt2")
-    put("pre", made.pre);
-  else
-    put("add_space_prefix", made.add_space_prefix);
+  if (made.model == "gpt2") put("pre", made.pre);
+  const auto put_flag = [&](const char* key, std::optional<bool> flag) {
+    if (flag) put(key, *flag);
+  };
+  put_flag("add_space_prefix", made.add_space_prefix);
+  if (made.model == "t5") {
+    put("remove_extra_whitespaces", made.remove_extra_whitespaces);
+    put("escape_whitespaces", made.escape_whitespaces);
+    put_list("precompiled_charsmap", std::vector<uint8_t>(made.precompiled_charsmap.begin(),
+                                                          made.precompiled_charsmap.end()));
+  }
   put_list("tokens", std::move(made.tokens));
   put_list("token_type", std::move(made.token_type));
   put_list("merges", std::move(made.merges));
@@ -73,7 +102,9 @@ GgufMetadata tokenizer_metadata(const BpeParts& parts, int64_t vocabulary) {
   put_id("eos_token_id", made.eos_token_id);
   put_id("eot_token_id", made.eot_token_id);
   put_id("padding_token_id", made.padding_token_id);
-  if (made.add_bos_token) put("add_bos_token", *made.add_bos_token);
+  put_id("unknown_token_id", made.unknown_token_id);
+  put_flag("add_bos_token", made.add_bos_token);
+  put_flag("add_eos_token", made.add_eos_token);
   if (!made.chat_template.empty())
     metadata.emplace("tokenizer.chat_template", std::move(made.chat_template));
   return metadata;

@@ -1,4 +1,4 @@
-#include "data/tokenizers/byte_alphabet.h"
+#include "data/base/byte_alphabet.h"
 
 #include "data/base/unicode.h"
 
