@@ -121,7 +121,7 @@ class Reader {
         parts_.tokens.resize(static_cast<size_t>(at) + 1, {"", TokenType::unused});
       BpeToken& token = parts_.tokens[static_cast<size_t>(at)];
       check<FileError>(
-          ids_.emplace(text, at).first->second == at && (token.text.empty() || token.text == text),
+          ids_.emplace(text, at).first->second == at && (token.is_gap() || token.text == text),
           "BpeTokenizer", "tokens and ids must differ, got {:?} and {:?} with the id {}",
           token.text, text, at);
       token.text = text;

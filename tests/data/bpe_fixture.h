@@ -39,6 +39,11 @@ struct NormalizerGolden {
   uint64_t hash;
 };
 
+// A regular expression, or an empty text; a text in which "-" replaces its matches; the result.
+struct ReplaceGolden {
+  std::string_view pattern, text, result;
+};
+
 // The tokenizer.json of a golden: one of the bases with its patch.
 inline nlohmann::json golden_json(std::span<const std::string_view> bases,
                                   const BpeGolden& golden) {

@@ -97,6 +97,17 @@ TEST_CASE("unigram tokenizer: normalizers change all characters as the reference
   }
 }
 
+TEST_CASE("unigram tokenizer: normalizers replace matches as the reference") {
+  for (const ReplaceGolden& golden : unigram_goldens::replacements) {
+    CAPTURE(golden.pattern);
+    const TextNormalizer normalizer({{.kind = Normalization::replace,
+                                      .pattern = std::string(golden.pattern),
+                                      .content = "-",
+                                      .literal = golden.pattern.empty()}});
+    CHECK(normalizer.normalised(golden.text) == golden.result);
+  }
+}
+
 TEST_CASE("unigram tokenizer: the tokens around a text are each asked for") {
   const auto tokenizer = load_unigram(unigram_json("roberta"));
   const std::vector<int32_t> ids = tokenizer.encode("a");
@@ -157,6 +168,18 @@ TEST_CASE("unigram tokenizer: malformed files") {
           {{"normalizer", {{"type", "Replace"}, {"pattern", {{"Regex", "("}}}, {"content", ""}}}}),
       "regular expression"));
   const json two = {{"SpecialToken", {{"id", "</s>"}, {"type_id", 0}}}};
+  const auto around = [&](const json& single, const json& ids) {
+    return unigram_fault({{"post_processor",
+                           {{"type", "TemplateProcessing"},
+                            {"single", single},
+                            {"special_tokens", {{"</s>", {{"ids", ids}}}}}}}});
+  };
+  const auto text = [](const char* id) { return json{{"Sequence", {{"id", id}}}}; };
+  CHECK(contains(around({text("A"), text("A")}, {1}), "post-processor"));
+  CHECK(contains(around({two, text("B")}, {1}), "post-processor"));
+  CHECK(contains(around({two, text("A")}, {-1}), "whole number"));
+  CHECK(contains(around({two, text("A")}, {1, 100'000}), "ids around a text"));
+  CHECK(contains(around({text("A"), two}, {100'000}), "ids around a text"));
   CHECK(contains(
       unigram_fault({{"post_processor", {{"type", "TemplateProcessing"}, {"single", {two, two}}}}}),
       "post-processor"));

@@ -23,7 +23,7 @@ from token_goldens import literal, numbers, print_texts
 WIDTH = 32  # of the layers that llama.cpp wants to see
 # Some are beginnings of others: the longest counts.
 RULES = {"ﬁ": "fi", "½": "1/2", "①": "1", "Å": "A", "e\u0301": "E", "\u200b": "", "☃": "snow", "\u00a0": " ", "\u3000": " ", "\t": " ", "T": "t", "×": "x",
-         "\u1100\u1161": "가", "\u1100\u1161\u11a8": "각"}
+         "q": "a", "qq": "the"}
 
 
 def train():
@@ -71,7 +71,7 @@ def write(path, model, **flags):
 def main():
     model = train()
     # Tables make tokens that no text had.
-    texts = [text for text in TEXTS[::2] + MORE + ["<×> a<×>b", "soft\u00a0\tware", "\u1100\u1161\u11a8"] if text and "\0" not in text]
+    texts = [text for text in TEXTS[::2] + MORE + ["<×> a<×>b", "soft\u00a0\tware", "qqq q"] if text and "\0" not in text]
     print("// Written by make_gguf_tokenizer_goldens.py; do not edit.")
     print(f'constexpr std::string_view charsmap = "{base64.b64encode(model.normalizer_spec.precompiled_charsmap).decode()}"sv;\n')
     print("// text; type; score")

@@ -13,10 +13,10 @@ import unicodedata
 
 import sentencepiece
 from sentencepiece import sentencepiece_model_pb2
-from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
 from make_bpe_goldens import BYTE_LEVEL, LINES, TEXTS, split, train_bytes
-from token_goldens import print_bases, print_goldens, print_texts
+from token_goldens import literal, print_bases, print_goldens, print_texts
 
 MORE = ["a<x>b", "a <x> b", " \n<x>\t\u00a0c", "<x><x>", "<x> <x>  <y> <z> ", "\u3000<y>\u2028 d", "w<w>w <w> w<w>, (<w>) _<w> <w>1 é<w> <w>",
         "the<n>freedom <N> n", "ﬁ <ﬁ> <fi> ½ ①", "<r> <l>  <r>\n <l>", "<b> \n\n<c>", "ﷺ ㌀ Å Ω", "<x", "<s> <pad> </s> <unk>", "zzz☃☃ ☃a ☃",
@@ -86,6 +86,11 @@ def print_digests():
         for byte in text.encode():
             digest = (digest ^ byte) * 0x100000001b3 % 2**64
         print(f'  {{"{name}", {str(is_old).lower()}, {digest:#x}u}},')
+    print("};\n\n// A regular expression, or a text; a text in which - replaces its matches; the result")
+    print("const ReplaceGolden replacements[] = {")
+    for pattern, text in (("X*", "aXb"), ("X*", "XX"), ("X*", ""), ("^", "a\nb\rc\u2028d"), ("$", "a\nb\rc\u2028\n"), (".", "a\nb\r"), ("", "aXb")):
+        result = normalizers.Replace(Regex(pattern) if pattern else pattern, "-").normalize_str(text)
+        print(f"  {{{literal(pattern)}, {literal(text)}, {literal(result)}}},")
     print("};")
 
 
@@ -144,7 +149,7 @@ def main():
         ("marks twice", 1, {"normalizer": steps(*marks)}),
         ("changed bytes", 0, {"normalizer": steps(step("NFD"), step("StripAccents"), step("Lowercase"), *marks),
                               "post_processor": several}),
-        ("lines", 0, {"pre_tokenizer": {"type": "Sequence", "pretokenizers": [split(r"^.|\s$"), split(r"\E.", kind="String"), BYTE_LEVEL]}}),
+        ("lines", 0, {"pre_tokenizer": {"type": "Sequence", "pretokenizers": [split(r"^.|\s$"), split(".", kind="String"), BYTE_LEVEL]}}),
     ]
     texts = TEXTS[1::2] + MORE
     print("// Written by make_unigram_goldens.py; do not edit.")

@@ -4,12 +4,14 @@
 #include "backends/open.h"
 #include "core/files/file_calls.h"
 #include "data/tokenizers/bpe_training.h"
+#include "data/tokenizers/gguf_tokenizer.h"
 #include "io/models/decoder.h"
 #include "nn/init.h"
 #include "tests/fixtures/file_faults.h"
 #include "tests/fixtures/file_fixture.h"
 #include "tests/fixtures/message_of.h"
 #include "tests/fixtures/temporary_folder.h"
+#include "trainer/language/gguf_metadata.h"
 #include "trainer/language/language_model.h"
 #include "trainer/language/text_generation.h"
 
@@ -71,6 +73,32 @@ TEST_CASE("language models: what is saved opens as the same, as a folder and as 
     CHECK_THROWS_AS(save_language_model(folder / "model", model, tokenizer(), "q8_0"), ValueError);
     CHECK_THROWS_AS(save_language_model(folder / "x.gguf", model, tokenizer(), "q4_k"), ValueError);
     CHECK(!std::filesystem::exists(folder / "x.gguf"));
+  }
+}
+
+TEST_CASE("language models: a unigram tokenizer survives a GGUF file") {
+  const TemporaryFolder folder;
+  const std::string table("\4\0\0\0\0\0\0\0a table", 15);
+  const BpeParts parts = from_gguf({.model = "t5",
+                                    .tokens = {"<pad>", "</s>", "<s>", "<what>", "\u2581a", "b"},
+                                    .token_type = {3, 3, 3, 2, 1, 1},
+                                    .scores = {0, 0, 0, 0, -1, -2},
+                                    .bos_token_id = 2,
+                                    .unknown_token_id = 3,
+                                    .add_bos_token = true,
+                                    .add_space_prefix = true,
+                                    .remove_extra_whitespaces = true,
+                                    .precompiled_charsmap = table});
+  for (const bool has_sign : {false, true}) {
+    GgufMetadata metadata = tokenizer_metadata(parts, 8);
+    if (has_sign)
+      metadata["tokenizer.ggml.precompiled_charsmap"] =
+          GgufList(std::vector<int8_t>(table.begin(), table.end()));
+    write_gguf(folder / "model.gguf", {}, metadata);
+    const BpeTokenizer opened = read_tokenizer(folder / "model.gguf");
+    CHECK(opened.parts().normalizers == parts.normalizers);
+    CHECK(opened.encode("  a  b c", true, true) == std::vector<int32_t>{2, 4, 3, 5, 3, 1});
+    CHECK(opened.decode(std::vector<int32_t>{4, 5}) == "ab");
   }
 }
 
