@@ -23,10 +23,21 @@ uint inside_k(uint k, bool along_k) {
   return k >= end ? 0 : along_k ? all >> (WORD - min(end - k, WORD)) : all;
 }
 
+// Where the lines of this thread's words begin.
+uint left_line[WORDS], right_line[WORDS];
+
+void make_product(uint begin) {
+  [[unroll]] for (uint w = 0; w < WORDS; ++w) {
+    left_line[w] = p.offset[0] + a0 + min(m0 + word_place(w, LEFT_ALONG_K).x, p.m - 1) * (LEFT_ALONG_K ? p.a_row : 1);
+    right_line[w] = p.offset[1] + b0 + min(n0 + word_place(w, RIGHT_ALONG_K).x, p.n - 1) * (RIGHT_ALONG_K ? p.b_col : 1);
+  }
+  make_tile(begin, end);
+}
+
 void at_panel(uint k) { k0 = k; }
 
 void left_word(uint w, uint line, uint k, out Word word) {
-  const uint e = p.offset[0] + a_at(m0 + line, k0 + k);
+  const uint e = left_line[w] + min(k0 + k, end - 1) * (LEFT_ALONG_K ? 1 : p.a_col);
   word.whole = word_of(a_uvec4, e);
   word.is_inside = k0 + k < end;
   if (WORDS_IN) return;
@@ -41,7 +52,7 @@ void left_word(uint w, uint line, uint k, out Word word) {
 }
 
 void right_word(uint w, uint line, uint k, out Word word) {
-  const uint e = p.offset[1] + b_at(n0 + line, k0 + k);
+  const uint e = right_line[w] + min(k0 + k, end - 1) * (RIGHT_ALONG_K ? 1 : p.b_row);
   word.whole = word_of(b_uvec4, e);
   word.is_inside = k0 + k < end;
   if (WORDS_IN) return;

@@ -33,5 +33,5 @@ void main() {
   n0 = tile_n * TILE;
   a0 = b0 = 0;
   end = p.k;
-  make_tile(0, p.k);
+  make_product(0);
 }

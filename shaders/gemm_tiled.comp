@@ -40,5 +40,5 @@ void main() {
   m0 = group_id() % tiles_m * TILE;
   n0 = tile % tiles_n * TILE;
   end = min((part + 1) * p.k_chunk, p.k);
-  make_tile(part * p.k_chunk, end);
+  make_product(part * p.k_chunk);
 }

@@ -40,6 +40,9 @@ MATRICES = "".join(f"layout(constant_id = {104 + i}) const uint MATRIX_{side} = 
 MATRICES += "layout(constant_id = 107) const uint MATRIX_SUBGROUPS = 8;\n"
 MATRICES += "layout(constant_id = 108) const bool FEW_REGISTERS = false;\n"
 
+# How many values of k a compiler sees at a time in a tile without matrices.
+UNROLL = "layout(constant_id = 109) const uint UNROLL = 4;\n"
+
 # This replaces packHalf2x16 on devices without 16-bit storage: SwiftShader's turns infinity into NaN and
 # lets it spill into the other half. Rounds to nearest even, as float16_t does.
 PACK_HALF = """uint half_bits(float x) {
@@ -256,7 +259,7 @@ def write(m, v, extensions, macros, params):
         out += "layout(local_size_x = %d, local_size_y = %d, local_size_z = %d) in;\n" % v.local
     out += "layout(constant_id = 101) const uint SUBGROUP_SIZE = 1;\n"
     out += "" if v.packed else PACKS_HALVES
-    out += MATRICES if v.cooperates() else ""
+    out += MATRICES if v.cooperates() else UNROLL if "TILE" in macros else ""
     out += f'#include "params/common.h"\n#include "{params}"\nlayout(push_constant, std430) uniform Push {{ {m.params} p; uint first_group; }};\n'
     out += GRID_1D if m.grid != "3d" else ""
     out += (ADDRESS_HEAD if v.address else "") + BRAIN + (PACK_HALF if v.packed else "") + HALVES + BYTES

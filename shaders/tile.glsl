@@ -57,11 +57,11 @@ vec4 finish_part(uint row, uint column, vec4 v) { return v; }
 void store_part(uint row, uint column, vec4 v);
 
 // Returns the line and the k, in its panel, at which word w of this thread begins. Neighbours in a subgroup have
-// neighbours in memory.
+// neighbours in memory. THREADS are a multiple of both widths, so compilers see that words lie in even steps.
 uvec2 word_place(uint w, bool along_k) {
-  const uint i = w * THREADS + thread;
-  return along_k ? uvec2(i / (TILE_K / WORD), i % (TILE_K / WORD) * WORD)
-                 : uvec2(i % (TILE / WORD) * WORD, i / (TILE / WORD));
+  const uint width = along_k ? TILE_K / WORD : TILE / WORD, across = thread % width * WORD,
+             down = thread / width + w * (THREADS / width);
+  return along_k ? uvec2(down, across) : uvec2(across, down);
 }
 
 #if T_F16

@@ -56,7 +56,7 @@ void load_right(out RightMatrix m, uint k, uint column) {
 
 // Where they fit into registers, all factors are loaded before the first product, which waits for some of them only.
 void multiply_panels() {
-  for (uint k = 0; k < TILE_K; k += MATRIX_K) {
+  [[unroll]] for (uint k = 0; k < TILE_K; k += MATRIX_K) {
     LeftMatrix a[DOWN];
     RightMatrix b[ACROSS];
     if (!FEW_REGISTERS)

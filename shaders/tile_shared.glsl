@@ -2,7 +2,6 @@
 // of the tile, as 4 x 8 threads, each with groups of 4 rows and 4 columns: at any time they read few words of a panel,
 // which lie side by side.
 #define STRIDE (TILE + 4)  // spreads the values of k over the banks
-#define UNROLL 4         // values of k that a compiler sees at a time
 #define ROW_GROUPS (TILE / 64 > 0 ? 2 : 1)
 #define COL_GROUPS (TILE / 128 > 0 ? 2 : 1)
 

@@ -18,7 +18,7 @@ namespace {
 constexpr uint32_t kPushBytes = 128;
 constexpr uint32_t kWorkgroupSizeId = 100, kSubgroupSizeId = 101, kPacksHalvesId = 102,
                    kBrainId = 103, kMatrixShapeId = 104, kMatrixSubgroupsId = 107,
-                   kFewRegistersId = 108;
+                   kFewRegistersId = 108, kUnrollId = 109;
 constexpr uint32_t kSubgroupFeatures =
     feature::subgroup | feature::vote | feature::arithmetic | feature::ballot | feature::shuffle;
 constexpr size_t kMostThreads = 4, kMostListed = 256;
@@ -130,10 +130,12 @@ void Pipelines::keep_saved(std::stop_token stop) {
 VkShaderModule Pipelines::module(const PipelineKey& key, uint32_t workgroup_size,
                                  uint32_t subgroup_size) const {
   const Caps& caps = device_.caps();
+  const bool is_nvidia = caps.driver_id == VK_DRIVER_ID_NVIDIA_PROPRIETARY;
   std::vector<std::pair<uint32_t, uint32_t>> constants = {
       {kWorkgroupSizeId, workgroup_size},    {kSubgroupSizeId, subgroup_size},
       {kPacksHalvesId, caps.packs_halves},   {kMatrixSubgroupsId, caps.matrices.tile_subgroups},
-      {kFewRegistersId, caps.few_registers}, {kBrainId, key.brain}};
+      {kFewRegistersId, caps.few_registers}, {kBrainId, key.brain},
+      {kUnrollId, is_nvidia ? 16 : 4}};
   const MatrixShape& shape = caps.matrices.shape(key.shader->features & feature::cooperative_bf16);
   for (uint32_t i = 0; i < shape.size(); ++i) constants.emplace_back(kMatrixShapeId + i, shape[i]);
   uint32_t id = 0;
