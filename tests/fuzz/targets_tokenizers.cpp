@@ -35,7 +35,7 @@ void use_tokenizer(const BpeTokenizer& tokenizer, std::string_view text) {
     }
     streamed += decoder.finish();
     const std::string whole = to_valid_utf8(tokenizer.decode(ids));
-    // Of the first token decode() may leave out more than one space.
+    // decode() may leave out more than one space of the first token.
     expect(
         streamed == whole || streamed == " " + whole || tokenizer.parts().strip == SpaceStrip::all,
         "a stream gives the text of all tokens");

@@ -204,7 +204,8 @@ TEST_CASE("own updates: windows of several micro-batches") {
 
 TEST_CASE("own updates: norms of any size") {
   on_each_device([] {
-    for (const float size : {1e20f, 3e37f, 1.0f, 1e-25f})
+    // A larger norm has a factor that is a denormal, which a GPU may flush.
+    for (const float size : {1e20f, 1e37f, 1.0f, 1e-25f})
       for (const bool is_fused : {false, true}) {
         CAPTURE(size);
         const Tensor a = parameter({1, 1}), b = parameter({1, 1, 1});
