@@ -9,6 +9,8 @@
 
 #include "backends/open.h"
 #include "core/memory/default_device.h"
+#include "nn/weight_norm.h"
+#include "ops/losses/losses.h"
 #include "ops/numeric.h"
 #include "tests/op_table/gradcheck.h"
 
@@ -134,6 +136,9 @@ TEST_CASE("odd inputs: lengths of values whose squares overflow or vanish" *
     y.backward();
     CHECK(x.grad().to_vector()[1] == doctest::Approx(-0.8));
     CHECK(cosine_similarity(x, x, 0, 0).item() == doctest::Approx(1));
+    const Tensor row = reshape(x.detach(), {1, 2}), far = zeros({1, 2});
+    CHECK(weight_norm(row, ones({1})).to_vector()[1] == doctest::Approx(-0.8));
+    if (size > 1) CHECK(triplet_margin_loss(row, far, row).item() == doctest::Approx(5 * size));
   }
 }
 
