@@ -18,7 +18,58 @@ struct SizeMaker {
   std::function<void()> make;
 };
 
+constexpr int64_t large[] = {7, 2347, 16363};  // 2^28 bytes and 392271 more
+uint8_t large_value(const int64_t (&at)[3]) {
+  return static_cast<uint8_t>((97 * at[0] + 31 * at[1] + 7 * at[2] + at[1] * at[2]) % 251);
+}
+
+void fill_large(const Tensor& x) {
+  std::vector<uint8_t> slab(static_cast<size_t>(large[1] * large[2]));
+  for (int64_t i = 0; i < large[0]; ++i) {
+    for (int64_t j = 0, n = 0; j < large[1]; ++j)
+      for (int64_t k = 0; k < large[2]; ++k, ++n)
+        slab[static_cast<size_t>(n)] = large_value({i, j, k});
+    select(x, 0, i).copy_from(slab);
+  }
+}
+
+// The first element that is not where permute() puts it, or -1.
+int64_t first_difference(const Tensor& y, const Axes& axes) {
+  const int64_t inner = y.size(1) * y.size(2);
+  std::vector<uint8_t> slab(static_cast<size_t>(inner));
+  for (int64_t i = 0; i < y.size(0); ++i) {
+    y.device().read(*y.impl().storage, static_cast<uint64_t>(i * inner), slab.size(), slab.data());
+    for (int64_t j = 0, n = 0; j < y.size(1); ++j)
+      for (int64_t k = 0; k < y.size(2); ++k, ++n) {
+        int64_t at[3];
+        at[axes[0]] = i, at[axes[1]] = j, at[axes[2]] = k;
+        if (slab[static_cast<size_t>(n)] != large_value(at)) return i * inner + n;
+      }
+  }
+  return -1;
+}
+
 }  // namespace
+
+TEST_CASE("sizes: layouts of more than 256 MiB with odd sizes") {
+  for (const char* backend : {"cpu", "vulkan"}) {
+    std::shared_ptr<Device> device;
+    try {
+      device = Device::create(open_backend(backend));
+    } catch (const DeviceError& e) {
+      MESSAGE("skipped: " << std::string(e.what()));
+      continue;
+    }
+    const DeviceScope scope(device);
+    CAPTURE(backend);
+    const Tensor x = empty({large[0], large[1], large[2]}, DType::u8);
+    fill_large(x);
+    for (const Axes& axes : {Axes{1, 0, 2}, Axes{2, 0, 1}, Axes{0, 2, 1}}) {
+      CAPTURE(axes[0]);
+      CHECK(first_difference(contiguous(permute(x, axes)), axes) == -1);
+    }
+  }
+}
 
 TEST_CASE_FIXTURE(CpuDevice, "sizes: what 63 bits do not hold is refused by name" *
                                  doctest::test_suite("host")) {
