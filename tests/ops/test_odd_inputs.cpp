@@ -218,6 +218,46 @@ TEST_CASE("odd inputs: norms of huge values and of large means") {
   }
 }
 
+// Channels of batch norm that differ little from a large mean are those without the mean.
+TEST_CASE("odd inputs: batch norm of large means") {
+  for (const char* backend : {"reference", "cpu", "vulkan"}) {
+    std::shared_ptr<Device> device;
+    try {
+      device = Device::create(open_backend(backend));
+    } catch (const DeviceError& e) {
+      MESSAGE("skipped: " << std::string(e.what()));
+      continue;
+    }
+    const DeviceScope scope(device);
+    CAPTURE(backend);
+    for (const int64_t channels : {1, 5, 16}) {
+      CAPTURE(channels);
+      const Shape shape{1000, channels};
+      const auto count = static_cast<size_t>(shape.numel());
+      const Tensor weight = tensor(input_values(Input{{channels}, 1, 2}, 1), {channels}),
+                   bias = zeros({channels});
+      const auto run = [&](float mean) {
+        std::vector<float> values(count);
+        for (size_t i = 0; i < count; ++i)  // with steps that f32 holds beside the mean
+          values[i] = mean + static_cast<float>(i * i % 331) * 0x1p-10f;
+        Tensor x = tensor(values, shape).set_requires_grad(), w = weight.detach();
+        w.set_requires_grad();
+        const BatchNormResult r = batch_norm(x, w, bias, 0);
+        sum(r.y * tensor(input_values(Input{shape}, 5), shape)).backward();
+        std::vector<float> all = r.y.to_vector();
+        for (const Tensor& t : {x.grad(), w.grad() / 1000.0f, r.var})
+          for (const float v : t.to_vector()) all.push_back(v);
+        return all;
+      };
+      const std::vector<float> expected = run(0), actual = run(-10000);
+      double most = 0;
+      for (size_t i = 0; i < expected.size(); ++i)
+        most = std::max(most, std::abs(double{actual[i]} - expected[i]));
+      CHECK(most < 2e-5);
+    }
+  }
+}
+
 TEST_CASE("odd inputs: sizes that a product does not have" * doctest::test_suite("host")) {
   const DeviceScope scope(Device::create(open_backend("cpu")));
   CHECK(linear(zeros({2, 0}), zeros({3, 0})).to_vector() == std::vector<float>(6));
