@@ -18,33 +18,36 @@ struct SizeMaker {
   std::function<void()> make;
 };
 
-constexpr int64_t large[] = {7, 2347, 16363};  // 2^28 bytes and 392271 more
-uint8_t large_value(const int64_t (&at)[3]) {
-  return static_cast<uint8_t>((97 * at[0] + 31 * at[1] + 7 * at[2] + at[1] * at[2]) % 251);
+constexpr int64_t large[] = {7, 2347, 4093};  // of i32: 256 MiB and 540132 bytes
+
+// The value of the n-th element; no distance repeats them.
+int32_t large_value(int64_t n) {
+  return static_cast<int32_t>(static_cast<uint32_t>(n) * 2654435761u);
 }
 
 void fill_large(const Tensor& x) {
-  std::vector<uint8_t> slab(static_cast<size_t>(large[1] * large[2]));
-  for (int64_t i = 0; i < large[0]; ++i) {
-    for (int64_t j = 0, n = 0; j < large[1]; ++j)
-      for (int64_t k = 0; k < large[2]; ++k, ++n)
-        slab[static_cast<size_t>(n)] = large_value({i, j, k});
+  std::vector<int32_t> slab(static_cast<size_t>(large[1] * large[2]));
+  for (int64_t i = 0, n = 0; i < large[0]; ++i) {
+    for (int32_t& v : slab) v = large_value(n++);
     select(x, 0, i).copy_from(slab);
   }
 }
 
-// The first element that is not where permute() puts it, or -1.
-int64_t first_difference(const Tensor& y, const Axes& axes) {
-  const int64_t inner = y.size(1) * y.size(2);
-  std::vector<uint8_t> slab(static_cast<size_t>(inner));
+// The first element of y, a dense copy of `source`, that is not where it belongs, or -1.
+int64_t first_difference(const Tensor& y, const Tensor& source) {
+  const int64_t rows = y.size(1), cols = y.size(2);
+  const Strides& step = source.strides();
+  std::vector<int32_t> slab(static_cast<size_t>(rows * cols));
+  const uint64_t bytes = slab.size() * sizeof slab[0];
   for (int64_t i = 0; i < y.size(0); ++i) {
-    y.device().read(*y.impl().storage, static_cast<uint64_t>(i * inner), slab.size(), slab.data());
-    for (int64_t j = 0, n = 0; j < y.size(1); ++j)
-      for (int64_t k = 0; k < y.size(2); ++k, ++n) {
-        int64_t at[3];
-        at[axes[0]] = i, at[axes[1]] = j, at[axes[2]] = k;
-        if (slab[static_cast<size_t>(n)] != large_value(at)) return i * inner + n;
-      }
+    y.device().read(*y.impl().storage, static_cast<uint64_t>(i) * bytes, bytes, slab.data());
+    for (int64_t j = 0; j < rows; ++j) {
+      const int32_t* row = slab.data() + j * cols;
+      const int64_t begin = i * step[0] + j * step[1];
+      bool differs = false;
+      for (int64_t k = 0; k < cols; ++k) differs |= row[k] != large_value(begin + k * step[2]);
+      if (differs) return (i * rows + j) * cols;
+    }
   }
   return -1;
 }
@@ -62,11 +65,12 @@ TEST_CASE("sizes: layouts of more than 256 MiB with odd sizes") {
     }
     const DeviceScope scope(device);
     CAPTURE(backend);
-    const Tensor x = empty({large[0], large[1], large[2]}, DType::u8);
+    const Tensor x = empty({large[0], large[1], large[2]}, DType::i32);
     fill_large(x);
-    for (const Axes& axes : {Axes{1, 0, 2}, Axes{2, 0, 1}, Axes{0, 2, 1}}) {
+    for (const Axes& axes : {Axes{1, 0, 2}, Axes{2, 0, 1}}) {
       CAPTURE(axes[0]);
-      CHECK(first_difference(contiguous(permute(x, axes)), axes) == -1);
+      const Tensor view = permute(x, axes);
+      CHECK(first_difference(contiguous(view), view) == -1);
     }
   }
 }
