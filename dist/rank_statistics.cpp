@@ -29,12 +29,11 @@ int64_t JointStatistics::rows(int64_t own) {
 BatchStatistics JointStatistics::combine(BatchStatistics own) {
   const NoGrad guard;
   const int64_t channels = own.mean.numel();
-  const Tensor all = gathered(ranks_, concat({own.mean, own.var}, 0));
+  const Tensor all = gathered(ranks_, concat({own.mean, own.var, own.rest}, 0));
   std::vector<BatchStatistics> parts;
   for (size_t rank = 0; rank < rows_.size(); ++rank) {
-    const Tensor both = select(all, 0, static_cast<int64_t>(rank));
-    parts.push_back(
-        {slice(both, 0, 0, channels), slice(both, 0, channels, 2 * channels), rows_[rank]});
+    const Tensor part = reshape(select(all, 0, static_cast<int64_t>(rank)), {3, channels});
+    parts.push_back({select(part, 0, 0), select(part, 0, 1), rows_[rank], select(part, 0, 2)});
   }
   return combine_statistics(parts);
 }

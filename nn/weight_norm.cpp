@@ -1,5 +1,6 @@
 #include "nn/weight_norm.h"
 
+#include "ops/numeric.h"
 #include "ops/operators.h"
 
 namespace rw {
@@ -10,7 +11,7 @@ namespace {
 Tensor norms(Tensor v) {
   Axes inner;
   for (int axis = 1; axis < v.rank(); ++axis) inner.push_back(axis);
-  return inner.empty() ? abs(std::move(v)) : sqrt(sum(square(std::move(v)), inner, true));
+  return inner.empty() ? abs(std::move(v)) : norm(std::move(v), 2, inner, true);
 }
 
 }  // namespace

@@ -259,6 +259,7 @@ Tensor avg_pool2d(Tensor x, const Pool2dOptions& options);
 struct BatchStatistics {
   Tensor mean, var;  // [C] f32; the variance is biased
   int64_t rows;      // values per channel
+  Tensor rest = {};  // the true mean less the rounded one, [C] f32; undefined: 0
 };
 // The statistics of x [..., C] over all axes but the last, without a gradient. ShapeError if x is
 // empty.

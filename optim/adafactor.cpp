@@ -81,7 +81,7 @@ class AdafactorRule : public UpdateRule {
            {.threads = {u(partial.numel()), 1, 1}});
     launch("adafactor_combine", {in(partial), inout(col_var), in(t.control)}, p,
            {.threads = {u(col_var.numel()), 1, 1}});
-    return mean(row_var, {-2, -1});
+    return sum(affine(row_var, 1.0f / static_cast<float>(rows), 0), {-2, -1});  // within range
   }
 
   void apply(const Target& t, const FlatParameters::Slot& slot, const Tensor& row_var,

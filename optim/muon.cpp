@@ -3,7 +3,7 @@
 #include <cmath>
 #include <limits>
 
-#include "ops/ops.h"
+#include "ops/numeric.h"
 #include "optim/base/update_rule.h"
 
 namespace rw {
@@ -14,8 +14,8 @@ namespace {
 // side.
 Tensor orthogonalise(Tensor x, const MuonOptions& o) {
   const auto [a, b, c] = o.ns_coefficients;
-  x = mul(std::move(x),
-          reciprocal(clamp(sqrt(sum(square(x))), o.eps, std::numeric_limits<float>::infinity())));
+  Tensor length = clamp(norm(x), o.eps, std::numeric_limits<float>::infinity());
+  x = div(std::move(x), std::move(length));
   const bool is_wide = x.size(0) <= x.size(1);
   const int64_t side = std::min(x.size(0), x.size(1));
   const auto device = x.device().shared_from_this();

@@ -7,11 +7,11 @@
 
 // Adds up the sums over all chunks of the parameter, in the same order in every workgroup.
 float root_mean_square(uint begin) {
-  float squares = 0.0;
+  vec3 squares = vec3(0.0);
   for (uint c = gl_LocalInvocationID.x; c < p.chunks; c += gl_WorkGroupSize.x) {
-    squares += load_partial(begin + c);
+    add_squares(squares, load_partial(begin + c));
   }
-  return sqrt(workgroup_sum(squares) / p.n);
+  return workgroup_norm(squares) / sqrt(float(p.n));
 }
 
 void main() {

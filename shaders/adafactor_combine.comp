@@ -2,12 +2,13 @@
 //! params: AdafactorMomentParams
 //! local: 64
 #include "adafactor.glsl"
+#include "squares.glsl"
 
 void main() {
   uint i = thread_id();
   if (i >= p.matrices * p.cols || load_state(STATE_FOUND_INF) != 0.0) return;
   uint matrix = i / p.cols, at = matrix * p.chunks * p.cols + (i - matrix * p.cols);
-  float squares = 0.0;
-  for (uint c = 0; c < p.chunks; ++c, at += p.cols) squares += load_partial(at);
-  store_col_var(i, moved(load_col_var(i), squared_factor() * squares / p.rows));
+  vec3 squares = vec3(0.0);
+  for (uint c = 0; c < p.chunks; ++c, at += p.cols) add_squares(squares, load_partial(at));
+  store_col_var(i, moved(load_col_var(i), mean_square(norm_of(squares), p.rows)));
 }

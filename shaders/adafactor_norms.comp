@@ -8,7 +8,8 @@
 void main() {
   uint group = group_id();
   if (group >= p.chunks || load_state(STATE_FOUND_INF) != 0.0) return;
-  float factor = load_state(STATE_GRAD_FACTOR), squares_x = 0.0, squares_u = 0.0;
+  float factor = load_state(STATE_GRAD_FACTOR);
+  vec3 squares_x = vec3(0.0), squares_u = squares_x;
   FOR_CHUNK(i, group) {
     float x = load_param(i), g = factor * load_grad(i), v;
     if (FACTORED) {
@@ -18,12 +19,11 @@ void main() {
       store_row_var(i, v);
     }
     float u = direction(g, v);
-    squares_x += x * x;
-    squares_u += u * u;
+    add_squares(squares_x, x);
+    add_squares(squares_u, u);
   }
-  squares_x = workgroup_sum(squares_x);
-  squares_u = workgroup_sum(squares_u);
+  float norm_x = workgroup_norm(squares_x), norm_u = workgroup_norm(squares_u);
   if (gl_LocalInvocationID.x != 0) return;
-  store_partial(group, squares_x);
-  store_partial(p.chunks + group, squares_u);
+  store_partial(group, norm_x);
+  store_partial(p.chunks + group, norm_u);
 }

@@ -6,23 +6,23 @@
 #include "adafactor.glsl"
 #include "reduce.glsl"
 #include "rows.glsl"
+#include "squares.glsl"
 
 void main() {
   uint row = group_id();
   if (row >= p.matrices * p.rows || load_state(STATE_FOUND_INF) != 0.0) return;
   uint start = row * p.cols, words = word_columns(p.cols, p.offset[0]);
-  vec4 squares = vec4(0.0);
+  Squares squares = no_squares();
   FOR_WORDS(c, words) {
     vec4 lo, hi;
     load8_grad(start + c, lo, hi);
-    squares += lo * lo + hi * hi;
+    add_squares(squares, lo);
+    add_squares(squares, hi);
   }
-  FOR_OTHERS(c, words, p.cols) {
-    float g = load_grad(start + c);
-    squares.x += g * g;
-  }
-  float total = workgroup_sum((squares.x + squares.y) + (squares.z + squares.w));
+  vec3 sums = joined(squares);
+  FOR_OTHERS(c, words, p.cols) add_squares(sums, load_grad(start + c));
+  float norm = workgroup_norm(sums);
   if (gl_LocalInvocationID.x == 0) {
-    store_row_var(row, moved(load_row_var(row), squared_factor() * total / p.cols));
+    store_row_var(row, moved(load_row_var(row), mean_square(norm, p.cols)));
   }
 }

@@ -2,6 +2,7 @@
 // memory.
 #include "adafactor.glsl"
 #include "reduce.glsl"
+#include "squares.glsl"
 layout(constant_id = 0) const bool FACTORED = false;
 
 // Returns the direction of element i, given the estimate v of its squared gradient.
@@ -9,7 +10,7 @@ float direction(float g, float v) { return g * inversesqrt(max(v, p.eps1 * p.eps
 
 float factored_estimate(uint i) {
   uint row = i / p.cols, matrix = row / p.rows, col = i - row * p.cols;
-  return load_row_var(row) * load_col_var(matrix * p.cols + col) / max(load_mean(matrix), p.eps1);
+  return load_row_var(row) / max(load_mean(matrix), p.eps1) * load_col_var(matrix * p.cols + col);
 }
 
 #define FOR_CHUNK(i, group)                                                               \

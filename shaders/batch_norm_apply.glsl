@@ -9,6 +9,12 @@ void normalize8(uint c, uint begin, uint end) {
   load8_bias(c, bias_lo, bias_hi);
   scale_lo = weight_lo * inverse_deviation(scale_lo);
   scale_hi = weight_hi * inverse_deviation(scale_hi);
+  if (p.has_rest != 0) {
+    vec4 rest_lo, rest_hi;
+    load8_mean(p.channels + c, rest_lo, rest_hi);
+    bias_lo -= rest_lo * scale_lo;
+    bias_hi -= rest_hi * scale_hi;
+  }
   for (uint row = begin; row < end; ++row) {
     vec4 lo, hi;
     load8_x(row * p.channels + c, lo, hi);
@@ -22,6 +28,7 @@ void normalize8(uint c, uint begin, uint end) {
 void normalize1(uint c, uint begin, uint end) {
   float mean = load_mean(c), bias = load_bias(c);
   float scale = load_weight(c) * inverse_deviation(load_var(c));
+  if (p.has_rest != 0) bias -= load_mean(p.channels + c) * scale;
   for (uint row = begin; row < end; ++row) {
     uint i = row * p.channels + c;
     store_y(i, AFTER(i, (load_x(i) - mean) * scale + bias));

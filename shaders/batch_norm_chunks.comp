@@ -1,9 +1,10 @@
-//! buffers: x:T:read partial:f32:write
+//! buffers: x:T:read partial:f32:write first:f32:write
 //! types: T = f32 f16
 //! params: BatchNormChunksParams
 //! reference: none
 //! local: 8,8
 //! grid: 3d
+#include "numbers.glsl"
 #include "some.glsl"
 
 layout(constant_id = 0) const uint WHOLE = 0;  //! 0 1
@@ -19,23 +20,30 @@ struct Moments {
 
 shared Moments moments[64];
 
+void load_row(uint c, uint row, out vec4 lo, out vec4 hi) {
+  uint at = row * p.channels + c;
+  if (WHOLE == 1) {
+    load8_x(at, lo, hi);
+  } else {
+    LOAD_SOME(load_x, at, p.channels - c, lo, hi)
+  }
+}
+
+// Values that are not finite would make all differences from them NaN.
+vec4 finite_or_zero(vec4 v) { return mix(v, vec4(0.0), greaterThanEqual(magnitude_bits(v), uvec4(0x7f800000u))); }
+
 // Welford's update, row by row, which has no cancellation however large the mean is.
-Moments of_rows(uint c, uint begin, uint end) {
+Moments of_rows(uint c, uint begin, uint end, vec4 first_lo, vec4 first_hi) {
   Moments m = Moments(0.0, vec4(0.0), vec4(0.0), vec4(0.0), vec4(0.0));
   for (uint first = begin; first < end; first += ROWS_AHEAD * MEMBERS) {
     vec4 lo[ROWS_AHEAD], hi[ROWS_AHEAD];
     [[unroll]] for (uint r = 0; r < ROWS_AHEAD; ++r) {
-      uint at = min(first + r * MEMBERS, end - 1) * p.channels + c;
-      if (WHOLE == 1) {
-        load8_x(at, lo[r], hi[r]);
-      } else {
-        LOAD_SOME(load_x, at, p.channels - c, lo[r], hi[r])
-      }
+      load_row(c, min(first + r * MEMBERS, end - 1), lo[r], hi[r]);
     }
     [[unroll]] for (uint r = 0; r < ROWS_AHEAD; ++r) {
       if (first + r * MEMBERS < end) {
-        lo[r] *= NORM_SCALE;
-        hi[r] *= NORM_SCALE;
+        lo[r] = (lo[r] - first_lo) * NORM_SCALE;
+        hi[r] = (hi[r] - first_hi) * NORM_SCALE;
         m.count += 1.0;
         vec4 delta_lo = lo[r] - m.mean_lo, delta_hi = hi[r] - m.mean_hi;
         m.mean_lo += delta_lo * (1.0 / m.count);
@@ -61,7 +69,11 @@ void main() {
   uint c = gl_GlobalInvocationID.x * 8;
   uint chunk = gl_GlobalInvocationID.y / MEMBERS, member = gl_GlobalInvocationID.y % MEMBERS;
   uint begin = chunk * p.chunk_rows, end = min(begin + p.chunk_rows, p.rows);
-  Moments all = of_rows(c < p.channels ? c : 0, begin + member, end);
+  vec4 first_lo, first_hi;
+  load_row(c < p.channels ? c : 0, 0, first_lo, first_hi);
+  first_lo = finite_or_zero(first_lo);
+  first_hi = finite_or_zero(first_hi);
+  Moments all = of_rows(c < p.channels ? c : 0, begin + member, end, first_lo, first_hi);
   if (MEMBERS > 1) {
     moments[gl_LocalInvocationIndex] = all;
     barrier();
@@ -74,4 +86,6 @@ void main() {
   uint at = chunk * 2 * p.channels + c;
   STORE_SOME(store_partial, at, p.channels - c, all.mean_lo, all.mean_hi)
   STORE_SOME(store_partial, at + p.channels, p.channels - c, all.squares_lo, all.squares_hi)
+  if (chunk > 0) return;
+  STORE_SOME(store_first, c, p.channels - c, first_lo, first_hi)
 }

@@ -1,8 +1,10 @@
-//! buffers: partial:f32:read mean:f32:write var:f32:write
+//! buffers: partial:f32:read first:f32:read mean:f32:write var:f32:write both:f32:write
 //! params: BatchNormCombineParams
 //! reference: none
 //! local: 4,32
 //! grid: 3d
+//! precise: yes
+#include "numbers.glsl"
 #define AHEAD 4  // chunks whose values are loaded at once
 
 struct Moments {
@@ -57,6 +59,15 @@ void main() {
   }
   if (part > 0 || c >= p.channels) return;
   bool is_last = p.run >= p.chunks;
-  store_mean(run * p.channels + c, is_last ? means[place] / NORM_SCALE : means[place]);
   store_var(run * p.channels + c, is_last ? squares[place] / p.rows : squares[place]);
+  if (!is_last) {
+    store_mean(run * p.channels + c, means[place]);
+    return;
+  }
+  // The sum has a rest that rounding leaves (Knuth 1969).
+  float base = load_first(c), above = means[place] / NORM_SCALE, mean = base + above, moved = mean - base;
+  float rest = (base - (mean - moved)) + (above - moved);
+  store_mean(c, mean);
+  store_both(c, mean);
+  store_both(p.channels + c, is_finite(mean) ? rest : 0.0);
 }

@@ -27,6 +27,12 @@ void grad8(uint c, uint begin, uint end) {
   slope_hi *= scale_hi * share;
   shift_lo *= scale_lo * share;
   shift_hi *= scale_hi * share;
+  if (p.has_rest != 0) {
+    vec4 rest_lo, rest_hi;
+    load8_mean(p.channels + c, rest_lo, rest_hi);
+    shift_lo -= slope_lo * (rest_lo * inverse_lo);
+    shift_hi -= slope_hi * (rest_hi * inverse_hi);
+  }
   for (uint row = begin; row < end; ++row) {
     vec4 x_lo, x_hi, dy_lo, dy_hi;
     load8_x(row * p.channels + c, x_lo, x_hi);
@@ -40,6 +46,7 @@ void grad1(uint c, uint begin, uint end) {
   float mean = load_mean(c), inverse = inverse_deviation(load_var(c));
   float scale = load_weight(c) * inverse, share = scale / p.rows;
   float slope = load_sums(c) * share, shift = load_sums(p.channels + c) * share;
+  if (p.has_rest != 0) shift -= slope * (load_mean(p.channels + c) * inverse);
   for (uint row = begin; row < end; ++row) {
     uint i = row * p.channels + c;
     store_dx(i, gradient(vec4(load_dy(i)), vec4(load_x(i)), vec4(mean), vec4(inverse), vec4(scale), vec4(shift),

@@ -66,6 +66,12 @@ void main() {
     all.sum_hi += other.sum_hi;
   }
   uint count = p.channels - c, at = chunk * 2 * p.channels + c;
+  if (p.has_rest != 0) {
+    vec4 rest_lo, rest_hi;
+    LOAD_SOME(load_mean, p.channels + c, count, rest_lo, rest_hi)
+    all.product_lo -= rest_lo * all.sum_lo;
+    all.product_hi -= rest_hi * all.sum_hi;
+  }
   vec4 var_lo, var_hi;
   LOAD_SOME(load_var, c, count, var_lo, var_hi)
   all.product_lo *= inverse_deviation(var_lo);

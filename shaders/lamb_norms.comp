@@ -5,17 +5,16 @@
 //! prefers: subgroup arithmetic
 #include "lamb_update.glsl"
 #include "reduce.glsl"
+#include "squares.glsl"
 
-void step4(Correction correction, vec4 x, vec4 g, inout vec4 m, inout vec4 v, inout vec4 squares_x,
-           inout vec4 squares_u) {
+void step4(Correction correction, vec4 x, vec4 g, inout vec4 m, inout vec4 v, inout Squares squares_x,
+           inout Squares squares_u) {
   m = p.beta1 * m + (1.0 - p.beta1) * g;
   v = p.beta2 * v + (1.0 - p.beta2) * g * g;
   vec4 u = direction(correction, x, m, v);
-  squares_x += x * x;
-  squares_u += u * u;
+  add_squares(squares_x, x);
+  add_squares(squares_u, u);
 }
-
-float total(vec4 v) { return workgroup_sum((v.x + v.y) + (v.z + v.w)); }
 
 void main() {
   uint row = group_id();
@@ -24,7 +23,7 @@ void main() {
   Correction correction = load_correction(chunk.number);
   float factor = load_state(STATE_GRAD_FACTOR);
   uint offsets = chunk.begin | chunk.grad | p.offset[0] | p.offset[1] | p.offset[2] | p.offset[3];
-  vec4 squares_x = vec4(0.0), squares_u = squares_x;
+  Squares squares_x = no_squares(), squares_u = squares_x;
   for (uint at = gl_LocalInvocationID.x * 8; at < chunk.size; at += gl_WorkGroupSize.x * 8) {
     uint i = chunk.begin + at, g = chunk.grad + at;
     vec4 x_lo, x_hi, g_lo, g_hi, m_lo, m_hi, v_lo, v_hi;
@@ -40,21 +39,18 @@ void main() {
     } else {
       uint count = flat_end(at, chunk.size) - at;
       for (uint k = 0; k < count; ++k) {
-        vec4 one_x = vec4(0.0), one_u = one_x;
-        m_lo = vec4(load_m(i + k));
-        v_lo = vec4(load_v(i + k));
-        vec4 x = vec4(load_param(i + k)), grad = vec4(factor * load_grad(g + k));
-        step4(correction, x, grad, m_lo, v_lo, one_x, one_u);
-        squares_x.x += one_x.x;
-        squares_u.x += one_u.x;
+        vec4 x = vec4(load_param(i + k), 0.0, 0.0, 0.0), grad = vec4(factor * load_grad(g + k), 0.0, 0.0, 0.0);
+        m_lo = vec4(load_m(i + k), 0.0, 0.0, 0.0);
+        v_lo = vec4(load_v(i + k), 1.0, 1.0, 1.0);  // 0 / 0 without eps
+        step4(correction, x, grad, m_lo, v_lo, squares_x, squares_u);
         store_m(i + k, m_lo.x);
         store_v(i + k, v_lo.x);
       }
     }
   }
-  float sum_x = total(squares_x), sum_u = total(squares_u);
+  float norm_x = workgroup_norm(joined(squares_x)), norm_u = workgroup_norm(joined(squares_u));
   if (gl_LocalInvocationID.x != 0) return;
   uint number = chunk.number - p.number;
-  store_partial(number, sum_x);
-  store_partial(p.chunks + number, sum_u);
+  store_partial(number, norm_x);
+  store_partial(p.chunks + number, norm_u);
 }

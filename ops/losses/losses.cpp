@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "ops/detail.h"
+#include "ops/numeric.h"
 #include "ops/operators.h"
 
 namespace rw {
@@ -224,7 +225,7 @@ Tensor triplet_margin_loss(Tensor anchor, Tensor positive, Tensor negative,
   }
   const auto distance = [&](Tensor a, Tensor b) {
     Tensor d = affine(sub(std::move(a), std::move(b)), 1, o.eps);
-    if (o.p == 2) return sqrt(sum(square(std::move(d)), {-1}));
+    if (o.p == 2) return norm(std::move(d), 2, {-1});
     d = abs(std::move(d));
     if (o.p == 1) return sum(std::move(d), {-1});
     return pow(sum(pow(std::move(d), o.p), {-1}), 1 / o.p);

@@ -18,14 +18,21 @@ std::array<uint32_t, 3> apply_threads(const Tensor& x) {
           1};
 }
 
+// Whether a mean has its rest beside it: [2, C] in place of [C].
+bool has_rest(const Tensor& mean) {
+  return mean.rank() == 2;
+}
+
 Tensor normalise(const Tensor& x, const Tensor& mean_in, const Tensor& var_in,
                  const Tensor& weight_in, const Tensor& bias_in, float eps) {
   const Tensor mean = contiguous(mean_in), var = contiguous(var_in);
   const Tensor weight = contiguous(weight_in), bias = contiguous(bias_in);
   Tensor y = empty_on(x, x.shape(), x.dtype());
   launch("batch_norm", {in(x), in(mean), in(var), in(weight), in(bias), out(y)},
-         kernels::BatchNormParams{
-             .n = batch_norm32(x.numel()), .channels = batch_norm32(x.size(-1)), .eps = eps},
+         kernels::BatchNormParams{.n = batch_norm32(x.numel()),
+                                  .channels = batch_norm32(x.size(-1)),
+                                  .eps = eps,
+                                  .has_rest = has_rest(mean)},
          {.threads = apply_threads(x)});
   return y;
 }
@@ -47,24 +54,43 @@ Tensor unscaled(const Tensor& var) {
   return affine(var, 1 / square_scale, 0);
 }
 
-// The variance is the kernels'.
-BatchStatistics statistics_of(const Tensor& x) {
+// The kernels make and read the mean, the variance as scaled() gives it, and the mean with its
+// rest, [2, C].
+struct KernelStatistics {
+  Tensor mean, var, both;
+};
+
+KernelStatistics statistics_of(const Tensor& x) {
   const int64_t c = x.size(-1), rows = x.numel() / c;
-  Tensor mean = empty_on(x, {c}, DType::f32), var = empty_on(x, {c}, DType::f32);
-  launch("batch_norm_stats", {in(x), out(mean), out(var)},
+  KernelStatistics s{empty_on(x, {c}, DType::f32), empty_on(x, {c}, DType::f32),
+                     empty_on(x, {2, c}, DType::f32)};
+  launch("batch_norm_stats", {in(x), out(s.mean), out(s.var), out(s.both)},
          kernels::BatchNormStatsParams{.rows = batch_norm32(rows), .channels = batch_norm32(c)},
          {});
-  return {std::move(mean), std::move(var), rows};
+  return s;
+}
+
+BatchStatistics public_of(const KernelStatistics& s, int64_t rows) {
+  return {s.mean, unscaled(s.var), rows, select(s.both, 0, 1)};
+}
+
+KernelStatistics kernels_of(const BatchStatistics& s) {
+  Tensor rest = s.rest.defined()
+                    ? s.rest
+                    : full(s.mean.shape(), 0, DType::f32, s.mean.device().shared_from_this());
+  return {s.mean, scaled(s.var), stack({s.mean, std::move(rest)}, 0)};
 }
 
 void check_statistics(const BatchStatistics& s, int64_t channels) {
   const auto fits = [&](const Tensor& t) {
     return t.defined() && t.shape() == Shape{channels} && t.dtype() == DType::f32;
   };
-  check<ShapeError>(fits(s.mean) && fits(s.var) && s.rows > 0, "batch_norm",
-                    "statistics must be f32 [{}] of at least one row, got mean {}, variance {} of "
-                    "{} rows",
-                    channels, s.mean, s.var, s.rows);
+  check<ShapeError>(
+      fits(s.mean) && fits(s.var) && (!s.rest.defined() || fits(s.rest)) && s.rows > 0,
+      "batch_norm",
+      "statistics must be f32 [{}] of at least one row, got mean {}, variance {} of "
+      "{} rows",
+      channels, s.mean, s.var, s.rows);
 }
 
 std::vector<Tensor> batch_norm_forward(const std::any& attrs, std::span<Tensor> inputs) {
@@ -74,13 +100,12 @@ std::vector<Tensor> batch_norm_forward(const std::any& attrs, std::span<Tensor> 
   // On another device the record runs again only to measure its memory.
   const bool has_known = is_replay && &(*a.known)->mean.device() == &x.device();
   BatchStatistics all;
-  Tensor var;  // the kernels'
+  KernelStatistics own;
   if (has_known) {
     all = **a.known;
   } else {
-    all = statistics_of(x);
-    var = all.var;
-    all.var = unscaled(var);
+    own = statistics_of(x);
+    all = public_of(own, x.numel() / x.size(-1));
   }
   if (a.exchange && !is_replay) {
     all = a.exchange->combine(std::move(all));
@@ -89,12 +114,14 @@ std::vector<Tensor> batch_norm_forward(const std::any& attrs, std::span<Tensor> 
                       "the exchange's statistics must be of its {} rows, got {}", a.rows, all.rows);
     *a.known = all;
   }
-  if (a.exchange || has_known) var = scaled(all.var);
-  Tensor y = normalise(x, all.mean, var, inputs[1], inputs[2], a.eps);
-  return {std::move(y), std::move(all.mean), std::move(all.var), std::move(var)};
+  if (a.exchange || has_known) own = kernels_of(all);
+  Tensor y = normalise(x, own.both, own.var, inputs[1], inputs[2], a.eps);
+  return {std::move(y), std::move(all.mean), std::move(all.var), std::move(own.var),
+          std::move(own.both)};
 }
 
-// The gradients of x, weight and bias; var is the kernels'. With `train`, mean and var depend on x.
+// The gradients of x, weight and bias; mean and var are the kernels'. With `train`, they depend on
+// x.
 std::vector<Tensor> gradients(const Record& r, Tensor dy_in, const Tensor& x_in,
                               const Tensor& mean_in, const Tensor& var_in, const Tensor& weight_in,
                               const BatchNormAttrs& attrs, bool train) {
@@ -106,7 +133,8 @@ std::vector<Tensor> gradients(const Record& r, Tensor dy_in, const Tensor& x_in,
   launch("batch_norm_grad_stats", {in(x), in(dy), in(mean), in(var), out(own)},
          kernels::BatchNormGradStatsParams{.rows = batch_norm32(x.numel() / channels),
                                            .channels = batch_norm32(channels),
-                                           .eps = eps},
+                                           .eps = eps,
+                                           .has_rest = has_rest(mean)},
          {});
   const Tensor all = attrs.exchange ? attrs.exchange->sum(own) : own;
   check<ShapeError>(all.shape() == own.shape() && all.dtype() == DType::f32, "batch_norm",
@@ -119,7 +147,8 @@ std::vector<Tensor> gradients(const Record& r, Tensor dy_in, const Tensor& x_in,
                                         .channels = batch_norm32(channels),
                                         .rows = batch_norm32(attrs.rows),
                                         .eps = eps,
-                                        .train = train},
+                                        .train = train,
+                                        .has_rest = has_rest(mean)},
            {.threads = apply_threads(x)});
   }
   return {std::move(dx), select(own, 0, 0), select(own, 0, 1)};
@@ -128,7 +157,7 @@ std::vector<Tensor> gradients(const Record& r, Tensor dy_in, const Tensor& x_in,
 std::vector<Tensor> batch_norm_vjp(Record& r, std::span<Tensor> dy) {
   check<AutogradError>(!dy[1].defined() && !dy[2].defined(), "batch_norm",
                        "mean and var carry no gradient; detach them");
-  return gradients(r, std::move(dy[0]), r.input(0), r.output(1), r.output(3), r.input(1),
+  return gradients(r, std::move(dy[0]), r.input(0), r.output(4), r.output(3), r.input(1),
                    r.attributes<BatchNormAttrs>(), true);
 }
 
@@ -137,7 +166,7 @@ const Op batch_norm_op = {.name = "batch_norm",
                           .vjp = batch_norm_vjp,
                           .saves =
                               [](const std::any&, uint32_t) {
-                                return Saves{3, 2 | 8};
+                                return Saves{3, 8 | 16};
                               },
                           .saves_8_bits = true};
 
@@ -181,9 +210,7 @@ void check_inputs(const Tensor& x, std::initializer_list<Tensor*> per_channel) {
 BatchStatistics batch_statistics(const Tensor& x) {
   check_inputs(x, {});
   const NoGrad guard;
-  BatchStatistics own = statistics_of(contiguous(x));
-  own.var = unscaled(own.var);
-  return own;
+  return public_of(statistics_of(contiguous(x)), x.numel() / x.size(-1));
 }
 
 BatchStatistics combine_statistics(const std::vector<BatchStatistics>& parts) {
@@ -197,14 +224,22 @@ BatchStatistics combine_statistics(const std::vector<BatchStatistics>& parts) {
   const auto share = [rows](const BatchStatistics& part) {
     return static_cast<double>(part.rows) / static_cast<double>(rows);
   };
-  Tensor mean = parts[0].mean * share(parts[0]);
-  for (size_t i = 1; i < parts.size(); ++i) mean = mean + parts[i].mean * share(parts[i]);
-  Tensor var;
+  // Relative to the first mean, since rounding may count where they differ little.
+  const auto above = [&base = parts[0].mean](const BatchStatistics& part) {
+    const Tensor difference = part.mean - base;
+    return part.rest.defined() ? difference + part.rest : difference;
+  };
+  Tensor offset, var;
   for (const BatchStatistics& part : parts) {
-    Tensor own = (part.var + square(part.mean - mean)) * share(part);
+    Tensor own = above(part) * share(part);
+    offset = offset ? offset + own : own;
+  }
+  for (const BatchStatistics& part : parts) {
+    Tensor own = (part.var + square(above(part) - offset)) * share(part);
     var = var ? var + own : own;
   }
-  return {mean, var, rows};
+  Tensor mean = parts[0].mean + offset, rest = offset - (mean - parts[0].mean);
+  return {std::move(mean), std::move(var), rows, std::move(rest)};
 }
 
 // Side effects stay off the tape, so that replay does not see them.

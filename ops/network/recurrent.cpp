@@ -163,7 +163,7 @@ std::vector<Tensor> gru_vjp(Record& r, std::span<Tensor> dys) {
   std::vector<Tensor> grads(4);
   parameter_gradients(r, dgh, grads);
   grads[0] = std::move(dgx);
-  grads[3] = add(std::move(dh), cast(carry, y.dtype()));
+  grads[3] = cast(add(wide(std::move(dh)), carry), y.dtype());
   return grads;
 }
 

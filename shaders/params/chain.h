@@ -46,5 +46,6 @@ struct BatchNormChainParams {
   uint offset[8];  // x, mean, var, weight, bias, s, t, y
   uint n, channels;
   float eps;
+  uint has_rest;
   ChainSteps steps;
 };

@@ -1,30 +1,34 @@
 // Batch, layer and group normalisation.
 
 // ---- batches (x is [rows, channels], channels contiguous) -------------------------------------
-// `var` is NORM_SCALE^2 times the variance.
-// batch_norm_stats: mean and biased variance of each channel.
+// `var` is NORM_SCALE^2 times the variance. Where elements differ little from a large mean, its
+// rounding would count: with has_rest 1, `mean` is [2, channels], the means and what their rounding
+// leaves; with 0 it is [channels].
+// batch_norm_stats: mean and biased variance of each channel, and both [2, channels] = the mean as
+// above.
 struct BatchNormStatsParams {
-  uint offset[3];  // x, mean, var
+  uint offset[4];  // x, mean, var, both
   uint rows, channels;
 };
 // Vulkan devices compute these statistics by the next two kernels.
 //
 // batch_norm_chunks: partial [chunks, 2, channels] = mean and sum of squared deviations of
-// NORM_SCALE * x of each chunk of chunk_rows rows (<= 32768). `team` threads (1 or BATCH_NORM_TEAM)
+// NORM_SCALE * (x - first) of each chunk of chunk_rows rows (<= 32768), where first [channels] is
+// the first row, with 0 for what is not finite. `team` threads (1 or BATCH_NORM_TEAM)
 // take turns along a chunk. The variant is {whole, team}; with whole 1, 8 channels are one load.
 // threads = {ceil(channels / 8), chunks * team}.
 #define BATCH_NORM_TEAM 8
 struct BatchNormChunksParams {
-  uint offset[2];
+  uint offset[3];  // x, partial, first
   uint rows, channels, chunk_rows;
 };
 // batch_norm_combine: joins each run of chunks, in order, by Chan's formula into means and sums of
-// squared deviations [runs, channels]; a single run gives the mean and the biased variance of
-// batch_norm_stats instead.
+// squared deviations [runs, channels]; a single run gives the results of batch_norm_stats instead,
+// and else `first` and `both` are not touched.
 // Chunk k of partial has its means at k * chunk_step, and its deviations lie deviations_at behind
 // them. threads: channels, 32, runs.
 struct BatchNormCombineParams {
-  uint offset[3];  // partial, mean, var
+  uint offset[5];  // partial, first, mean, var, both
   uint rows, channels, chunk_rows, chunks, run, chunk_step, deviations_at;
 };
 // batch_norm: y = (x - mean) / sqrt(var + eps) * weight + bias.
@@ -33,12 +37,14 @@ struct BatchNormParams {
   uint offset[6];  // x, mean, var, weight, bias, y
   uint n, channels;
   float eps;
+  uint has_rest;
 };
 // batch_norm_grad_stats: sums [2, channels] = sum(dy * xhat), sum(dy).
 struct BatchNormGradStatsParams {
   uint offset[5];  // x, dy, mean, var, sums
   uint rows, channels;
   float eps;
+  uint has_rest;
 };
 // batch_norm_grad_chunks: the same sums of each chunk, [chunks, 2, channels], on Vulkan devices.
 // The variant and the threads are those of batch_norm_chunks.
@@ -46,6 +52,7 @@ struct BatchNormGradChunksParams {
   uint offset[5];  // x, dy, mean, var, partial
   uint rows, channels, chunk_rows;
   float eps;
+  uint has_rest;
 };
 // batch_norm_grad: sums [2, channels] = sum(dy * xhat), sum(dy).
 // dx = weight / sqrt(var + eps) * (dy - train * (sums[1] + xhat * sums[0]) / rows).
@@ -54,7 +61,7 @@ struct BatchNormGradParams {
   uint offset[7];  // x, dy, mean, var, weight, sums, dx
   uint n, channels, rows;
   float eps;
-  uint train;
+  uint train, has_rest;
 };
 
 // ---- rows and groups ---------------------------------------------------------------------------

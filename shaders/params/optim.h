@@ -273,12 +273,12 @@ struct MuonParams {
 //
 // adafactor_rows: row_var [matrices, rows], of means over the columns. One workgroup per row.
 //
-// adafactor_columns: partial [matrices, chunks, cols] = sum of squares of each chunk of
+// adafactor_columns: partial [matrices, chunks, cols] = norm of each column in each chunk of
 // ADAFACTOR_ROWS rows. threads.x = elements of partial.
 //
-// adafactor_combine: col_var [matrices, cols] from these sums. threads.x = elements of col_var.
+// adafactor_combine: col_var [matrices, cols] from these norms. threads.x = elements of col_var.
 //
-// adafactor_norms: partial [2, chunks] = sums of squares of the parameter and of its update u = g /
+// adafactor_norms: partial [2, chunks] = norms of the parameter and of its update u = g /
 // sqrt(max(v, eps1^2)), for each chunk of ADAFACTOR_CHUNK elements. The variant is {factored}. With
 // 1, v = row_var * col_var / max(mean, eps1), where mean [matrices] is the mean of row_var. With 0,
 // v is row_var [elements], into which g^2 goes first. One workgroup per chunk.
@@ -307,7 +307,7 @@ struct AdafactorParams {
 
 // ---- LAMB and averages of parameters -----------------------------------------------------------
 // lamb_norms: updates m and v of the table's rows from `first` on. partial [2, chunks] are, for the
-// chunks whose numbers begin with `number`, the sums of squares of the parameter and of its update
+// chunks whose numbers begin with `number`, the norms of the parameter and of its update
 // u = m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + eps) + weight_decay * param. One workgroup per
 // row. Nothing happens when state[FOUND_INF] != 0.
 //

@@ -77,7 +77,8 @@ class Calls {
     std::vector<Binding> of_channels;
     for (uint32_t i = 0; i < 4; ++i) {
       const float scale = i == 1 ? NORM_SCALE * NORM_SCALE : 1;  // of the variance
-      const std::vector<float> of = rw::test::values(channels, 0.2f * scale, scale, i + 9);
+      const uint32_t count = i == 0 ? 2 * channels : channels;   // means and their rests
+      const std::vector<float> of = rw::test::values(count, 0.2f * scale, scale, i + 9);
       of_channels.push_back(as(runner_.upload(of), Access::read));
     }
     const uint32_t rows = n_ / channels;
@@ -85,7 +86,7 @@ class Calls {
                                                      of_channels[1],      of_channels[2],
                                                      of_channels[3],      as(y_, Access::write)};
     runner_.run("batch_norm", bindings,
-                BatchNormParams{.n = n_, .channels = channels, .eps = 1e-3f}, {1},
+                BatchNormParams{.n = n_, .channels = channels, .eps = 1e-3f, .has_rest = 1}, {1},
                 {(channels + 7) / 8 * ((rows + BATCH_NORM_ROWS - 1) / BATCH_NORM_ROWS), 1, 1});
   }
   // Writes x, which is no part of the chain.

@@ -345,23 +345,35 @@ TEST_CASE("kernels: batch norm") {
       };
       const auto x = in(t, values(n, 2, 5)), dy = in(t, values(n, -1, 1, 2));
       constexpr float scale = NORM_SCALE * NORM_SCALE;
-      const auto mean = f32(3, 4, 3), var = f32(0.5f * scale, scale, 4), weight = f32(-1, 1, 5);
+      const auto mean = in(DType::f32, values(2 * channels, 3, 4, 3)),
+                 var = f32(0.5f * scale, scale, 4), weight = f32(-1, 1, 5);
       const std::array<uint32_t, 3> threads = {
           flat(channels) * ((rows + BATCH_NORM_ROWS - 1) / BATCH_NORM_ROWS), 1, 1};
-      devices.run("batch_norm_stats", {x, out(DType::f32, channels), out(DType::f32, channels)},
-                  BatchNormStatsParams{.rows = rows, .channels = channels}, {}, {1});
-      devices.run("batch_norm_grad_stats", {x, dy, mean, var, out(DType::f32, 2 * channels)},
-                  BatchNormGradStatsParams{.rows = rows, .channels = channels, .eps = 1e-5f}, {},
-                  {1});
-      devices.run("batch_norm", {x, mean, var, weight, f32(-1, 1, 6), out(t, n)},
-                  BatchNormParams{.n = n, .channels = channels, .eps = 1e-5f}, {}, threads);
-      for (uint32_t train : {0u, 1u})
+      devices.run(
+          "batch_norm_stats",
+          {x, out(DType::f32, channels), out(DType::f32, channels), out(DType::f32, 2 * channels)},
+          BatchNormStatsParams{.rows = rows, .channels = channels}, {}, {1});
+      for (const uint32_t has_rest : {0u, 1u}) {
+        devices.run("batch_norm_grad_stats", {x, dy, mean, var, out(DType::f32, 2 * channels)},
+                    BatchNormGradStatsParams{
+                        .rows = rows, .channels = channels, .eps = 1e-5f, .has_rest = has_rest},
+                    {}, {1});
         devices.run(
-            "batch_norm_grad",
-            {x, dy, mean, var, weight, in(DType::f32, values(2 * channels, -9, 9, 7)), out(t, n)},
-            BatchNormGradParams{
-                .n = n, .channels = channels, .rows = rows, .eps = 1e-5f, .train = train},
-            {}, threads);
+            "batch_norm", {x, mean, var, weight, f32(-1, 1, 6), out(t, n)},
+            BatchNormParams{.n = n, .channels = channels, .eps = 1e-5f, .has_rest = has_rest}, {},
+            threads);
+        for (uint32_t train : {0u, 1u})
+          devices.run(
+              "batch_norm_grad",
+              {x, dy, mean, var, weight, in(DType::f32, values(2 * channels, -9, 9, 7)), out(t, n)},
+              BatchNormGradParams{.n = n,
+                                  .channels = channels,
+                                  .rows = rows,
+                                  .eps = 1e-5f,
+                                  .train = train,
+                                  .has_rest = has_rest},
+              {}, threads);
+      }
     }
 }
 

@@ -149,14 +149,15 @@ TEST_CASE("batch_norm: statistics, output, gradient") {
   KernelRunner cpu(make_reference_backend());
   // Channel 0: mean 3, variance 3.5. Channel 1: a large mean, variance 1.25.
   const Binding x = cpu.upload({1, 4001, 2, 4002, 3, 4003, 6, 4004});
-  const Binding mean = cpu.allocate(2), var = cpu.allocate(2);
-  cpu.run("batch_norm_stats", {x, mean, var}, BatchNormStatsParams{{}, 4, 2});
+  const Binding mean = cpu.allocate(2), var = cpu.allocate(2), both = cpu.allocate(4);
+  cpu.run("batch_norm_stats", {x, mean, var, both}, BatchNormStatsParams{{}, 4, 2});
   CHECK(cpu.download(mean) == Values{3, 4002.5f});
+  CHECK(cpu.download(both) == Values{3, 4002.5f, 0, 0});
   constexpr float scale = NORM_SCALE * NORM_SCALE;
   CHECK(cpu.download(var) == Values{3.5f * scale, 1.25f * scale});
 
   const Binding weight = cpu.upload({2, 1}), bias = cpu.upload({0.5f, 0}), y = cpu.allocate(8);
-  cpu.run("batch_norm", {x, mean, var, weight, bias, y}, BatchNormParams{{}, 8, 2, 0.5f}, {0});
+  cpu.run("batch_norm", {x, both, var, weight, bias, y}, BatchNormParams{{}, 8, 2, 0.5f, 1}, {0});
   const Values out = cpu.download(y);  // sqrt(var + eps) = 2 in channel 0
   CHECK(out[0] == -1.5f);
   CHECK(out[6] == 3.5f);
@@ -164,13 +165,14 @@ TEST_CASE("batch_norm: statistics, output, gradient") {
 
   // eps 0, dy = 1 at the first row of channel 0: sum(dy) = 1, sum(dy xhat) = -2 / sqrt(3.5).
   const Binding dy = cpu.upload({1, 0, 0, 0, 0, 0, 0, 0}), sums = cpu.allocate(4);
-  cpu.run("batch_norm_grad_stats", {x, dy, mean, var, sums}, BatchNormGradStatsParams{{}, 4, 2, 0});
+  cpu.run("batch_norm_grad_stats", {x, dy, mean, var, sums},
+          BatchNormGradStatsParams{{}, 4, 2, 0, 0});
   const float deviation = std::sqrt(3.5f);
   CHECK(max_difference(cpu.download(sums), {-2 / deviation, 0, 1, 0}) < 1e-6);
   const Binding dx = cpu.allocate(8);
   const auto grad = [&](uint32_t train) {
     cpu.run("batch_norm_grad", {x, dy, mean, var, weight, sums, dx},
-            BatchNormGradParams{{}, 8, 2, 4, 0, train}, {0});
+            BatchNormGradParams{{}, 8, 2, 4, 0, train, 0}, {0});
     return cpu.download(dx);
   };
   // (dy - (1 + d * -2 / 3.5) / 4) * 2 / deviation for d = -2, -1, 0, 3

@@ -18,7 +18,62 @@ struct SizeMaker {
   std::function<void()> make;
 };
 
+constexpr int64_t large[] = {7, 2347, 4093};  // of i32: 256 MiB and 540132 bytes
+
+// The value of the n-th element; no distance repeats them.
+int32_t large_value(int64_t n) {
+  return static_cast<int32_t>(static_cast<uint32_t>(n) * 2654435761u);
+}
+
+void fill_large(const Tensor& x) {
+  std::vector<int32_t> slab(static_cast<size_t>(large[1] * large[2]));
+  for (int64_t i = 0, n = 0; i < large[0]; ++i) {
+    for (int32_t& v : slab) v = large_value(n++);
+    select(x, 0, i).copy_from(slab);
+  }
+}
+
+// The first element of y, a dense copy of `source`, that is not where it belongs, or -1.
+int64_t first_difference(const Tensor& y, const Tensor& source) {
+  const int64_t rows = y.size(1), cols = y.size(2);
+  const Strides& step = source.strides();
+  std::vector<int32_t> slab(static_cast<size_t>(rows * cols));
+  const uint64_t bytes = slab.size() * sizeof slab[0];
+  for (int64_t i = 0; i < y.size(0); ++i) {
+    y.device().read(*y.impl().storage, static_cast<uint64_t>(i) * bytes, bytes, slab.data());
+    for (int64_t j = 0; j < rows; ++j) {
+      const int32_t* row = slab.data() + j * cols;
+      const int64_t begin = i * step[0] + j * step[1];
+      bool differs = false;
+      for (int64_t k = 0; k < cols; ++k) differs |= row[k] != large_value(begin + k * step[2]);
+      if (differs) return (i * rows + j) * cols;
+    }
+  }
+  return -1;
+}
+
 }  // namespace
+
+TEST_CASE("sizes: layouts of more than 256 MiB with odd sizes") {
+  for (const char* backend : {"cpu", "vulkan"}) {
+    std::shared_ptr<Device> device;
+    try {
+      device = Device::create(open_backend(backend));
+    } catch (const DeviceError& e) {
+      MESSAGE("skipped: " << std::string(e.what()));
+      continue;
+    }
+    const DeviceScope scope(device);
+    CAPTURE(backend);
+    const Tensor x = empty({large[0], large[1], large[2]}, DType::i32);
+    fill_large(x);
+    for (const Axes& axes : {Axes{1, 0, 2}, Axes{2, 0, 1}}) {
+      CAPTURE(axes[0]);
+      const Tensor view = permute(x, axes);
+      CHECK(first_difference(contiguous(view), view) == -1);
+    }
+  }
+}
 
 TEST_CASE_FIXTURE(CpuDevice, "sizes: what 63 bits do not hold is refused by name" *
                                  doctest::test_suite("host")) {

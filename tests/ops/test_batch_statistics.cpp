@@ -39,6 +39,20 @@ Tensor sums_of(const Tensor& x, const Tensor& dy, const BatchStatistics& s, floa
 
 }  // namespace
 
+TEST_CASE("batch_norm: parts of a large mean have what its rounding leaves") {
+  on_each_device([] {
+    manual_seed(4);
+    const Tensor steps = floor(randn({12, 5}, 0, 100)) * 0x1p-10f;  // that f32 holds beside 10000
+    const Tensor one = ones({5}), zero = zeros({5});
+    const Tensor expected = batch_norm(steps, one, zero, 0).y, whole = steps + 10000.0f;
+    const auto exchange = std::make_shared<Known>();
+    exchange->others = batch_statistics(slice(whole, 0, 5, 12));
+    const BatchNormResult r = batch_norm(slice(whole, 0, 0, 5), one, zero, 0, exchange);
+    const Values a = r.y.to_vector(), b = expected.to_vector();
+    for (size_t i = 0; i < a.size(); ++i) CHECK(std::abs(a[i] - b[i]) < 2e-5f);
+  });
+}
+
 TEST_CASE("batch_norm: parts with an exchange are the whole batch") {
   on_each_device([] {
     constexpr float eps = 1e-3f;

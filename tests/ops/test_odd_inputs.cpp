@@ -9,6 +9,8 @@
 
 #include "backends/open.h"
 #include "core/memory/default_device.h"
+#include "nn/weight_norm.h"
+#include "ops/losses/losses.h"
 #include "ops/numeric.h"
 #include "tests/op_table/gradcheck.h"
 
@@ -134,6 +136,9 @@ TEST_CASE("odd inputs: lengths of values whose squares overflow or vanish" *
     y.backward();
     CHECK(x.grad().to_vector()[1] == doctest::Approx(-0.8));
     CHECK(cosine_similarity(x, x, 0, 0).item() == doctest::Approx(1));
+    const Tensor row = reshape(x.detach(), {1, 2}), far = zeros({1, 2});
+    CHECK(weight_norm(row, ones({1})).to_vector()[1] == doctest::Approx(-0.8));
+    if (size > 1) CHECK(triplet_margin_loss(row, far, row).item() == doctest::Approx(5 * size));
   }
 }
 
@@ -209,6 +214,46 @@ TEST_CASE("odd inputs: norms of huge values and of large means") {
       const std::vector<float> expected = run(steps), actual = run(values);
       for (size_t i = 0; i < 128; ++i)
         CHECK(actual[i] == doctest::Approx(expected[i]).epsilon(1e-4).scale(1));
+    }
+  }
+}
+
+// Channels of batch norm that differ little from a large mean are those without the mean.
+TEST_CASE("odd inputs: batch norm of large means") {
+  for (const char* backend : {"reference", "cpu", "vulkan"}) {
+    std::shared_ptr<Device> device;
+    try {
+      device = Device::create(open_backend(backend));
+    } catch (const DeviceError& e) {
+      MESSAGE("skipped: " << std::string(e.what()));
+      continue;
+    }
+    const DeviceScope scope(device);
+    CAPTURE(backend);
+    for (const int64_t channels : {1, 5, 16}) {
+      CAPTURE(channels);
+      const Shape shape{1000, channels};
+      const auto count = static_cast<size_t>(shape.numel());
+      const Tensor weight = tensor(input_values(Input{{channels}, 1, 2}, 1), {channels}),
+                   bias = zeros({channels});
+      const auto run = [&](float mean) {
+        std::vector<float> values(count);
+        for (size_t i = 0; i < count; ++i)  // with steps that f32 holds beside the mean
+          values[i] = mean + static_cast<float>(i * i % 331) * 0x1p-10f;
+        Tensor x = tensor(values, shape).set_requires_grad(), w = weight.detach();
+        w.set_requires_grad();
+        const BatchNormResult r = batch_norm(x, w, bias, 0);
+        sum(r.y * tensor(input_values(Input{shape}, 5), shape)).backward();
+        std::vector<float> all = r.y.to_vector();
+        for (const Tensor& t : {x.grad(), w.grad() / 1000.0f, r.var})
+          for (const float v : t.to_vector()) all.push_back(v);
+        return all;
+      };
+      const std::vector<float> expected = run(0), actual = run(-10000);
+      double most = 0;
+      for (size_t i = 0; i < expected.size(); ++i)
+        most = std::max(most, std::abs(double{actual[i]} - expected[i]));
+      CHECK(most < 2e-5);
     }
   }
 }

@@ -79,6 +79,25 @@ TEST_CASE("accumulate buffer: what 16 bits lose, compensation keeps") {
   });
 }
 
+// In f16 the sum is 1, and what rounding leaves of it has a scale, too.
+TEST_CASE("accumulate buffer: a window goes on with another loss scale, and what rounding left") {
+  on_each_device([] {
+    for (const float scale : {4.0f, 1.0f, 1024.0f}) {
+      CAPTURE(scale);
+      Tensor w = parameter({0, 0}, "w"), x = parameter({0, 0}, "w");
+      Accumulate first(SGD({w}, {.lr = 1}), 16), second(SGD({x}, {.lr = 1}), 16);
+      for (Accumulate* optimizer : {&first, &second}) optimizer->set_buffer(DType::f16, true);
+      first.set_scaler(LossScaler::fixed(16));
+      second.set_scaler(LossScaler::fixed(scale));
+      for (int i = 0; i < 8; ++i) add_micro_batch(first, w, {i == 0 ? 1 : 0x1p-12f, 1});
+      second.load_state(first.state());
+      second.restart_scaler();
+      for (int i = 8; i < 16; ++i) add_micro_batch(second, x, {0x1p-12f, -1});
+      CHECK(x.to_vector() == Values{-(1 + 15 * 0x1p-12f) / 16, 0});
+    }
+  });
+}
+
 TEST_CASE("accumulate buffer: errors against sums of f64" * doctest::test_suite("host")) {
   set_default_device(open_backend("reference"));
   for (const uint32_t n : {4u, 32u}) {

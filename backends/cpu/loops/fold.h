@@ -59,6 +59,9 @@ inline Vec fold(const float* x, int64_t count) {
 inline Vec fold_squares(const float* x, int64_t count) {
   return fold<Sum>(x, count, [](Vec v) { return v * v; });
 }
+inline Vec fold_squares(const float* x, int64_t count, float scale) {
+  return fold<Sum>(x, count, [=](Vec v) { return (v * scale) * (v * scale); });
+}
 
 // Joins neighbouring lanes of a, then of b, by pairs.
 template <class F>

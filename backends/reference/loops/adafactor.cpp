@@ -16,8 +16,12 @@ double moved(double x, double mean, const P& p, const Elements& state) {
   return x + std::pow(own_updates(state, p.own), double{p.beta2_decay}) * (mean - x);
 }
 
+double squared(double x) {
+  return x * x;
+}
+
 double squared_factor(const Elements& state) {
-  return double{state.get(STATE_GRAD_FACTOR)} * state.get(STATE_GRAD_FACTOR);
+  return squared(state.get(STATE_GRAD_FACTOR));
 }
 
 // Returns the estimate of element i's squared gradient.
@@ -34,7 +38,7 @@ double direction(const AdafactorParams& p, double g, double v) {
 
 double root_mean_square(const AdafactorParams& p, const Elements& partial, uint64_t begin) {
   double squares = 0;
-  for (uint64_t c = 0; c < p.chunks; ++c) squares += partial.get(begin + c);
+  for (uint64_t c = 0; c < p.chunks; ++c) squares += squared(partial.get(begin + c));
   return std::sqrt(squares / p.n);
 }
 
@@ -47,10 +51,7 @@ void adafactor_rows(const Call& call) {
   Elements row_var = call.inout(1);
   for (uint64_t row = 0; row < uint64_t{p.matrices} * p.rows; ++row) {
     double squares = 0;
-    for (uint64_t c = 0; c < p.cols; ++c) {
-      const double g = grad.get(row * p.cols + c);
-      squares += g * g;
-    }
+    for (uint64_t c = 0; c < p.cols; ++c) squares += squared(grad.get(row * p.cols + c));
     const double mean = squared_factor(state) * squares / p.cols;
     row_var.set(row, static_cast<Real>(moved(row_var.get(row), mean, p, state)));
   }
@@ -64,11 +65,9 @@ void adafactor_columns(const Call& call) {
     const uint64_t col = i % p.cols, part = i / p.cols, matrix = part / p.chunks;
     const uint64_t first = part % p.chunks * ADAFACTOR_ROWS;
     double squares = 0;
-    for (uint64_t r = first; r < std::min<uint64_t>(first + ADAFACTOR_ROWS, p.rows); ++r) {
-      const double g = grad.get((matrix * p.rows + r) * p.cols + col);
-      squares += g * g;
-    }
-    partial.set(i, static_cast<Real>(squares));
+    for (uint64_t r = first; r < std::min<uint64_t>(first + ADAFACTOR_ROWS, p.rows); ++r)
+      squares += squared(grad.get((matrix * p.rows + r) * p.cols + col));
+    partial.set(i, static_cast<Real>(std::sqrt(squares)));
   }
 }
 
@@ -81,7 +80,7 @@ void adafactor_combine(const Call& call) {
     const uint64_t matrix = i / p.cols, col = i % p.cols;
     double squares = 0;
     for (uint64_t c = 0; c < p.chunks; ++c)
-      squares += partial.get((matrix * p.chunks + c) * p.cols + col);
+      squares += squared(partial.get((matrix * p.chunks + c) * p.cols + col));
     const double mean = squared_factor(state) * squares / p.rows;
     col_var.set(i, static_cast<Real>(moved(col_var.get(i), mean, p, state)));
   }
@@ -104,11 +103,11 @@ void adafactor_norms(const Call& call) {
                                 : moved(row_var.get(i), g * g, p, state);
       if (!factored) row_var.set(i, static_cast<Real>(v));
       const double u = direction(p, g, v);
-      squares_x += x * x;
-      squares_u += u * u;
+      squares_x += squared(x);
+      squares_u += squared(u);
     }
-    partial.set(chunk, static_cast<Real>(squares_x));
-    partial.set(p.chunks + chunk, static_cast<Real>(squares_u));
+    partial.set(chunk, static_cast<Real>(std::sqrt(squares_x)));
+    partial.set(p.chunks + chunk, static_cast<Real>(std::sqrt(squares_u)));
   }
 }
 

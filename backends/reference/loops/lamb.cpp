@@ -41,8 +41,8 @@ void lamb_norms(const Call& call) {
       squares_u += u * u;
     }
     const uint64_t number = chunk.number - p.number;
-    partial.set(number, static_cast<Real>(squares_x));
-    partial.set(p.chunks + number, static_cast<Real>(squares_u));
+    partial.set(number, static_cast<Real>(std::sqrt(squares_x)));
+    partial.set(p.chunks + number, static_cast<Real>(std::sqrt(squares_u)));
   }
 }
 
@@ -56,8 +56,9 @@ void lamb_ratio(const Call& call) {
     const auto begin = static_cast<uint64_t>(first.geti(i)),
                end = static_cast<uint64_t>(first.geti(i + 1));
     for (uint64_t chunk = begin; chunk < end; ++chunk) {
-      squares_x += partial.get(chunk);
-      squares_u += partial.get(p.chunks + chunk);
+      const double x = partial.get(chunk), u = partial.get(p.chunks + chunk);
+      squares_x += x * x;
+      squares_u += u * u;
     }
     const bool adapts = p.adapt != 0 && squares_x > 0 && squares_u > 0;
     const Real value = adapts ? static_cast<Real>(std::sqrt(squares_x / squares_u)) : 1;

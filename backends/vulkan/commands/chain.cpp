@@ -259,7 +259,8 @@ OwnedCall Chain::joined() const {
   std::vector<ChainValue> values;
   for (size_t i = 0; i < 5; ++i) values.push_back(value(first, i));
   return make("batch_norm_chain",
-              kernels::BatchNormChainParams{.n = n_, .channels = norm.channels, .eps = norm.eps},
+              kernels::BatchNormChainParams{
+                  .n = n_, .channels = norm.channels, .eps = norm.eps, .has_rest = norm.has_rest},
               values);
 }
 

@@ -135,10 +135,11 @@ void add_batch_norm_stats(Passes& passes, const Caps& caps, const KernelCall& ca
   const uint32_t c = p.channels;
   const Chunks chunks = batch_norm_chunks(caps, p.rows, c);
   Operand partial = passes.scratch(uint64_t{chunks.count} * 2 * c, DType::f32);
+  const Operand first = passes.scratch(c, DType::f32);
   passes.add(
-      "batch_norm_chunks", {operand(call, 0), written(partial)},
+      "batch_norm_chunks", {operand(call, 0), written(partial), written(first)},
       BatchNormChunksParams{
-          .offset = {p.offset[0], 0}, .rows = p.rows, .channels = c, .chunk_rows = chunks.rows},
+          .offset = {p.offset[0], 0, 0}, .rows = p.rows, .channels = c, .chunk_rows = chunks.rows},
       chunks.threads, {loads_words(c, p.offset[0]), chunks.team});
   BatchNormCombineParams q{.rows = p.rows,
                            .channels = c,
@@ -146,24 +147,27 @@ void add_batch_norm_stats(Passes& passes, const Caps& caps, const KernelCall& ca
                            .chunks = chunks.count,
                            .chunk_step = 2 * c,
                            .deviations_at = c};
-  const auto combine = [&](const Operand& mean, const Operand& var, uint32_t runs) {
+  const auto combine = [&](const Operand& mean, const Operand& var, const Operand& both,
+                           uint32_t runs) {
     q.run = static_cast<uint32_t>(divide_up(q.chunks, runs));
-    passes.add("batch_norm_combine", {partial, written(mean), written(var)}, q, {c, 32, runs});
+    passes.add("batch_norm_combine", {partial, first, written(mean), written(var), written(both)},
+               q, {c, 32, runs});
   };
   while (q.chunks > BATCH_NORM_RUN) {  // a workgroup for each run, not for all chunks
     const auto runs = static_cast<uint32_t>(divide_up(q.chunks, BATCH_NORM_RUN));
     const Operand combined = passes.scratch(uint64_t{2} * runs * c, DType::f32);
-    q.offset[2] = runs * c;
-    combine(combined, combined, runs);
+    q.offset[3] = runs * c;
+    combine(combined, combined, combined, runs);
     q.chunk_rows *= q.run;
     q.chunks = runs;
     q.chunk_step = c;
     q.deviations_at = runs * c;
     partial = combined;
   }
-  q.offset[1] = p.offset[1];
-  q.offset[2] = p.offset[2];
-  combine(operand(call, 1), operand(call, 2), 1);
+  q.offset[2] = p.offset[1];
+  q.offset[3] = p.offset[2];
+  q.offset[4] = p.offset[3];
+  combine(operand(call, 1), operand(call, 2), operand(call, 3), 1);
 }
 
 void add_batch_norm_grad_stats(Passes& passes, const Caps& caps, const KernelCall& call) {
@@ -181,7 +185,8 @@ void add_batch_norm_grad_stats(Passes& passes, const Caps& caps, const KernelCal
                 .rows = p.rows,
                 .channels = p.channels,
                 .chunk_rows = chunks.rows,
-                .eps = p.eps},
+                .eps = p.eps,
+                .has_rest = p.has_rest},
             chunks.threads, {is_whole, chunks.team});
       });
 }

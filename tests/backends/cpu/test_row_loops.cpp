@@ -40,18 +40,21 @@ TEST_CASE("cpu loops: batch norm") {
     for (uint32_t c = 0; c < cols; ++c)
       variances.push_back((0.5f + static_cast<float>(c % 5)) * NORM_SCALE * NORM_SCALE);
     const LoopArgument var{cols, f32, Fill::given, variances};
-    check_loop({"batch_norm_stats", {x, {cols}, {cols}}, {}, summed},
+    check_loop({"batch_norm_stats", {x, {cols}, {cols}, {2 * cols}}, {}, summed},
                BatchNormStatsParams{{}, rows, cols});
-    check_loop({"batch_norm", {x, channel, var, channel, {cols}, y}, {}, summed},
-               BatchNormParams{{}, n, cols, 1e-5f});
-    check_loop({"batch_norm_grad_stats", {x, y, channel, var, {2 * cols}}, {}, summed},
-               BatchNormGradStatsParams{{}, rows, cols, 1e-5f});
-    for (const uint32_t train : {0u, 1u})
-      check_loop({"batch_norm_grad",
-                  {x, y, channel, var, channel, {2 * cols, f32, Fill::positive}, y},
-                  {},
-                  summed},
-                 BatchNormGradParams{{}, n, cols, rows, 1e-5f, train});
+    const LoopArgument means{2 * cols, f32, Fill::positive};
+    for (const uint32_t has_rest : {0u, 1u}) {
+      check_loop({"batch_norm", {x, means, var, channel, {cols}, y}, {}, summed},
+                 BatchNormParams{{}, n, cols, 1e-5f, has_rest});
+      check_loop({"batch_norm_grad_stats", {x, y, means, var, {2 * cols}}, {}, summed},
+                 BatchNormGradStatsParams{{}, rows, cols, 1e-5f, has_rest});
+      for (const uint32_t train : {0u, 1u})
+        check_loop({"batch_norm_grad",
+                    {x, y, means, var, channel, {2 * cols, f32, Fill::positive}, y},
+                    {},
+                    summed},
+                   BatchNormGradParams{{}, n, cols, rows, 1e-5f, train, has_rest});
+    }
   });
 }
 
@@ -60,9 +63,11 @@ TEST_CASE("cpu loops: statistics of values whose squares f32 would not hold") {
     std::vector<float> values;
     for (uint32_t i = 0; i < 1000 * cols; ++i)
       values.push_back(4096 + 0.25f * static_cast<float>(i % 7) + (i < cols ? 5000.0f : 0.0f));
-    check_loop(
-        {"batch_norm_stats", {{1000 * cols, f32, Fill::given, values}, {cols}, {cols}}, {}, summed},
-        BatchNormStatsParams{{}, 1000, cols});
+    check_loop({"batch_norm_stats",
+                {{1000 * cols, f32, Fill::given, values}, {cols}, {cols}, {2 * cols}},
+                {},
+                summed},
+               BatchNormStatsParams{{}, 1000, cols});
   }
 }
 

@@ -1,5 +1,4 @@
 // Adafactor for one parameter at a time, dense [matrices, rows, cols].
-#include "backends/cpu/loops/fold.h"
 #include "backends/cpu/loops/optim/chunks.h"
 
 namespace rw::cpu::REWIND_LEVEL {
@@ -19,8 +18,10 @@ struct Step {
   float operator()(float before, float mean) const { return kept * before + fresh * mean; }
 };
 
-float squared_factor(const State& state) {
-  return state.grad_factor() * state.grad_factor();
+// The mean of n elements, whose squares with the loss scale have this sum.
+float mean_square(const State& state, double squares, int64_t n) {
+  const double factor = state.grad_factor();
+  return to_float(factor * factor * squares / static_cast<double>(n));
 }
 
 // The updates of elements [at, at + count), which lie in one row, from their gradients.
@@ -81,7 +82,7 @@ class Updates {
 
 double root_mean_square(const AdafactorParams& p, const float* partial) {
   double squares = 0;
-  for (int64_t c = 0; c < p.chunks; ++c) squares += double{partial[c]};
+  for (int64_t c = 0; c < p.chunks; ++c) squares += double{partial[c]} * double{partial[c]};
   return __builtin_sqrt(squares / p.n);
 }
 
@@ -93,15 +94,14 @@ bool adafactor_rows(const LoopCall& call) {
   if (state.skips()) return true;
   const float* grad = operand(call, 0).as<float>();
   float* row_var = operand(call, 1).as<float>();
-  const float factor = squared_factor(state);
   const Step moved(state, p);
   const int64_t rows = int64_t{p.matrices} * p.rows, cols = p.cols;
   parallel_for(rows, rows * cols * 4, [&](int64_t row) {
-    Vec squares{};
+    Squares squares;
     for (int64_t at = 0; at < cols; at += block)
-      squares += fold_squares(grad + row * cols + at, least(block, cols - at));
-    const float mean = factor * fold_lanes<Sum>(squares) / static_cast<float>(cols);
-    row_var[row] = moved(row_var[row], mean);
+      squares.add(grad + row * cols + at, least(block, cols - at));
+    const double norm = squares.norm();
+    row_var[row] = moved(row_var[row], mean_square(state, norm * norm, cols));
   });
   return true;
 }
@@ -117,11 +117,13 @@ bool adafactor_columns(const LoopCall& call) {
     const int64_t first = chunk * ADAFACTOR_ROWS, end = least(first + ADAFACTOR_ROWS, rows);
     const int64_t count = least(block, cols - col);
     float* to = partial + (matrix * chunks + chunk) * cols + col;
-    for (int64_t c = 0; c < count; ++c) to[c] = 0;
+    double sums[block], *squares = sums;
+    for (int64_t c = 0; c < count; ++c) squares[c] = 0;
     for (int64_t row = first; row < end; ++row) {
       const float* g = grad + (matrix * rows + row) * cols + col;
-      each(count, [=](int64_t c) { to[c] += g[c] * g[c]; });
+      each(count, [=](int64_t c) { squares[c] += double{g[c]} * double{g[c]}; });
     }
+    each(count, [=](int64_t c) { to[c] = to_float(__builtin_sqrt(squares[c])); });
   });
   return true;
 }
@@ -132,20 +134,18 @@ bool adafactor_combine(const LoopCall& call) {
   if (state.skips()) return true;
   const float* partial = operand(call, 0).as<float>();
   float* col_var = operand(call, 1).as<float>();
-  const float factor = squared_factor(state) / static_cast<float>(p.rows);
   const Step moved(state, p);
-  const int64_t cols = p.cols, across = divide_up(cols, block), chunks = p.chunks;
+  const int64_t rows = p.rows, cols = p.cols, across = divide_up(cols, block), chunks = p.chunks;
   parallel_for(p.matrices * across, p.matrices * chunks * cols * 4, [&](int64_t i) {
     const int64_t matrix = i / across, col = i % across * block, count = least(block, cols - col);
-    Block sums;
-    float* squares = sums.at;
+    double sums[block], *squares = sums;
     for (int64_t c = 0; c < count; ++c) squares[c] = 0;
     for (int64_t chunk = 0; chunk < chunks; ++chunk) {
       const float* part = partial + (matrix * chunks + chunk) * cols + col;
-      each(count, [=](int64_t c) { squares[c] += part[c]; });
+      each(count, [=](int64_t c) { squares[c] += double{part[c]} * double{part[c]}; });
     }
     float* v = col_var + matrix * cols + col;
-    each(count, [=](int64_t c) { v[c] = moved(v[c], factor * squares[c]); });
+    each(count, [=](int64_t c) { v[c] = moved(v[c], mean_square(state, squares[c], rows)); });
   });
   return true;
 }
@@ -157,14 +157,14 @@ bool adafactor_norms(const LoopCall& call) {
   float* partial = operand(call, 6).as<float>();
   const Updates updates(call);
   parallel_for(p.chunks, int64_t{p.n} * 12, [&](int64_t chunk) {
-    Vec squares_x{}, squares_u{};
+    Squares squares_x, squares_u;
     const int64_t begin = chunk * ADAFACTOR_CHUNK, end = least(begin + ADAFACTOR_CHUNK, p.n);
     updates.each_run(begin, end, true, [&](int64_t at, int64_t count, const float* u) {
-      squares_x += fold_squares(x + at, count);
-      squares_u += fold_squares(u, count);
+      squares_x.add(x + at, count);
+      squares_u.add(u, count);
     });
-    partial[chunk] = fold_lanes<Sum>(squares_x);
-    partial[p.chunks + chunk] = fold_lanes<Sum>(squares_u);
+    partial[chunk] = squares_x.norm();
+    partial[p.chunks + chunk] = squares_u.norm();
   });
   return true;
 }

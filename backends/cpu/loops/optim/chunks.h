@@ -2,7 +2,7 @@
 // (shaders/params/optim.h).
 #pragma once
 
-#include "../functions.h"
+#include "../fold.h"
 
 namespace rw::cpu::REWIND_LEVEL {
 
@@ -54,5 +54,21 @@ inline State state_of(const LoopCall& call, size_t i) {
 inline float to_float(double x) {
   return static_cast<float>(x);
 }
+
+// A sum of squares at three scales (shaders/squares.glsl).
+struct Squares {
+  Vec plain{}, down{}, up{};
+
+  void add(const float* x, int64_t count) {
+    plain += fold_squares(x, count);
+    down += fold_squares(x, count, SQUARES_DOWN);
+    up += fold_squares(x, count, SQUARES_UP);
+  }
+  float norm() const {
+    const float sum = fold_lanes<Sum>(plain);
+    if (!(sum < infinity)) return sqrt(fold_lanes<Sum>(down)) / SQUARES_DOWN;
+    return sum < 0x1p-80f ? sqrt(fold_lanes<Sum>(up)) / SQUARES_UP : sqrt(sum);
+  }
+};
 
 }  // namespace rw::cpu::REWIND_LEVEL

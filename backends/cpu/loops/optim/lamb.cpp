@@ -1,5 +1,4 @@
 // LAMB: the moments and norms of its updates, and the step by each parameter's trust ratio.
-#include "backends/cpu/loops/fold.h"
 #include "backends/cpu/loops/optim/chunks.h"
 
 namespace rw::cpu::REWIND_LEVEL {
@@ -34,7 +33,7 @@ bool lamb_norms(const LoopCall& call) {
               fresh1 = to_float(1 - double{beta1}), fresh2 = to_float(1 - double{beta2});
   each_chunk(operand(call, 4), p.first, p.rows, 24, [&](const Chunk& chunk) {
     const Direction direction(p, state, chunk.number);
-    Vec squares_x{}, squares_u{};
+    Squares squares_x, squares_u;
     for (int64_t at = 0; at < chunk.size; at += block) {
       const int64_t count = least(block, chunk.size - at), k = chunk.begin + at;
       const float *x = values + k, *g = gradients + chunk.grad + at;
@@ -49,12 +48,12 @@ bool lamb_norms(const LoopCall& call) {
         v[i] = v1;
         u[i] = direction(x[i], m1, v1);
       });
-      squares_x += fold_squares(x, count);
-      squares_u += fold_squares(u, count);
+      squares_x.add(x, count);
+      squares_u.add(u, count);
     }
     const int64_t number = chunk.number - p.number;
-    partial[number] = fold_lanes<Sum>(squares_x);
-    partial[p.chunks + number] = fold_lanes<Sum>(squares_u);
+    partial[number] = squares_x.norm();
+    partial[p.chunks + number] = squares_u.norm();
   });
   return true;
 }
@@ -68,8 +67,9 @@ bool lamb_ratio(const LoopCall& call) {
   for (int64_t i = 0; i < p.parameters; ++i) {
     double squares_x = 0, squares_u = 0;
     for (int64_t chunk = first[i]; chunk < first[i + 1]; ++chunk) {
-      squares_x += double{partial[chunk]};
-      squares_u += double{partial[p.chunks + chunk]};
+      const double x = partial[chunk], u = partial[p.chunks + chunk];
+      squares_x += x * x;
+      squares_u += u * u;
     }
     const bool adapts = p.adapt != 0 && squares_x > 0 && squares_u > 0;
     const float value = adapts ? to_float(__builtin_sqrt(squares_x / squares_u)) : 1.0f;

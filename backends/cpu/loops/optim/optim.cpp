@@ -1,5 +1,4 @@
 // Statistics of gradients, SGD and Adam. Everything is f32 except the codes of 8-bit Adam.
-#include "backends/cpu/loops/fold.h"
 #include "backends/cpu/loops/optim/chunks.h"
 
 namespace rw::cpu::REWIND_LEVEL {
@@ -9,17 +8,8 @@ namespace {
 // The sum of squares of x * scale.
 float sum_of_squares(const float* x, int64_t count, float scale) {
   Vec squares{};
-  Block scaled;
-  for (int64_t at = 0; at < count; at += block) {
-    const int64_t size = least(block, count - at);
-    const float* from = x + at;
-    if (scale != 1) {
-      float* to = scaled.at;
-      each(size, [=](int64_t i) { to[i] = from[i] * scale; });
-      from = to;
-    }
-    squares += fold_squares(from, size);
-  }
+  for (int64_t at = 0; at < count; at += block)
+    squares += fold_squares(x + at, least(block, count - at), scale);
   return fold_lanes<Sum>(squares);
 }
 

@@ -1,0 +1,208 @@
+// Optimizers as plain loops in double over one parameter, from their papers and PyTorch's pages.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <vector>
+
+#include "../../../optim/adafactor.h"
+#include "../../../optim/adagrad.h"
+#include "../../../optim/adam.h"
+#include "../../../optim/lamb.h"
+#include "../../../optim/lion.h"
+#include "../../../optim/muon.h"
+#include "../../../optim/rmsprop.h"
+#include "../../../optim/sgd.h"
+
+namespace rw::test {
+
+using Doubles = std::vector<double>;
+
+inline double length_of(const Doubles& x) {
+  double squares = 0;
+  for (const double v : x) squares += v * v;
+  return std::sqrt(squares);
+}
+
+// Changes a parameter's values by a gradient. t, from 1, is the number of the parameter's updates.
+struct PlainUpdate {
+  virtual ~PlainUpdate() = default;
+  virtual void step(Doubles& x, const Doubles& g, double lr, double decay, int t) = 0;
+};
+
+struct PlainSGD : PlainUpdate {
+  SGDOptions o;
+  Doubles buffer = {};
+  explicit PlainSGD(const SGDOptions& o) : o(o) {}
+  void step(Doubles& x, const Doubles& g, double lr, double decay, int t) override {
+    buffer.resize(x.size());
+    for (size_t i = 0; i < x.size(); ++i) {
+      const double d = (o.maximize ? -g[i] : g[i]) + decay * x[i];
+      buffer[i] = t == 1 ? d : o.momentum * buffer[i] + (1.0 - o.dampening) * d;
+      x[i] -= lr * (o.momentum == 0 ? d : o.nesterov ? d + o.momentum * buffer[i] : buffer[i]);
+    }
+  }
+};
+
+struct PlainAdam : PlainUpdate {
+  AdamWOptions o;
+  bool is_decoupled;
+  Doubles m = {}, v = {}, most = {};
+  PlainAdam(const AdamWOptions& o, bool is_decoupled) : o(o), is_decoupled(is_decoupled) {}
+  void step(Doubles& x, const Doubles& g, double lr, double decay, int t) override {
+    m.resize(x.size()), v.resize(x.size()), most.resize(x.size());
+    for (size_t i = 0; i < x.size(); ++i) {
+      const double d = is_decoupled ? g[i] : g[i] + decay * x[i];
+      if (is_decoupled) x[i] -= lr * decay * x[i];
+      m[i] = o.beta1 * m[i] + (1.0 - o.beta1) * d;
+      v[i] = o.beta2 * v[i] + (1.0 - o.beta2) * d * d;
+      most[i] = std::max(most[i], v[i]);
+      const double mean = m[i] / (1 - std::pow(double{o.beta1}, t));
+      const double square = (o.amsgrad ? most[i] : v[i]) / (1 - std::pow(double{o.beta2}, t));
+      x[i] -= lr * mean / (std::sqrt(square) + o.eps);
+    }
+  }
+};
+
+struct PlainAdagrad : PlainUpdate {
+  AdagradOptions o;
+  Doubles sum = {};
+  explicit PlainAdagrad(const AdagradOptions& o) : o(o) {}
+  void step(Doubles& x, const Doubles& g, double lr, double decay, int t) override {
+    sum.resize(x.size(), o.initial_accumulator_value);
+    for (size_t i = 0; i < x.size(); ++i) {
+      const double d = g[i] + decay * x[i];
+      sum[i] += d * d;
+      x[i] -= lr / (1 + (t - 1) * double{o.lr_decay}) * d / (std::sqrt(sum[i]) + o.eps);
+    }
+  }
+};
+
+struct PlainRMSprop : PlainUpdate {
+  RMSpropOptions o;
+  Doubles square = {}, mean = {}, buffer = {};
+  explicit PlainRMSprop(const RMSpropOptions& o) : o(o) {}
+  void step(Doubles& x, const Doubles& g, double lr, double decay, int) override {
+    square.resize(x.size()), mean.resize(x.size()), buffer.resize(x.size());
+    for (size_t i = 0; i < x.size(); ++i) {
+      const double d = g[i] + decay * x[i];
+      square[i] = o.alpha * square[i] + (1.0 - o.alpha) * d * d;
+      mean[i] = o.alpha * mean[i] + (1.0 - o.alpha) * d;
+      const double v = o.centered ? square[i] - mean[i] * mean[i] : square[i];
+      buffer[i] = o.momentum * buffer[i] + d / (std::sqrt(v) + o.eps);
+      x[i] -= lr * buffer[i];
+    }
+  }
+};
+
+struct PlainLion : PlainUpdate {
+  LionOptions o;
+  Doubles m = {};
+  explicit PlainLion(const LionOptions& o) : o(o) {}
+  void step(Doubles& x, const Doubles& g, double lr, double decay, int) override {
+    m.resize(x.size());
+    for (size_t i = 0; i < x.size(); ++i) {
+      const double u = o.beta1 * m[i] + (1.0 - o.beta1) * g[i];
+      x[i] -= lr * (decay * x[i] + (u > 0 ? 1 : u < 0 ? -1 : 0));
+      m[i] = o.beta2 * m[i] + (1.0 - o.beta2) * g[i];
+    }
+  }
+};
+
+struct PlainLamb : PlainUpdate {
+  LambOptions o;
+  Doubles m = {}, v = {};
+  explicit PlainLamb(const LambOptions& o) : o(o) {}
+  void step(Doubles& x, const Doubles& g, double lr, double decay, int t) override {
+    m.resize(x.size()), v.resize(x.size());
+    Doubles u(x.size());
+    for (size_t i = 0; i < x.size(); ++i) {
+      m[i] = o.beta1 * m[i] + (1.0 - o.beta1) * g[i];
+      v[i] = o.beta2 * v[i] + (1.0 - o.beta2) * g[i] * g[i];
+      const double root = std::sqrt(v[i] / (1 - std::pow(double{o.beta2}, t)));
+      u[i] = m[i] / (1 - std::pow(double{o.beta1}, t)) / (root + o.eps) + decay * x[i];
+    }
+    const double size = length_of(x), change = length_of(u);
+    const double ratio = decay != 0 && size > 0 && change > 0 ? size / change : 1;
+    for (size_t i = 0; i < x.size(); ++i) x[i] -= lr * ratio * u[i];
+  }
+};
+
+// A matrix has second moments of its rows and columns, a vector one of each element.
+struct PlainAdafactor : PlainUpdate {
+  AdafactorOptions o;
+  size_t rows, cols;
+  Doubles row = {}, col = {}, each = {};
+  PlainAdafactor(const AdafactorOptions& o, size_t rows, size_t cols)
+      : o(o), rows(rows), cols(cols) {}
+  void step(Doubles& x, const Doubles& g, double lr, double decay, int t) override {
+    const double share = std::pow(t, double{o.beta2_decay});
+    const auto root = [](double sum, size_t n) { return sum / std::sqrt(static_cast<double>(n)); };
+    row.resize(rows), col.resize(cols), each.resize(x.size());
+    Doubles mean_row(rows), mean_col(cols), u(x.size());
+    for (size_t i = 0; i < x.size(); ++i) {
+      mean_row[i / cols] += g[i] * g[i] / static_cast<double>(cols);
+      mean_col[i % cols] += g[i] * g[i] / static_cast<double>(rows);
+      each[i] += share * (g[i] * g[i] - each[i]);
+    }
+    double mean = 0;
+    for (size_t r = 0; r < rows; ++r) {
+      row[r] += share * (mean_row[r] - row[r]);
+      mean += row[r] / static_cast<double>(rows);
+    }
+    for (size_t c = 0; c < cols; ++c) col[c] += share * (mean_col[c] - col[c]);
+    const double least = double{o.eps1} * o.eps1;
+    for (size_t i = 0; i < x.size(); ++i) {
+      const double factored = row[i / cols] * col[i % cols] / std::max<double>(mean, o.eps1);
+      u[i] = g[i] / std::sqrt(std::max(rows > 1 ? factored : each[i], least));
+    }
+    double rate = o.relative_step ? std::min(lr, 1 / std::sqrt(t)) : lr;
+    if (o.scale_parameter) rate *= std::max<double>(o.eps2, root(length_of(x), x.size()));
+    rate /= std::max(1.0, root(length_of(u), u.size()) / o.clip);
+    for (size_t i = 0; i < x.size(); ++i) x[i] -= lr * decay * x[i] + rate * u[i];
+  }
+};
+
+struct PlainMuon : PlainUpdate {
+  MuonOptions o;
+  size_t rows, cols;
+  Doubles buffer = {};
+  PlainMuon(const MuonOptions& o, size_t rows, size_t cols) : o(o), rows(rows), cols(cols) {}
+  // Newton-Schulz, u = a u + (b s + c s s) u with s = u u', where u is wide.
+  void orthogonalise(Doubles& u) const {
+    const auto [a, b, c] = o.ns_coefficients;
+    const double size = std::max<double>(length_of(u), o.eps);
+    for (double& v : u) v /= size;
+    for (int n = 0; n < o.ns_steps; ++n) {
+      Doubles s(rows * rows), factor(s), next(u.size());
+      for (size_t i = 0; i < s.size(); ++i)
+        for (size_t k = 0; k < cols; ++k) s[i] += u[i / rows * cols + k] * u[i % rows * cols + k];
+      for (size_t i = 0; i < s.size(); ++i) {
+        factor[i] = b * s[i];
+        for (size_t k = 0; k < rows; ++k)
+          factor[i] += c * s[i / rows * rows + k] * s[k * rows + i % rows];
+      }
+      for (size_t i = 0; i < u.size(); ++i) {
+        next[i] = a * u[i];
+        for (size_t k = 0; k < rows; ++k)
+          next[i] += factor[i / cols * rows + k] * u[k * cols + i % cols];
+      }
+      u = next;
+    }
+  }
+  void step(Doubles& x, const Doubles& g, double lr, double decay, int) override {
+    buffer.resize(x.size());
+    Doubles u(x.size());
+    for (size_t i = 0; i < x.size(); ++i) {
+      buffer[i] = o.momentum * buffer[i] + (1.0 - o.momentum) * g[i];
+      u[i] = o.nesterov ? (1.0 - o.momentum) * g[i] + o.momentum * buffer[i] : buffer[i];
+    }
+    orthogonalise(u);
+    const auto wide = static_cast<double>(cols);  // at least as many columns as rows
+    const double ratio = o.adjust_lr == MuonRate::match_rms_adamw ? 0.2 * std::sqrt(wide) : 1;
+    for (size_t i = 0; i < x.size(); ++i) x[i] -= lr * (decay * x[i] + ratio * u[i]);
+  }
+};
+
+}  // namespace rw::test
