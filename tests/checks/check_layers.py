@@ -106,7 +106,7 @@ ELSEWHERE = {"Tensor::operator[]", "Tensor::backward", "Tensor::register_hook",
 LIBRARY_RULES = {
     "fmt/": [""],
     "rewind/": ["examples/", "tests/"],  # as programs outside of the tree see it
-    "vulkan/": ["backends/vulkan/"],
+    "vulkan/": ["backends/vulkan/", "benchmarks/probe/"],
     "zlib.h": ["data/", "io/", "tests/"],
     "unicode/": ["data/", "tests/"],  # ICU
     "png.h": ["data/", "tests/"],
