@@ -44,8 +44,8 @@ SWITCH_GLSL = """#ifndef REWIND_MUTANT
 #endif
 """
 # This gives shaders the number.
-PIPELINES = ("backends/vulkan/pipelines/pipelines.cpp", "{kBrainId, key.brain}}",
-             "{kBrainId, key.brain}, {120u, ::rewind_mutant}}")
+PIPELINES = ("backends/vulkan/pipelines/pipelines.cpp", "{kBrainId, key.brain},",
+             "{kBrainId, key.brain}, {120u, ::rewind_mutant},")
 
 
 class TableError(Exception):
