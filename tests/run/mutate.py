@@ -3,6 +3,7 @@
 see it, and prints the faults that no test saw.
 
     mutate.py BUILD [N] [--only PATTERN] [--list] [--durations]
+    mutate.py BUILD N --draw SEED                        N faults by the rule of drawn_faults.py, not those of the table
 
 N takes a sample of so many, always the same ones. BUILD/mutants gets the sources and the build.
 """
@@ -10,6 +11,7 @@ import argparse
 import fcntl
 import fnmatch
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -18,9 +20,10 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
+import drawn_faults
 import mutant_table as table
 
-LEAST_KILLED = 0.95
+LEAST_KILLED, LEAST_DRAWN_KILLED = 0.95, 0.9
 SLOWEST = 10
 
 
@@ -59,10 +62,14 @@ def copy_tree(root, target, changed):
                 os.remove(os.path.join(target, name))
 
 
-def run_or_die(command):
+class CommandError(Exception):
+    pass
+
+
+def run_or_raise(command):
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     if done.returncode != 0:
-        sys.exit(f"{' '.join(command)} failed:\n" + "\n".join(done.stdout.splitlines()[-60:]))
+        raise CommandError(f"{' '.join(command)} failed:\n" + done.stdout)
 
 
 def build(folder, faults):
@@ -76,18 +83,37 @@ def build(folder, faults):
 
     changed = table.rewritten(faults, read)
     os.makedirs(folder, exist_ok=True)
-    global lock  # held to the end: another run would build the program anew while this one runs it
+    copy_tree(table.ROOT, source, changed)
+    build_folder = os.path.join(source, "build")
+    if not os.path.exists(os.path.join(build_folder, "build.ninja")):
+        run_or_raise(["meson", "setup", build_folder, source])
+    run_or_raise(["ninja", "-k", "0", "-C", build_folder, "tests/rewind_tests"])
+    return os.path.join(build_folder, "tests", "rewind_tests")
+
+
+def build_drawn(folder, faults, count):
+    """Builds the program with the first `count` faults that compile; returns it and them."""
+    refused = set()
+    while True:
+        chosen = [f for f in faults if f.number not in refused][:count]
+        try:
+            return build(folder, chosen), chosen
+        except CommandError as e:
+            named = {int(n) for n in re.findall(r"REWIND_MUTANT\((\d+)u\)", str(e))} & {f.number for f in chosen}
+            if not named:
+                raise
+            refused |= named
+
+
+def lock_folder(folder):
+    """Another run would build the program anew while this one runs it, so the lock is held to the end."""
+    os.makedirs(folder, exist_ok=True)
     lock = open(os.path.join(folder, "lock"), "w")
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         sys.exit(f"another run uses {folder}")
-    copy_tree(table.ROOT, source, changed)
-    build_folder = os.path.join(source, "build")
-    if not os.path.exists(os.path.join(build_folder, "build.ninja")):
-        run_or_die(["meson", "setup", build_folder, source])
-    run_or_die(["ninja", "-C", build_folder, "tests/rewind_tests"])
-    return os.path.join(build_folder, "tests", "rewind_tests")
+    return lock
 
 
 class Runner:
@@ -159,7 +185,7 @@ def print_survivor(fault):
           f"    {fault.survives or 'NOT EXPLAINED'}", flush=True)
 
 
-def report(done, start):
+def report(done, start, least):
     """Prints the sum, and returns whether it is good enough."""
     survivors = [fault for fault, killed, _ in done if not killed]
     explained = [fault for fault in survivors if fault.survives]
@@ -169,7 +195,7 @@ def report(done, start):
     killed = len(done) - len(survivors)
     print(f"{killed} of {len(done)} faults killed, {len(survivors)} survivors ({len(explained)} explained), "
           f"{(time.monotonic() - start) / 60:.1f} min")
-    return killed >= LEAST_KILLED * len(done) and len(explained) == len(survivors)
+    return killed >= least * len(done) and (least < LEAST_KILLED or len(explained) == len(survivors))
 
 
 def choose(faults, options):
@@ -189,6 +215,7 @@ def main():
     parser.add_argument("build", help=argparse.SUPPRESS)
     parser.add_argument("n", type=int, nargs="?", metavar="N", help="run a sample of N faults, always the same ones")
     parser.add_argument("--only", metavar="PATTERN", help="only faults whose room, name or file matches")
+    parser.add_argument("--draw", type=int, metavar="SEED", help="draw N faults by a rule instead")
     parser.add_argument("--list", action="store_true", help="print the faults, and run nothing")
     parser.add_argument("--verbose", action="store_true", help="print every fault when it is done")
     parser.add_argument("--durations", action="store_true", help="print the slowest ones")
@@ -196,20 +223,28 @@ def main():
     try:
         faults = table.read_tables()
         table.check_tests(faults)
-        chosen = choose(faults, options)
+        is_drawn = options.draw is not None
+        chosen = drawn_faults.draw(faults, 2 * (options.n or 60), options.draw) if is_drawn else choose(faults, options)
         if options.list:
             for f in chosen:
                 print(f"{f.full_name} {f.file}: {f.text} => {f.new}")
             return
-        program = build(os.path.join(os.path.abspath(options.build), "mutants"), faults)
-    except table.TableError as e:
-        sys.exit(str(e))
+        folder = os.path.join(os.path.abspath(options.build), "mutants")
+        lock = lock_folder(folder)
+        if is_drawn:
+            program, chosen = build_drawn(folder, chosen, options.n or 60)
+        else:
+            program = build(folder, faults)
+    except (table.TableError, CommandError) as e:
+        sys.exit("\n".join(str(e).splitlines()[-60:]))
     print(f"built in {(time.monotonic() - start) / 60:.1f} min", flush=True)
     done = run_all(Runner(program), chosen, options.verbose)
     if options.durations:
         for fault, _, seconds in sorted(done, key=lambda row: -row[2])[:SLOWEST]:
             print(f"{seconds:6.1f} s {fault.full_name}")
-    if not report(done, start):
+    is_good = report(done, start, LEAST_DRAWN_KILLED if is_drawn else LEAST_KILLED)
+    lock.close()
+    if not is_good:
         sys.exit(1)
 
 

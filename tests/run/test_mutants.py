@@ -2,6 +2,7 @@
 """Tests that the table of faults (tests/mutants/*.txt) fits the tree: every text occurs once."""
 import unittest
 
+import drawn_faults
 import mutant_table as table
 
 
@@ -33,6 +34,20 @@ class Mutants(unittest.TestCase):
         for faults in [[self.fault("a", "b")], [self.fault("c", "d")], [self.fault("x = a; y"), self.fault("y = a;")]]:
             with self.assertRaises(table.TableError):
                 table.rewrite(source, faults)
+
+    def test_rule_of_drawn_faults(self):
+        of = lambda line: list(drawn_faults.sites(line))
+        self.assertEqual(of("  if (a < b) return;"), [("if ({{a < b}}) return;", "!(a < b)"), ("if ({{a < b}}) return;", "a <= b")])
+        self.assertEqual(of("  return x + y;"), [("return {{x + y}};", "x - y")])
+        for line in ("  if (const auto x = f()) return;", "  static int x = a + b;", "// a + b;", "  f(a + b);"):
+            self.assertEqual(of(line), [])
+
+    def test_drawn_faults_fit_the_tree(self):
+        faults = table.read_tables()
+        drawn = drawn_faults.draw(faults, 40, 7)
+        self.assertEqual([f.name for f in drawn], [f.name for f in drawn_faults.draw(faults, 40, 7)])
+        self.assertEqual(len({f.place for f in drawn}), 40)
+        table.check_tests(drawn)
 
     def test_tests(self):
         tests = table.Tests.parse("ops half REWIND_LIKE_GPU=1 : ops: a*,b ! *c")
