@@ -1,0 +1,104 @@
+"""Draws faults by a rule, so that not those who wrote a line choose what is tested on it: branches are turned around, and
+operators replaced, on lines of the rooms' sources that no fault of the table stands on."""
+import glob
+import os
+import random
+import re
+
+import mutant_table as table
+
+ROOMS = ("core", "io", "ops", "optim", "planner")
+SWAPS = {" + ": " - ", " - ": " + ", " * ": " / ", " / ": " * ", " < ": " <= ", " <= ": " < ", " > ": " >= ", " >= ": " > ",
+         " == ": " != ", " != ": " == ", " && ": " || ", " || ": " && ", "std::min(": "std::max(", "std::max(": "std::min("}
+OPERATOR = re.compile("|".join(re.escape(o) for o in sorted(SWAPS, key=len, reverse=True)))
+# An expression that a statement on one line returns, assigns or begins with.
+EXPRESSION = re.compile(r"^\s+(?:return |(?:const )?[\w:]+ \w+ = |[\w.\[\]>-]+ [+*-]?= )(?P<expression>[^;={}\"'\[\]]+);$")
+# What cannot hold a switch, or is no statement of the program.
+UNFIT = re.compile(r"^\s*(//|#|static|constexpr|template|using|case )|\bconstexpr\b|\bstatic_assert|decltype|\bauto&")
+
+
+def condition(line):
+    """Returns the condition of an `if` on this line, or nothing."""
+    found = re.match(r"\s+(?:\} else )?if \(", line)
+    if not found:
+        return None
+    depth = 1
+    for end in range(found.end(), len(line)):
+        depth += (line[end] == "(") - (line[end] == ")")
+        if depth == 0:
+            inside = line[found.end():end]
+            is_declaration = re.search(r"(?<![=!<>])=(?!=)", inside) or ";" in inside
+            return None if is_declaration else inside
+    return None
+
+
+def replaced(expression, at):
+    return expression[:at.start()] + SWAPS[at[0]] + expression[at.end():]
+
+
+def sites(line):
+    """Yields (text of the fault, its replacement) for each thing that may be wrong on a line."""
+    if UNFIT.search(line):
+        return
+    inside = condition(line)
+    if inside:
+        yield line.strip().replace(inside, "{{" + inside + "}}", 1), f"!({inside})"
+        for at in OPERATOR.finditer(inside):
+            yield line.strip().replace(inside, "{{" + inside + "}}", 1), replaced(inside, at)
+        return
+    found = EXPRESSION.match(line)
+    if found:
+        before = line[:found.start("expression")].strip()
+        for at in OPERATOR.finditer(found["expression"]):
+            yield before + " {{" + found["expression"] + "}};", replaced(found["expression"], at)
+
+
+def tests_of(room):
+    """All tests of the room's folder, on the host: what is drawn is host code."""
+    names = [os.path.basename(f)[5:-4] for f in glob.glob(os.path.join(table.TESTS, room, "**", "test_*.cpp"), recursive=True)]
+    return table.Tests(tuple(sorted(names)), ("VK_DRIVER_FILES=none",), "", "")
+
+
+def taken_lines(path, source, faults):
+    """The lines on which the table's faults stand."""
+    lines = set()
+    for fault in faults:
+        if fault.file == path:
+            begin, end = table.span(fault, source)
+            lines |= set(range(source.count("\n", 0, begin), source.count("\n", 0, end) + 1))
+    return lines
+
+
+def candidates(faults):
+    """Returns all faults that the rule allows, in the order of files and lines."""
+    out = []
+    for room in ROOMS:
+        tests = tests_of(room)
+        for path in sorted(glob.glob(os.path.join(table.ROOT, room, "**", "*.cpp"), recursive=True)):
+            name = os.path.relpath(path, table.ROOT)
+            with open(path) as f:
+                source = f.read()
+            taken = taken_lines(name, source, faults)
+            for number, line in enumerate(source.split("\n")):
+                if number in taken:
+                    continue
+                for place, (text, new) in enumerate(sites(line)):
+                    fault = table.Fault("drawn", f"{name}:{number + 1}.{place}", name, text, new, tests, place=f"{name}:{number + 1}")
+                    try:
+                        table.span(fault, source)
+                    except table.TableError:
+                        continue  # the text occurs twice
+                    out.append(fault)
+    return out
+
+
+def draw(faults, count, seed):
+    """Returns `count` of them on different lines: the same ones for a seed and a tree."""
+    drawn, places = [], set()
+    all_of_them = candidates(faults)
+    random.Random(seed).shuffle(all_of_them)
+    for fault in all_of_them:
+        if len(drawn) < count and fault.place not in places:
+            places.add(fault.place)
+            drawn.append(fault)
+    return drawn
