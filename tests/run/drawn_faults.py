@@ -13,7 +13,7 @@ SWAPS = {" + ": " - ", " - ": " + ", " * ": " / ", " / ": " * ", " < ": " <= ", 
 OPERATOR = re.compile("|".join(re.escape(o) for o in sorted(SWAPS, key=len, reverse=True)))
 # An expression that a statement on one line returns, assigns or begins with.
 EXPRESSION = re.compile(r"^\s+(?:return |(?:const )?[\w:]+ \w+ = |[\w.\[\]>-]+ [+*-]?= )(?P<expression>[^;={}\"'\[\]]+);$")
-# What cannot hold a switch, or is no statement of the program.
+# A line that cannot hold a switch, or is no statement of the program, has one of these.
 UNFIT = re.compile(r"^\s*(//|#|static|constexpr|template|using|case )|\bconstexpr\b|\bstatic_assert|decltype|\bauto&")
 
 
