@@ -170,6 +170,17 @@ TEST_CASE("post accumulate hooks: called once with the whole gradient, while bac
   CHECK_THROWS_AS(x.register_post_accumulate_grad_hook([](const Tensor&) {}), AutogradError);
 }
 
+TEST_CASE("post accumulate hooks: of the leaf of a single record") {
+  on_each_device([] {
+    Tensor x = tensor({1, 2}, {2}).set_requires_grad();
+    std::vector<std::vector<float>> seen;
+    x.register_post_accumulate_grad_hook(
+        [&](const Tensor& leaf) { seen.push_back(leaf.grad().to_vector()); });
+    sum(x).backward();
+    CHECK(seen == std::vector<std::vector<float>>{{1, 1}});
+  });
+}
+
 TEST_CASE("post accumulate hooks: a leaf that dropped records read changes after their replay") {
   const CpuDevice device;
   const Tensor w = leaf(4);

@@ -1,6 +1,9 @@
 // Models in files: PyTorch's layout, other dtypes, other names.
 #include <doctest/doctest.h>
 
+#include "backends/open.h"
+#include "core/memory/default_device.h"
+#include "io/models/classifier.h"
 #include "io/models/model.h"
 #include "models/resnet.h"
 #include "tests/fixtures/file_fixture.h"
@@ -20,6 +23,25 @@ ResNetConfig small_resnet(int classes = 5) {
 }
 
 }  // namespace
+
+TEST_CASE("model files: what a classifier is shown, and its classes" *
+          doctest::test_suite("host")) {
+  set_default_device(open_backend("cpu"));
+  const TemporaryFolder folder;
+  const fs::path path = folder.path / "c.safetensors";
+  manual_seed(1);
+  ResNet net(small_resnet());
+  const ImageClassifier all{"resnet18", 32, {"cat", "dog"}, {0.25f, 0.5f, 0.75f}, {0.5f, 1, 2}};
+  for (const ImageClassifier& classifier : {all, ImageClassifier{.model = "resnet18"}}) {
+    save_model(path, net, to_metadata(classifier));
+    const ImageClassifier read = read_image_classifier(SafetensorsFile(path));
+    CHECK(read.model == classifier.model);
+    CHECK(read.image == classifier.image);
+    CHECK(read.class_names == classifier.class_names);
+    CHECK(read.mean == classifier.mean);
+    CHECK(read.std == classifier.std);
+  }
+}
 
 TEST_CASE("model files: torchvision's layout, f16, missing and unexpected names") {
   on_each_device([] {

@@ -172,6 +172,21 @@ TEST_CASE("ops: f16 and bf16 against f32 on reference" * doctest::test_suite("ho
     });
 }
 
+TEST_CASE("ops: a gradient that is wanted alone has the same bits" * doctest::test_suite("host")) {
+  for (OpBench* bench : {&reference_bench(), &cpu_bench()})
+    for_each_row(bench->device, [&](const OpCase& row) {
+      const Evaluated all = evaluate_row(row);
+      for (size_t k = 0; k < row.inputs.size(); ++k) {
+        if (!row.inputs[k].differentiable) continue;
+        OpCase one = row;
+        for (size_t i = 0; i < one.inputs.size(); ++i) one.inputs[i].differentiable = i == k;
+        const Evaluated alone = evaluate_row(one);
+        check_equal({alone.outputs, {alone.gradients[k]}}, {all.outputs, {all.gradients[k]}},
+                    fmt::format("{} for input {} on {}", row.name, k, bench->name));
+      }
+    });
+}
+
 TEST_CASE("ops: views give the same values as dense tensors") {
   for (OpBench* bench : benches())
     for_each_row(bench->device, [&](const OpCase& row) {

@@ -122,8 +122,13 @@ TEST_CASE("planner: f16 follows the settings, and the whole table adds up" *
   CHECK(planner.peak({.dtype = DType::f16, .batch = 64}) < planner.peak({.batch = 64}));
   const std::vector<Saving> savings = attribute_savings(planner);
   CHECK(savings.back().peak == planner.forecast().memory.peak);
-  CHECK(estimate(planner).parameters ==
+  const Estimate usual = estimate(planner);
+  CHECK(usual.parameters ==
         8 * 2 * (planned_width * planned_width + planned_width) * sizeof(float));
+  // A block has two products, their biases, gelu and the sum; the square and its mean follow. A
+  // value takes 256 bytes at least.
+  constexpr uint64_t values = 64 * planned_width * sizeof(float);
+  CHECK(usual.outputs == (8 * 6 + 1) * values + 256);
 
   const uint64_t bytes = planner.forecast().memory.peak;
   size_t told = 0;
