@@ -5,7 +5,6 @@
 //! precise: yes
 #include "elementwise.glsl"
 layout(constant_id = 0) const uint OP = 0;  //! BINARY
-#define DIV 3
 
 T_value op(T_value x, T_value y) {
   T_value r = x;
@@ -16,9 +15,6 @@ T_value op(T_value x, T_value y) {
 #endif
 #include "elementwise.def"
   }
-#if !T_FLOAT
-  if (OP == DIV && y == 0) r = 0;  // which GLSL leaves undefined
-#endif
   return r;
 }
 

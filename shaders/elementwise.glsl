@@ -20,6 +20,9 @@ float round_even(float x) { return roundEven(x); }
 
 float pow_grad(float x, float y) { return y == 0.0 ? 0.0 : y * pow(x, y - 1.0); }
 
+float divide(float x, float y) { return x / y; }
+int divide(int x, int y) { return y == 0 ? 0 : x / y; }  // a case that GLSL leaves undefined
+
 // Returns the remainder of x / y truncated to a whole number, exactly, by the long division of C's fmod.
 float modulo(float x, float y) {
   if (!is_finite(x) || is_nan(y) || is_zero(y)) return NAN;

@@ -151,6 +151,10 @@ REWIND_INLINE float pow_grad(float x, float y) {
   return y == 0.0f ? 0.0f : slope;
 }
 
+REWIND_INLINE float divide(float x, float y) {
+  return x / y;
+}
+
 // Return the remainder of x / y truncated toward zero, and of x / y rounded down, which has the
 // sign of y.
 REWIND_INLINE float modulo(float x, float y) {
@@ -187,6 +191,9 @@ REWIND_INLINE int64_t pow(int64_t x, int64_t y) {
   for (; y > 0; y >>= 1, base *= base)
     if (y & 1) r *= base;
   return static_cast<int32_t>(r);
+}
+REWIND_INLINE int64_t divide(int64_t x, int64_t y) {
+  return y == 0 ? 0 : x / y;
 }
 REWIND_INLINE int64_t modulo(int64_t x, int64_t y) {
   return y == 0 ? 0 : x % y;

@@ -32,11 +32,9 @@ BinaryPositions binary_positions(const BinaryParams& p, uint32_t mode, uint64_t 
   }
 }
 
-// Computes in 64 bits, so nothing overflows before the result wraps to 32. Division by zero gives 0
-// (on a GPU it is undefined).
+// Computes in 64 bits, so nothing overflows before the result wraps to 32.
 int32_t int_binary(uint32_t op, int64_t x, int64_t y) {
-  const bool divides_by_zero = y == 0 && op == 3;
-  return divides_by_zero ? 0 : static_cast<int32_t>(apply_binary<int64_t>(op, x, y));
+  return static_cast<int32_t>(apply_binary<int64_t>(op, x, y));
 }
 
 void check_op(const Call& call, uint32_t ops) {

@@ -138,6 +138,14 @@ inline int64_t pow(int64_t x, int64_t y) {
   return static_cast<int32_t>(r);
 }
 
+// An integer divided by 0 is 0.
+template <class T>
+T divide(T x, T y) {
+  if constexpr (std::is_integral_v<T>)
+    return y == 0 ? 0 : x / y;
+  else
+    return x / y;
+}
 // The remainder of x / y truncated toward zero; for integers divided by 0 it is 0.
 template <class T>
 T modulo(T x, T y) {
