@@ -10,12 +10,12 @@
 uint m0, n0, k0, a0, b0, end;
 
 // Lines and k past the edge repeat the last ones. Only zeros past k, and the elements that are stored, matter.
-uint a_at(uint m, uint k) {
-  return a0 + min(m, p.m - 1) * (LEFT_ALONG_K ? p.a_row : 1) + min(k, end - 1) * (LEFT_ALONG_K ? 1 : p.a_col);
-}
-uint b_at(uint n, uint k) {
-  return b0 + min(n, p.n - 1) * (RIGHT_ALONG_K ? p.b_col : 1) + min(k, end - 1) * (RIGHT_ALONG_K ? 1 : p.b_row);
-}
+uint a_line(uint m) { return a0 + min(m, p.m - 1) * (LEFT_ALONG_K ? p.a_row : 1); }
+uint b_line(uint n) { return b0 + min(n, p.n - 1) * (RIGHT_ALONG_K ? p.b_col : 1); }
+uint a_depth(uint k) { return min(k, end - 1) * (LEFT_ALONG_K ? 1 : p.a_col); }
+uint b_depth(uint k) { return min(k, end - 1) * (RIGHT_ALONG_K ? 1 : p.b_row); }
+uint a_at(uint m, uint k) { return a_line(m) + a_depth(k); }
+uint b_at(uint n, uint k) { return b_line(n) + b_depth(k); }
 
 // Returns a bit for each element of a word that begins at k.
 uint inside_k(uint k, bool along_k) {
@@ -28,8 +28,8 @@ uint left_line[WORDS], right_line[WORDS];
 
 void make_product(uint begin) {
   [[unroll]] for (uint w = 0; w < WORDS; ++w) {
-    left_line[w] = p.offset[0] + a0 + min(m0 + word_place(w, LEFT_ALONG_K).x, p.m - 1) * (LEFT_ALONG_K ? p.a_row : 1);
-    right_line[w] = p.offset[1] + b0 + min(n0 + word_place(w, RIGHT_ALONG_K).x, p.n - 1) * (RIGHT_ALONG_K ? p.b_col : 1);
+    left_line[w] = p.offset[0] + a_line(m0 + word_place(w, LEFT_ALONG_K).x);
+    right_line[w] = p.offset[1] + b_line(n0 + word_place(w, RIGHT_ALONG_K).x);
   }
   make_tile(begin, end);
 }
@@ -37,7 +37,7 @@ void make_product(uint begin) {
 void at_panel(uint k) { k0 = k; }
 
 void left_word(uint w, uint line, uint k, out Word word) {
-  const uint e = left_line[w] + min(k0 + k, end - 1) * (LEFT_ALONG_K ? 1 : p.a_col);
+  const uint e = left_line[w] + a_depth(k0 + k);
   word.whole = word_of(a_uvec4, e);
   word.is_inside = k0 + k < end;
   if (WORDS_IN) return;
@@ -52,7 +52,7 @@ void left_word(uint w, uint line, uint k, out Word word) {
 }
 
 void right_word(uint w, uint line, uint k, out Word word) {
-  const uint e = right_line[w] + min(k0 + k, end - 1) * (RIGHT_ALONG_K ? 1 : p.b_row);
+  const uint e = right_line[w] + b_depth(k0 + k);
   word.whole = word_of(b_uvec4, e);
   word.is_inside = k0 + k < end;
   if (WORDS_IN) return;
