@@ -56,10 +56,7 @@ template <class F>
 inline Vec fold(const float* x, int64_t count) {
   return fold<F>(x, count, [](Vec v) { return v; });
 }
-inline Vec fold_squares(const float* x, int64_t count) {
-  return fold<Sum>(x, count, [](Vec v) { return v * v; });
-}
-inline Vec fold_squares(const float* x, int64_t count, float scale) {
+inline Vec fold_squares(const float* x, int64_t count, float scale = 1) {
   return fold<Sum>(x, count, [=](Vec v) { return (v * scale) * (v * scale); });
 }
 
