@@ -4,7 +4,6 @@
 #include <functional>
 #include <limits>
 #include <set>
-#include <unordered_map>
 #include <utility>
 
 #include "core/base/error.h"
@@ -47,20 +46,9 @@ class StepsReader {
 
  private:
   void read_normalizer(const json& step, const std::string& type) {
-    static const std::unordered_map<std::string, Normalization> kinds = {
-        {"NFC", Normalization::nfc},
-        {"NFD", Normalization::nfd},
-        {"NFKC", Normalization::nfkc},
-        {"NFKD", Normalization::nfkd},
-        {"Lowercase", Normalization::lowercase},
-        {"StripAccents", Normalization::strip_accents},
-        {"Nmt", Normalization::nmt},
-        {"Replace", Normalization::replace},
-        {"Prepend", Normalization::prepend},
-        {"Strip", Normalization::strip},
-        {"Precompiled", Normalization::charsmap}};
-    const auto kind = kinds.find(type);
-    if (kind == kinds.end()) refuse("normalizer", step);
+    using Name = std::pair<std::string_view, Normalization>;
+    const auto* kind = std::ranges::find(normalizer_names, type, &Name::first);
+    if (kind == std::end(normalizer_names)) refuse("normalizer", step);
     NormalizerStep read{.kind = kind->second};
     if (read.kind == Normalization::replace) {
       read.literal = !step.at("pattern").contains("Regex");
@@ -129,13 +117,10 @@ class StepsReader {
   }
 
   void read_split(const json& step) {
-    static const std::unordered_map<std::string, SplitBehavior> behaviors = {
-        {"Isolated", SplitBehavior::isolated},
-        {"Removed", SplitBehavior::removed},
-        {"MergedWithPrevious", SplitBehavior::merged_with_previous},
-        {"MergedWithNext", SplitBehavior::merged_with_next}};
-    const auto behavior = behaviors.find(step.at("behavior").get<std::string>());
-    if (behavior == behaviors.end()) refuse("pre-tokenizer", step);
+    using Name = std::pair<std::string_view, SplitBehavior>;
+    const auto* behavior = std::ranges::find(split_behavior_names,
+                                             step.at("behavior").get<std::string>(), &Name::first);
+    if (behavior == std::end(split_behavior_names)) refuse("pre-tokenizer", step);
     const json& pattern = step.at("pattern");
     const bool literal = !pattern.contains("Regex");
     parts_.splits.push_back({pattern.at(literal ? "String" : "Regex").get<std::string>(),

@@ -3,9 +3,32 @@
 
 #include <nlohmann/json.hpp>
 
+#include <string_view>
+#include <utility>
+
 #include "bpe_parts.h"
 
 namespace rw {
+
+// The names in tokenizer.json of normalizers, and of what becomes of the matches of a split.
+inline constexpr std::pair<std::string_view, Normalization> normalizer_names[] = {
+    {"NFC", Normalization::nfc},
+    {"NFD", Normalization::nfd},
+    {"NFKC", Normalization::nfkc},
+    {"NFKD", Normalization::nfkd},
+    {"Lowercase", Normalization::lowercase},
+    {"StripAccents", Normalization::strip_accents},
+    {"Nmt", Normalization::nmt},
+    {"Replace", Normalization::replace},
+    {"Prepend", Normalization::prepend},
+    {"Strip", Normalization::strip},
+    {"Precompiled", Normalization::charsmap},
+    {"Precompiled", Normalization::charsmap_longest}};  // which files cannot tell from the other
+inline constexpr std::pair<std::string_view, SplitBehavior> split_behavior_names[] = {
+    {"Isolated", SplitBehavior::isolated},
+    {"Removed", SplitBehavior::removed},
+    {"MergedWithPrevious", SplitBehavior::merged_with_previous},
+    {"MergedWithNext", SplitBehavior::merged_with_next}};
 
 // The steps make words of GPT-2's characters for bytes, or of characters with U+2581 for spaces.
 // Perhaps they do neither.

@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <cmath>
 #include <span>
-#include <unordered_map>
 
 #include "core/base/error.h"
 #include "data/base/base64.h"
 #include "data/base/files.h"
+#include "data/tokenizers/bpe_steps.h"
 
 namespace rw {
 
@@ -22,35 +22,34 @@ json sequence(const char* list, json steps) {
   return {{"type", "Sequence"}, {list, std::move(steps)}};
 }
 
+// The name of a value, of those that a list has.
+template <class Names, class Value>
+json name_in(const Names& names, Value value) {
+  return std::ranges::find(names, value, [](const auto& name) { return name.second; })->first;
+}
+
 json normalizer_step_of(const NormalizerStep& step) {
+  json made = {{"type", name_in(normalizer_names, step.kind)}};
   switch (step.kind) {
-    case Normalization::nfc:
-      return {{"type", "NFC"}};
-    case Normalization::nfd:
-      return {{"type", "NFD"}};
-    case Normalization::nfkc:
-      return {{"type", "NFKC"}};
-    case Normalization::nfkd:
-      return {{"type", "NFKD"}};
-    case Normalization::lowercase:
-      return {{"type", "Lowercase"}};
-    case Normalization::strip_accents:
-      return {{"type", "StripAccents"}};
-    case Normalization::nmt:
-      return {{"type", "Nmt"}};
     case Normalization::prepend:
-      return {{"type", "Prepend"}, {"prepend", step.content}};
+      made["prepend"] = step.content;
+      break;
     case Normalization::replace:
-      return {{"type", "Replace"},
-              {"pattern", {{step.literal ? "String" : "Regex", step.pattern}}},
-              {"content", step.content}};
+      made["pattern"] = {{step.literal ? "String" : "Regex", step.pattern}};
+      made["content"] = step.content;
+      break;
     case Normalization::strip:
-      return {{"type", "Strip"}, {"strip_left", step.left}, {"strip_right", step.right}};
+      made["strip_left"] = step.left;
+      made["strip_right"] = step.right;
+      break;
     case Normalization::charsmap:
-    case Normalization::charsmap_longest:  // for which files have no form of its own
+    case Normalization::charsmap_longest:
+      made["precompiled_charsmap"] = to_base64(step.pattern);
+      break;
+    default:
       break;
   }
-  return {{"type", "Precompiled"}, {"precompiled_charsmap", to_base64(step.pattern)}};
+  return made;
 }
 
 json normalizer_of(const BpeParts& parts) {
@@ -67,16 +66,11 @@ json byte_level_step(bool add_prefix_space, bool use_regex) {
 }
 
 json pre_tokenizer_of(const BpeParts& parts) {
-  static const std::unordered_map<SplitBehavior, const char*> names = {
-      {SplitBehavior::isolated, "Isolated"},
-      {SplitBehavior::removed, "Removed"},
-      {SplitBehavior::merged_with_previous, "MergedWithPrevious"},
-      {SplitBehavior::merged_with_next, "MergedWithNext"}};
   json steps = json::array();
   const auto add_split = [&](const TextSplit& split) {
     steps.push_back({{"type", "Split"},
                      {"pattern", {{split.literal ? "String" : "Regex", split.pattern}}},
-                     {"behavior", names.at(split.behavior)},
+                     {"behavior", name_in(split_behavior_names, split.behavior)},
                      {"invert", split.invert}});
   };
   for (const TextSplit& split : parts.early_splits) add_split(split);
