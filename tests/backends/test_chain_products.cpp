@@ -4,13 +4,13 @@
 
 #include "backends/open.h"
 #include "backends/vulkan/commands/chain.h"
-#include "backends/vulkan/device/matrix_choice.h"
 #include "core/autograd/checkpoint.h"
 #include "core/memory/default_device.h"
 #include "nn/transformer/transformer.h"
 #include "ops/autocast.h"
 #include "ops/operators.h"
 #include "ops/ops.h"
+#include "tests/backends/product_check.h"
 #include "tests/fixtures/env.h"
 #include "tests/fixtures/optim_fixture.h"
 
@@ -52,11 +52,10 @@ void compare_joined(const ChainProgram& program, uint64_t fewer) {
   if (is_brief() || !has_vulkan()) return;
   for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
     CAPTURE(name(dtype));
-    vulkan::force_choice(
-        dtype == DType::f32 ? "tiled64" : "");  // large GPUs multiply so little element by element
+    // Large GPUs multiply so little element by element.
+    const ForcedChoice forced(dtype == DType::f32 ? "tiled64" : "");
     const ChainRun joined = run_twice(program, dtype, true),
                    apart = run_twice(program, dtype, false);
-    vulkan::force_choice("");
     CHECK(joined.bits == apart.bits);
     if (!env_limit("dispatch-us")) CHECK(apart.dispatches - joined.dispatches == fewer);
   }

@@ -25,12 +25,6 @@ Backend* matrix_backend() {
   return backend.get();
 }
 
-// Forces the way in which products run in one scope; empty: the planner chooses.
-struct Forced {
-  explicit Forced(const char* name) { rw::vulkan::force_choice(name); }
-  ~Forced() { rw::vulkan::force_choice(""); }
-};
-
 // CPU drivers take minutes to compile the tiles of GPUs, and rarely choose them, so those are
 // tested only if REWIND_LIKE_GPU is set.
 std::vector<const char*> variants() {
@@ -47,7 +41,7 @@ void in_all_variants(void (ProductCheck::*table)() const) {
   if (!matrix_backend()) return;
   for (const char* variant : variants()) {
     CAPTURE(variant);
-    const Forced forced(variant);
+    const ForcedChoice forced(variant);
     (ProductCheck(*matrix_backend()).*table)();
   }
 }

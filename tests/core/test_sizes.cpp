@@ -5,6 +5,7 @@
 #include "core/tensor/launch.h"
 #include "nn/layers.h"
 #include "ops/layout/indexing.h"
+#include "tests/fixtures/optim_fixture.h"
 #include "tests/fixtures/tape_fixture.h"
 
 namespace rw::test {
@@ -55,16 +56,7 @@ int64_t first_difference(const Tensor& y, const Tensor& source) {
 }  // namespace
 
 TEST_CASE("sizes: layouts of more than 256 MiB with odd sizes") {
-  for (const char* backend : {"cpu", "vulkan"}) {
-    std::shared_ptr<Device> device;
-    try {
-      device = Device::create(open_backend(backend));
-    } catch (const DeviceError& e) {
-      MESSAGE("skipped: " << std::string(e.what()));
-      continue;
-    }
-    const DeviceScope scope(device);
-    CAPTURE(backend);
+  on_each_device([] {
     const Tensor x = empty({large[0], large[1], large[2]}, DType::i32);
     fill_large(x);
     for (const Axes& axes : {Axes{1, 0, 2}, Axes{2, 0, 1}}) {
@@ -72,7 +64,7 @@ TEST_CASE("sizes: layouts of more than 256 MiB with odd sizes") {
       const Tensor view = permute(x, axes);
       CHECK(first_difference(contiguous(view), view) == -1);
     }
-  }
+  });
 }
 
 TEST_CASE_FIXTURE(CpuDevice, "sizes: what 63 bits do not hold is refused by name" *

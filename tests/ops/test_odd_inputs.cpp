@@ -12,11 +12,14 @@
 #include "nn/weight_norm.h"
 #include "ops/losses/losses.h"
 #include "ops/numeric.h"
+#include "tests/fixtures/optim_fixture.h"
 #include "tests/op_table/gradcheck.h"
 
 namespace rw::test {
 
 namespace {
+
+const std::vector<std::string> all_backends = {"reference", "cpu", "vulkan"};
 
 // A row gives values, or the message of an error.
 struct OddResult {
@@ -27,7 +30,7 @@ struct OddResult {
 class OddInputs {
  public:
   OddInputs() {
-    for (const char* name : {"reference", "cpu", "vulkan"}) try {
+    for (const std::string& name : all_backends) try {
         devices_.push_back(Device::create(open_backend(name)));
       } catch (const DeviceError& e) {
         MESSAGE("skipped: " << std::string(e.what()));
@@ -164,98 +167,84 @@ TEST_CASE("odd inputs: nothing gets no gradient" * doctest::test_suite("host")) 
 
 // Rows times 1e20, and rows that differ little from a large mean, as double has them.
 TEST_CASE("odd inputs: norms of huge values and of large means") {
-  for (const char* backend : {"reference", "cpu", "vulkan"}) {
-    std::shared_ptr<Device> device;
-    try {
-      device = Device::create(open_backend(backend));
-    } catch (const DeviceError& e) {
-      MESSAGE("skipped: " << std::string(e.what()));
-      continue;
-    }
-    const DeviceScope scope(device);
-    CAPTURE(backend);
-    const Tensor weight = ones({16}), bias = zeros({16});
-    const std::function<Tensor(Tensor)> norms[] = {
-        [](Tensor x) { return layer_norm(std::move(x)); },
-        [](Tensor x) { return rms_norm(std::move(x)); },
-        [](Tensor x) { return group_norm(std::move(x), 1); },
-        [&](Tensor x) { return batch_norm(std::move(x), weight, bias).y; }};
-    for (size_t which = 0; which < 4; ++which) {
-      CAPTURE(which);
-      const auto run = [&](float factor) {
-        std::vector<float> values = input_values(Input{{24, 16}, -2, 2}, 3);
-        for (float& v : values) v *= factor;
-        Tensor x = tensor(values, {24, 16}).set_requires_grad();
-        const Tensor y = norms[which](x);
-        sum(y * tensor(input_values(Input{{24, 16}}, 5), {24, 16})).backward();
-        std::vector<float> all = y.to_vector();
-        for (const float g : x.grad().to_vector()) all.push_back(g * factor);
-        return all;
-      };
-      const std::vector<float> usual = run(1000), huge = run(1e20f);
-      for (size_t i = 0; i < usual.size(); ++i)
-        CHECK(huge[i] == doctest::Approx(usual[i]).epsilon(1e-4).scale(1));
-    }
-    for (size_t which : {0, 2}) {
-      CAPTURE(which);
-      std::vector<float> values(64), steps(64);
-      for (size_t i = 0; i < 64; ++i) {
-        steps[i] = static_cast<float>(i * i % 61) * 0x1p-10f;  // that f32 holds beside 8192
-        values[i] = 8192 + steps[i];
-      }
-      const auto run = [&](const std::vector<float>& of) {
-        Tensor x = tensor(of, {1, 64}).set_requires_grad();
-        const Tensor y = norms[which](x);
-        sum(y * tensor(input_values(Input{{1, 64}}, 5), {1, 64})).backward();
-        std::vector<float> all = y.to_vector();
-        for (const float g : x.grad().to_vector()) all.push_back(g);
-        return all;
-      };
-      const std::vector<float> expected = run(steps), actual = run(values);
-      for (size_t i = 0; i < 128; ++i)
-        CHECK(actual[i] == doctest::Approx(expected[i]).epsilon(1e-4).scale(1));
-    }
-  }
+  on_each_device(
+      [] {
+        const Tensor weight = ones({16}), bias = zeros({16});
+        const std::function<Tensor(Tensor)> norms[] = {
+            [](Tensor x) { return layer_norm(std::move(x)); },
+            [](Tensor x) { return rms_norm(std::move(x)); },
+            [](Tensor x) { return group_norm(std::move(x), 1); },
+            [&](Tensor x) { return batch_norm(std::move(x), weight, bias).y; }};
+        for (size_t which = 0; which < 4; ++which) {
+          CAPTURE(which);
+          const auto run = [&](float factor) {
+            std::vector<float> values = input_values(Input{{24, 16}, -2, 2}, 3);
+            for (float& v : values) v *= factor;
+            Tensor x = tensor(values, {24, 16}).set_requires_grad();
+            const Tensor y = norms[which](x);
+            sum(y * tensor(input_values(Input{{24, 16}}, 5), {24, 16})).backward();
+            std::vector<float> all = y.to_vector();
+            for (const float g : x.grad().to_vector()) all.push_back(g * factor);
+            return all;
+          };
+          const std::vector<float> usual = run(1000), huge = run(1e20f);
+          for (size_t i = 0; i < usual.size(); ++i)
+            CHECK(huge[i] == doctest::Approx(usual[i]).epsilon(1e-4).scale(1));
+        }
+        for (size_t which : {0, 2}) {
+          CAPTURE(which);
+          std::vector<float> values(64), steps(64);
+          for (size_t i = 0; i < 64; ++i) {
+            steps[i] = static_cast<float>(i * i % 61) * 0x1p-10f;  // that f32 holds beside 8192
+            values[i] = 8192 + steps[i];
+          }
+          const auto run = [&](const std::vector<float>& of) {
+            Tensor x = tensor(of, {1, 64}).set_requires_grad();
+            const Tensor y = norms[which](x);
+            sum(y * tensor(input_values(Input{{1, 64}}, 5), {1, 64})).backward();
+            std::vector<float> all = y.to_vector();
+            for (const float g : x.grad().to_vector()) all.push_back(g);
+            return all;
+          };
+          const std::vector<float> expected = run(steps), actual = run(values);
+          for (size_t i = 0; i < 128; ++i)
+            CHECK(actual[i] == doctest::Approx(expected[i]).epsilon(1e-4).scale(1));
+        }
+      },
+      all_backends);
 }
 
 // Channels of batch norm that differ little from a large mean are those without the mean.
 TEST_CASE("odd inputs: batch norm of large means") {
-  for (const char* backend : {"reference", "cpu", "vulkan"}) {
-    std::shared_ptr<Device> device;
-    try {
-      device = Device::create(open_backend(backend));
-    } catch (const DeviceError& e) {
-      MESSAGE("skipped: " << std::string(e.what()));
-      continue;
-    }
-    const DeviceScope scope(device);
-    CAPTURE(backend);
-    for (const int64_t channels : {1, 5, 16}) {
-      CAPTURE(channels);
-      const Shape shape{1000, channels};
-      const auto count = static_cast<size_t>(shape.numel());
-      const Tensor weight = tensor(input_values(Input{{channels}, 1, 2}, 1), {channels}),
-                   bias = zeros({channels});
-      const auto run = [&](float mean) {
-        std::vector<float> values(count);
-        for (size_t i = 0; i < count; ++i)  // with steps that f32 holds beside the mean
-          values[i] = mean + static_cast<float>(i * i % 331) * 0x1p-10f;
-        Tensor x = tensor(values, shape).set_requires_grad(), w = weight.detach();
-        w.set_requires_grad();
-        const BatchNormResult r = batch_norm(x, w, bias, 0);
-        sum(r.y * tensor(input_values(Input{shape}, 5), shape)).backward();
-        std::vector<float> all = r.y.to_vector();
-        for (const Tensor& t : {x.grad(), w.grad() / 1000.0f, r.var})
-          for (const float v : t.to_vector()) all.push_back(v);
-        return all;
-      };
-      const std::vector<float> expected = run(0), actual = run(-10000);
-      double most = 0;
-      for (size_t i = 0; i < expected.size(); ++i)
-        most = std::max(most, std::abs(double{actual[i]} - expected[i]));
-      CHECK(most < 2e-5);
-    }
-  }
+  on_each_device(
+      [] {
+        for (const int64_t channels : {1, 5, 16}) {
+          CAPTURE(channels);
+          const Shape shape{1000, channels};
+          const auto count = static_cast<size_t>(shape.numel());
+          const Tensor weight = tensor(input_values(Input{{channels}, 1, 2}, 1), {channels}),
+                       bias = zeros({channels});
+          const auto run = [&](float mean) {
+            std::vector<float> values(count);
+            for (size_t i = 0; i < count; ++i)  // with steps that f32 holds beside the mean
+              values[i] = mean + static_cast<float>(i * i % 331) * 0x1p-10f;
+            Tensor x = tensor(values, shape).set_requires_grad(), w = weight.detach();
+            w.set_requires_grad();
+            const BatchNormResult r = batch_norm(x, w, bias, 0);
+            sum(r.y * tensor(input_values(Input{shape}, 5), shape)).backward();
+            std::vector<float> all = r.y.to_vector();
+            for (const Tensor& t : {x.grad(), w.grad() / 1000.0f, r.var})
+              for (const float v : t.to_vector()) all.push_back(v);
+            return all;
+          };
+          const std::vector<float> expected = run(0), actual = run(-10000);
+          double most = 0;
+          for (size_t i = 0; i < expected.size(); ++i)
+            most = std::max(most, std::abs(double{actual[i]} - expected[i]));
+          CHECK(most < 2e-5);
+        }
+      },
+      all_backends);
 }
 
 TEST_CASE("odd inputs: sizes that a product does not have" * doctest::test_suite("host")) {
