@@ -185,7 +185,7 @@ def print_survivor(fault):
           f"    {fault.survives or 'NOT EXPLAINED'}", flush=True)
 
 
-def report(done, start, least):
+def report(done, start, is_drawn):
     """Prints the sum, and returns whether it is good enough."""
     survivors = [fault for fault, killed, _ in done if not killed]
     explained = [fault for fault in survivors if fault.survives]
@@ -195,7 +195,9 @@ def report(done, start, least):
     killed = len(done) - len(survivors)
     print(f"{killed} of {len(done)} faults killed, {len(survivors)} survivors ({len(explained)} explained), "
           f"{(time.monotonic() - start) / 60:.1f} min")
-    return killed >= least * len(done) and (least < LEAST_KILLED or len(explained) == len(survivors))
+    if is_drawn:
+        return killed >= LEAST_DRAWN_KILLED * len(done)
+    return killed >= LEAST_KILLED * len(done) and len(explained) == len(survivors)
 
 
 def choose(faults, options):
@@ -223,8 +225,9 @@ def main():
     try:
         faults = table.read_tables()
         table.check_tests(faults)
-        is_drawn = options.draw is not None
-        chosen = drawn_faults.draw(faults, 2 * (options.n or 60), options.draw) if is_drawn else choose(faults, options)
+        is_drawn, count = options.draw is not None, options.n or 60
+        # As many again take the places of those that do not compile.
+        chosen = drawn_faults.draw(faults, 2 * count, options.draw) if is_drawn else choose(faults, options)
         if options.list:
             for f in chosen:
                 print(f"{f.full_name} {f.file}: {f.text} => {f.new}")
@@ -232,7 +235,7 @@ def main():
         folder = os.path.join(os.path.abspath(options.build), "mutants")
         lock = lock_folder(folder)
         if is_drawn:
-            program, chosen = build_drawn(folder, chosen, options.n or 60)
+            program, chosen = build_drawn(folder, chosen, count)
         else:
             program = build(folder, faults)
     except (table.TableError, CommandError) as e:
@@ -242,7 +245,7 @@ def main():
     if options.durations:
         for fault, _, seconds in sorted(done, key=lambda row: -row[2])[:SLOWEST]:
             print(f"{seconds:6.1f} s {fault.full_name}")
-    is_good = report(done, start, LEAST_DRAWN_KILLED if is_drawn else LEAST_KILLED)
+    is_good = report(done, start, is_drawn)
     lock.close()
     if not is_good:
         sys.exit(1)
