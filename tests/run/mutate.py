@@ -8,6 +8,7 @@ see it, and prints the faults that no test saw.
 N takes a sample of so many, always the same ones. BUILD/mutants gets the sources and the build.
 """
 import argparse
+import dataclasses
 import fcntl
 import fnmatch
 import os
@@ -147,7 +148,7 @@ class Runner:
 
     def check(self, tests):
         """Checks that the tests pass without a fault."""
-        wrong, self.usual[tests] = self.run(tests, 0, 600)
+        wrong, self.usual[tests] = self.run(tests, 0, 1800)
         return f"without a fault, {' '.join(tests.options())} fails: {wrong}" if wrong else ""
 
     def kills(self, fault):
@@ -177,6 +178,14 @@ def run_all(runner, faults, verbose):
         # The longest ones come first.
         list(pool.map(one, sorted(faults, key=lambda f: -runner.usual[f.tests])))
     return done
+
+
+def run_drawn(runner, faults, verbose):
+    """Runs the tests of each fault's room, and those of all rooms for what survives."""
+    done = run_all(runner, faults, verbose)
+    rest = [dataclasses.replace(fault, tests=drawn_faults.tests_of("")) for fault, killed, _ in done if not killed]
+    print(f"the tests of all rooms, for {len(rest)} survivors", flush=True)
+    return [row for row in done if row[1]] + run_all(runner, rest, verbose)
 
 
 def print_survivor(fault):
@@ -241,7 +250,7 @@ def main():
     except (table.TableError, CommandError) as e:
         sys.exit("\n".join(str(e).splitlines()[-60:]))
     print(f"built in {(time.monotonic() - start) / 60:.1f} min", flush=True)
-    done = run_all(Runner(program), chosen, options.verbose)
+    done = (run_drawn if is_drawn else run_all)(Runner(program), chosen, options.verbose)
     if options.durations:
         for fault, _, seconds in sorted(done, key=lambda row: -row[2])[:SLOWEST]:
             print(f"{seconds:6.1f} s {fault.full_name}")
