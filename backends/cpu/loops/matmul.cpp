@@ -111,12 +111,14 @@ template <class T>
 void dot_lines_of(const MatmulParams& p, const Operand& a, const T* b, int64_t count,
                   const Operand& c) {
   Block left, sums;
-  for (int64_t j = 0; j < count; ++j) sums.at[j] = 0;
+  for (int64_t j = 0; j < divide_up(count, lanes) * lanes; ++j) sums.at[j] = 0;
   blocks_of(p.k, [&](int64_t at, int64_t size) {
     const float* x = read(a, at, size, left.at);
-    for (int64_t j = 0; j < count; ++j)
-      sums.at[j] += sum(
-          size, [](auto u, auto v) { return u * v; }, x, b + j * p.b_col + at);
+    for (int64_t j = 0; j < count; j += lanes) {
+      const T* const lines = b + j * p.b_col + at;
+      store(sums.at + j,
+            load(sums.at + j) + dots(least(lanes, count - j), size, x, lines, p.b_col));
+    }
   });
   finish(p, c, count, sums.at);
 }
@@ -166,7 +168,9 @@ bool matmul(const LoopCall& call) {
     return false;
   const Operand a = operand(call, 0), b = operand(call, 1), c = operand(call, 2);
   const int64_t batches = int64_t{p.batch[0]} * p.batch[1], n = p.n;
-  const int64_t width = has_lines ? 64 : 256;
+  // Small pieces, so that few lines are shared evenly, but not so small that handing them out
+  // shows.
+  const int64_t width = has_lines ? (p.k < 512 ? 64 : lanes) : 256;
   const int64_t across = divide_up(n, width);
   parallel_for(batches * across, batches * n * p.k * b.width, [&](int64_t i) {
     const int64_t outer = i / across / p.batch[1], inner = i / across % p.batch[1];

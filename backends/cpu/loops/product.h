@@ -1,6 +1,7 @@
 // Products of small f32 matrices that lie in the cache.
 #pragma once
 
+#include "fold.h"
 #include "vectors.h"
 
 namespace rw::cpu::REWIND_LEVEL {
@@ -71,6 +72,32 @@ inline void product(int64_t m, int64_t n, int64_t k, Factor a, const float* b, i
   while (m >= product_rows) rows.template operator()<product_rows>();
   while (m >= 4) rows.template operator()<4>();
   while (m > 0) rows.template operator()<1>();
+}
+
+// Returns the products of x and a line, whose elements are converted in registers, summed by lanes.
+template <class T>
+inline Vec dot(int64_t size, const float* x, const T* line) {
+  Vec sums[4] = {};
+  int64_t i = 0;
+  for (; i + 4 * lanes <= size; i += 4 * lanes)
+#pragma GCC unroll 4
+    for (int64_t k = 0; k < 4; ++k)
+      sums[k] = mul_add(load(x + i + k * lanes), load(line + i + k * lanes), sums[k]);
+  for (; i + lanes <= size; i += lanes) sums[0] = mul_add(load(x + i), load(line + i), sums[0]);
+  if (i < size) {
+    float rest[lanes] = {};
+    for (int64_t at = i; at < size; ++at) rest[at - i] = line[at];
+    sums[1] = mul_add(load_first<Sum>(x + i, size - i), load(rest), sums[1]);
+  }
+  return (sums[0] + sums[1]) + (sums[2] + sums[3]);
+}
+
+// Returns the dot products of x and of `count` lines, at most one for each lane.
+template <class T>
+inline Vec dots(int64_t count, int64_t size, const float* x, const T* lines, int64_t step) {
+  Vec each[lanes] = {};
+  for (int64_t i = 0; i < count; ++i) each[i] = dot(size, x, lines + i * step);
+  return fold_lanes<Sum>(each);
 }
 
 // Sets to [cols, rows] = factor * x [rows, cols], in squares of four.

@@ -10,9 +10,24 @@ void Attention::turn(const HeadRows& rows, const Queries& q, float factor, Panel
     for (int64_t i = q.count; i < q.wide(); ++i) x.at[d * span + i] = 0;
 }
 
+// Sets the scores of one query, as generation has it, in all lanes.
+void Attention::score_one(int64_t count, const Panel& turned, const Rows& keys, Square& s) const {
+  float query[ATTENTION_MAX_DIM];
+  for (int64_t d = 0; d < dim(); ++d) query[d] = turned.at[d * span];
+  for (int64_t key = 0; key < count; key += lanes) {
+    const int64_t some = least(lanes, count - key);
+    const Vec scores = dots(some, dim(), query, keys.at + key * keys.step, keys.step);
+    for (int64_t i = 0; i < some; ++i) store(s.at[key + i], all(scores[i]));
+  }
+}
+
 void Attention::score(const Queries& q, const Keys& k, const Panel& turned, const Rows& keys,
                       Square& s) const {
-  product<false>(k.count, q.wide(), dim(), {keys.at, keys.step, 1}, turned.at, span, s.at[0], span);
+  if (q.count == 1)
+    score_one(k.count, turned, keys, s);
+  else
+    product<false>(k.count, q.wide(), dim(), {keys.at, keys.step, 1}, turned.at, span, s.at[0],
+                   span);
   if (has(ATTENTION_ALIBI))
     add_distance(q, k, s);
   else if (has(ATTENTION_MASK))

@@ -134,6 +134,7 @@ class Attention {
                        int64_t row) {
     return {x, batch * stride[0] + head * stride[1] + row * stride[2], stride[2]};
   }
+  void score_one(int64_t count, const Panel& turned, const Rows& keys, Square& s) const;
   void add_mask(const Queries& q, const Keys& k, Square& s) const;
   void add_distance(const Queries& q, const Keys& k, Square& s) const;
   void hide_unseen(const Queries& q, const Keys& k, Square& s) const;
