@@ -1,4 +1,4 @@
-// A product of f16 matrices by cooperative matrices, as shaders/tile_cooperative.glsl makes it, of which parts can be left
+// A product of f16 matrices by cooperative matrices, as shaders/matrix/tile_cooperative.glsl makes it, of which parts can be left
 // out: what a GPU takes without them is what they cost. For whole tiles only. products.py lists the macros.
 #version 460
 #pragma use_vulkan_memory_model

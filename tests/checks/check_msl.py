@@ -69,7 +69,7 @@ ROW = re.compile(r'^    \{"([\w.]+)", bindings\d+, (true|false), (true|false), .
 
 
 def modules_of(folder):
-    """Reads the modules that shaders/compile.py wrote: [(name, SPIR-V words)]."""
+    """Reads the modules that shaders/compiler/compile.py wrote: [(name, SPIR-V words)]."""
     with open(os.path.join(folder, "shader_table.cpp"), encoding="utf-8") as f:
         rows = ROW.findall(f.read())
     words = array.array("I")

@@ -12,7 +12,7 @@ CODE = {".h", ".cpp", ".comp", ".glsl", ".py", ".sh"}
 TYPE = re.compile(r"^\s*(?:class|struct|union|enum(?: class)?)\s+(?:\[\[\w+\]\]\s*)?\w+[^;{}()]*\{", re.M)
 LONG, LONGEST = 400, 520  # lines of a file: above the first it is named, above the second refused
 MOST_FILES = 25           # of a folder
-LISTS = {"shaders", "benchmarks/results"}  # one file for each kernel, and for each measurement
+LISTS = {"benchmarks/results"}  # one file for each measurement
 
 
 def measure(root):

@@ -24,8 +24,8 @@ ROOT = os.path.dirname(TESTS)
 
 # Files that are pasted into others take the switch from these.
 INCLUDERS = {"shaders/elementwise.def": ["backends/cpu/loops/elementwise.cpp", "backends/reference/loops/elementwise.h",
-                                         "shaders/elementwise.glsl", "shaders/compare.comp"],
-             "shaders/functions.h": ["backends/cpu/loops/functions.h", "shaders/elementwise.glsl"]}
+                                         "shaders/elementwise/elementwise.glsl", "shaders/elementwise/compare.comp"],
+             "shaders/functions.h": ["backends/cpu/loops/functions.h", "shaders/elementwise/elementwise.glsl"]}
 
 SWITCH_HEADER = "rewind_mutant.h"
 SWITCH_CPP = """#pragma once

@@ -1,11 +1,10 @@
-"""Tests shaders/cooperative.py: modules with cooperative matrices, from the NV form to the KHR form."""
+"""Tests shaders/compiler/cooperative.py: modules with cooperative matrices, from the NV form to the KHR form."""
 import os
 import sys
 import tempfile
 import unittest
 
-SHADERS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "shaders")
-sys.path.insert(0, SHADERS)
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "shaders", "compiler"))
 
 import compile as build  # noqa: E402
 import cooperative  # noqa: E402
@@ -115,7 +114,7 @@ SOURCE = """#version 460
 #define MATRIX_M 8
 #define MATRIX_N 16
 #define MATRIX_K 16
-#include "cooperative.glsl"
+#include "common/cooperative.glsl"
 layout(local_size_x = 32) in;
 layout(std430, binding = 0) buffer X { uvec4 x[]; };
 shared uvec4 words[320];
@@ -142,7 +141,7 @@ class Compiled(unittest.TestCase):
         extensions, macros = cooperative.prelude(COMPILER.is_native(brain), brain)
         head = [f"#extension {e} : require" for e in extensions]
         head += [f"#define {name} {value}" for name, value in macros.items()]
-        lines = build.Inliner(SHADERS).inline("a.comp", (text % "\n".join(head)).split("\n"))
+        lines = build.Inliner().inline("a.comp", (text % "\n".join(head)).split("\n"))
         source, module = os.path.join(folder, "a.comp"), os.path.join(folder, "a.spv")
         with open(source, "w") as f:
             f.write("\n".join(lines))

@@ -1,4 +1,4 @@
-// Identifies the shaders of this build; shaders/compile.py defines it.
+// Identifies the shaders of this build; shaders/compiler/compile.py defines it.
 #pragma once
 
 #include <cstdint>

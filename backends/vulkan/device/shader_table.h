@@ -1,4 +1,5 @@
-// The table that shaders/compile.py generates: every variant of every kernel, with its SPIR-V.
+// The table that shaders/compiler/compile.py generates: every variant of every kernel, with its
+// SPIR-V.
 #pragma once
 
 #include <array>

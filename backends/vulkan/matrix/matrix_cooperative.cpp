@@ -1,5 +1,5 @@
-// Tiles of cooperative matrices (shaders/tile_cooperative.glsl): the modules, and which of them a
-// device may run.
+// Tiles of cooperative matrices (shaders/matrix/tile_cooperative.glsl): the modules, and which of
+// them a device may run.
 #include "backends/vulkan/matrix/matrix_passes.h"
 
 namespace rw::vulkan {

@@ -1,5 +1,5 @@
-// The tiles of GPUs (shaders/tile.glsl): their tile_sizes, the choice among them for a product, and
-// its constants.
+// The tiles of GPUs (shaders/matrix/tile.glsl): their tile_sizes, the choice among them for a
+// product, and its constants.
 #include <algorithm>
 #include <cmath>
 

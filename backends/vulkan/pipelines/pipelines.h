@@ -23,7 +23,7 @@ namespace rw::vulkan {
 // subgroup` is larger.
 inline constexpr uint32_t most_row_threads = 128;
 inline constexpr uint32_t kMaxBindings = 8;
-// Texels of binding i are binding kTexels + i (TEXELS of shaders/prelude.py).
+// Texels of binding i are binding kTexels + i (TEXELS of shaders/compiler/prelude.py).
 inline constexpr uint32_t kTexels = kMaxBindings;
 
 class Pipelines {

@@ -55,7 +55,7 @@ inline float to_float(double x) {
   return static_cast<float>(x);
 }
 
-// A sum of squares at three scales (shaders/squares.glsl).
+// A sum of squares at three scales (shaders/optim/squares.glsl).
 struct Squares {
   Vec plain{}, down{}, up{};
 

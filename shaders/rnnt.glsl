@@ -1,4 +1,0 @@
-// The common part of the kernels of the transducer loss.
-#include "log_ways.glsl"
-
-uint place(uint n, uint t, uint u) { return (n * p.frames + t) * p.width + u; }
