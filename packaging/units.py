@@ -3,22 +3,47 @@
 headers, and a unit reads them once. Prints the paths of the units, as seen from BASE; a file that is alone in its unit
 stays as it is. Usage: units.py ROOT FOLDER BYTES TARGET BASE SOURCE... A unit has at most BYTES of sources, or one file."""
 
+import functools
 import os
+import re
 import sys
 from pathlib import Path
 
 
 SMALLER = {"ops": 0.3}  # so that a changed op is in a program after ten seconds
+HUB = "core/tensor/tensor.h"  # half of the sources see it, in units of their own: a change of it spares the others
+
+
+@functools.cache
+def included(path):
+    """Returns the project's files that a file includes."""
+    names = re.findall(r'^\s*#include "(.*)"', Path(path).read_text("utf-8"), re.M)
+    beside = [os.path.normpath(os.path.join(os.path.dirname(path), name)) for name in names]
+    return {file for pair in zip(names, beside) for file in pair if os.path.exists(file)}
+
+
+def sees_hub(source):
+    found, new = set(), {str(source)}
+    while new and HUB not in found:
+        found |= new
+        new = set().union(*map(included, new)) - found
+    return HUB in found
+
+
+def by_room(sources):
+    """Sorts sources by their rooms, and those of a room by whether they see the hub."""
+    rooms = list(dict.fromkeys(source.parts[0] for source in sources))
+    return sorted(sources, key=lambda source: (rooms.index(source.parts[0]), sees_hub(source)))
 
 
 def grouped(sources, most):
-    """Returns lists of neighbours of the same room, each of at most `most` bytes, or that share of them."""
-    groups, room, size = [], None, 0
-    for source in sources:
-        more = source.stat().st_size
-        if not groups or source.parts[0] != room or size + more > most * SMALLER.get(room, 1):
+    """Returns lists of sources of the same kind, each of at most `most` bytes, or that share of them."""
+    groups, kind, size = [], None, 0
+    for source in by_room(sources):
+        room, more = source.parts[0], source.stat().st_size
+        if not groups or (room, sees_hub(source)) != kind or size + more > most * SMALLER.get(room, 1):
             groups.append([])
-            room, size = source.parts[0], 0
+            kind, size = (room, sees_hub(source)), 0
         groups[-1].append(source)
         size += more
     return groups

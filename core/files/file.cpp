@@ -131,6 +131,13 @@ AtomicFile::AtomicFile(const fs::path& target, Folders folders)
     file_calls::set_mode(descriptor_, status.st_uid, status.st_gid, status.st_mode & permissions);
 }
 
+void check_can_write(const fs::path& target) {
+  std::error_code unknown;
+  const fs::file_status there = fs::status(target, unknown);
+  if (own_descriptor(target) || fs::is_other(there)) return;
+  const AtomicFile probe(fs::is_directory(there) ? target / "probe" : target);
+}
+
 AtomicFile::~AtomicFile() {
   abandon();
 }

@@ -56,6 +56,10 @@ class AtomicFile {
   int descriptor_ = -1, lock_ = -1;  // the same file: its lock lasts until it is in place
 };
 
+// Throws a FileError if a file, or files in a folder, cannot be written at `target` now; missing
+// folders above it are made. Pipes and devices are not opened.
+void check_can_write(const std::filesystem::path& target);
+
 // A regular file that is open for reading. Nothing maps files: touching a page of a mapping that
 // another process has cut off, or that the disk does not deliver, ends the program. Here it is a
 // FileError.

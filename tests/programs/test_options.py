@@ -31,6 +31,10 @@ def test_values(folder):
         for value in values:
             _, errors = run(folder, *program, f"{option}={value}" if value else option, *([] if value else [""]), status=1)
             expect(option in errors and "terminate" not in errors, "a wrong value", program[0], option, value, errors)
+    # Paths where nothing can be written are refused before the first step.
+    for option in ("--save", "--report"):
+        out, errors = run(folder, *RESNET, f"{option}=/proc/no/file", status=1)
+        expect(f"{option}: [write]" in errors and "step" not in out, "a path that cannot be written", option, out, errors)
     # Zeros in front do not make a number octal.
     out, _ = run(folder, *RESNET[:-6], *FAST, "--batch", "010", "--steps", "+1")
     expect("1 steps of 10 images" in out, "ten", out)

@@ -54,13 +54,14 @@ void PlanningOptions::add_to(CLI::App& app) {
          "a factor on the work that planning may take: with more than 1 (at most 2 s, 20 s for "
          "very large models) it finds better plans")
       ->check(CLI::Range(0.01, 1000.0));
-  app.add_option(
+  must_be_writable(app.add_option(
       "--report", report,
       "write a page of the run and all of its figures to this folder, or only the figures "
-      "to FILE.json");
-  app.add_option("--timeline", timeline, "write what is in memory during an update to this page");
-  app.add_option("--trace", trace,
-                 "write the same for Perfetto or chrome://tracing, with kernel times");
+      "to FILE.json"));
+  must_be_writable(app.add_option("--timeline", timeline,
+                                  "write what is in memory during an update to this page"));
+  must_be_writable(app.add_option(
+      "--trace", trace, "write the same for Perfetto or chrome://tracing, with kernel times"));
 }
 
 namespace {

@@ -7,6 +7,7 @@
 #include <cstdlib>
 
 #include "core/base/error.h"
+#include "core/files/file.h"
 
 namespace rw {
 
@@ -72,6 +73,17 @@ bool has_option(const std::string& name) {
 
 void set_running_command(const CLI::App* command) {
   running = command;
+}
+
+CLI::Option* must_be_writable(CLI::Option* option) {
+  return option->check([](const std::string& path) {
+    try {
+      check_can_write(path);
+      return std::string();
+    } catch (const FileError& error) {
+      return std::string(error.what());
+    }
+  });
 }
 
 CLI::Option* must_be_positive(CLI::Option* option) {

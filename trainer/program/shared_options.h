@@ -13,11 +13,15 @@ namespace rw {
 // if the table has no such option.
 std::string shared_text(std::string_view name, const std::string& more = "");
 
+// Refuses a path at which nothing can be written, before hours of work are lost at their end.
+CLI::Option* must_be_writable(CLI::Option* option);
+
 // Adds an option of the table.
 template <class T>
 CLI::Option* shared_option(CLI::App& app, const std::string& name, T& value,
                            const std::string& more = "") {
-  return app.add_option(name, value, shared_text(name, more));
+  CLI::Option* const option = app.add_option(name, value, shared_text(name, more));
+  return name == "--save" ? must_be_writable(option) : option;
 }
 // Adds a flag of the table.
 inline CLI::Option* shared_flag(CLI::App& app, const std::string& name, bool& value,

@@ -387,6 +387,10 @@ TEST_CASE("files: only those who ask for folders get them" * doctest::test_suite
   CHECK_THROWS_WITH_AS(save_npy(folder.path / "c/x.npy", zeros({2})),
                        doctest::Contains("No such file"), FileError);
   CHECK_FALSE(fs::exists(folder.path / "c"));
+  check_can_write(folder.path / "d/file");
+  check_can_write(folder.path / "d");
+  CHECK(fs::is_empty(folder.path / "d"));
+  CHECK_THROWS_WITH_AS(check_can_write("/proc/none/file"), doctest::Contains("[write]"), FileError);
 }
 
 TEST_CASE("files: one process at a time has a folder" * doctest::test_suite("host")) {
