@@ -160,9 +160,12 @@ def check_resume():
         process = start(first, RESNET, *options, "--steps", 16, "--resume", snapshots, *(sharded(first) if shards else []))
         while process.poll() is None and not list(snapshots.glob("step-*.safetensors")):
             time.sleep(0.02)
+        alone = children(process.pid)
         process.kill()
         process.communicate()
-        subprocess.run(["sleep", "1"])  # mpirun's ranks see that it is gone
+        deadline = time.monotonic() + 60
+        while any(map(is_alive, alone)) and time.monotonic() < deadline:  # until mpirun's ranks see that it is gone
+            time.sleep(0.05)
         if shards:
             parts = len(list(snapshots.glob("*.part-*")))
             expect(parts >= first - 1, f"each of {first} ranks has written its part: {parts}")
@@ -270,6 +273,11 @@ def check_refusals():
 def children(pid):
     listed = subprocess.run(["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True).stdout
     return [int(p) for p in listed.split()]
+
+
+def is_alive(pid):
+    state = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True).stdout.strip()
+    return bool(state) and not state.startswith("Z")
 
 
 def check_death():
