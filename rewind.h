@@ -109,6 +109,7 @@
 #include "optim/numerics/value_range.h"
 #include "optim/rmsprop.h"
 #include "optim/schedules/learning_rate.h"
+#include "optim/schedules/recipe.h"
 #include "optim/schedules/schedule.h"
 #include "optim/sgd.h"
 #include "planner/follow/environment.h"
