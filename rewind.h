@@ -29,6 +29,7 @@
 #include "ops/network/positions.h"
 #include "ops/network/vision.h"
 #include "ops/numeric.h"
+#include "ops/numerics/overflow.h"
 #include "ops/operators.h"
 #include "ops/ops.h"
 #include "ops/print.h"

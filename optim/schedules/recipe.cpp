@@ -16,7 +16,7 @@ using WorkKind = TrainingWork::Kind;
 constexpr auto by_root = LearningRateRule::square_root, in_proportion = LearningRateRule::linear;
 constexpr auto by_cosine = Schedule::Kind::cosine, by_line = Schedule::Kind::linear;
 
-// What is known to work for a kind of model.
+// A recipe that is known to work for a kind of model.
 struct KnownRecipe {
   WorkKind kind;
   bool is_loaded;
@@ -38,7 +38,7 @@ constexpr KnownRecipe known_recipes[] = {
     {WorkKind::language, false, "new language models", 3e-3f, 1e-5f, 2.5e6, 0.4, 8, by_root,
      by_cosine, 0.1f, 0, 1, 1, 0},
     {WorkKind::language, true, "language models that are fine-tuned whole", 1e-4f, 2e-5f, 2.5e6,
-     0.4, 8, by_root, by_cosine, 0.05f, 0.1f, 1, 1, 0},
+     0.5, 8, by_root, by_cosine, 0.05f, 0.1f, 1, 1, 0},
     {WorkKind::masked_language, false, "new models of masked tokens", 2e-3f, 1e-5f, 1e6, 0.6, 32,
      by_root, by_line, 0.1f, 0, 1, 1, 0},
     {WorkKind::masked_language, true, "trained models of masked tokens", 2e-4f, 1e-5f, 1e6, 0.6, 32,
@@ -87,7 +87,8 @@ int64_t passes_over(const KnownRecipe& known, const TrainingWork& work) {
 }  // namespace
 
 Schedule TrainingRecipe::schedule(uint32_t updates) const {
-  const auto wanted = static_cast<uint32_t>(std::ceil(warmup * static_cast<double>(updates)));
+  const double share = double{warmup} * updates;
+  const auto wanted = static_cast<uint32_t>(std::ceil(share - 1e-6 * updates));  // of a float
   const uint32_t rising = updates == 0 ? 0 : std::min(wanted, updates - 1);
   return decay == Schedule::Kind::linear ? Schedule::linear(updates, rising, floor)
                                          : Schedule::cosine(updates, rising, floor);
@@ -118,8 +119,8 @@ TrainingRecipe recipe(const TrainingWork& work) {
                          .max_norm = known.max_norm,
                          .passes = passes_over(known, work)};
   made.reason =
-      fmt::format("of {}{}: {:g} for {} samples per update, and {} for others", known.models,
-                  known.exponent > 0 ? " of this size" : "", base, known.batch,
+      fmt::format("that of {}{}: {:.3g} for {} samples per update, and {} for others", known.models,
+                  known.exponent > 0 ? ", of this size" : "", base, known.batch,
                   known.rule == in_proportion ? "in proportion" : "by the root");
   if (made.passes > known.passes)
     made.reason += fmt::format("; {} passes, since {} samples are few", made.passes, work.samples);

@@ -9,17 +9,22 @@
 
 namespace rw {
 
-// What is to be trained, as far as its recipe depends on it.
+// A training, as far as its recipe depends on it.
 struct TrainingWork {
-  // What the model learns: the next token of a text, its masked tokens, or its class, or the
-  // transcript of a sound (all by AdamW), or the class of an image (by SGD with momentum).
-  enum class Kind : uint8_t { language, masked_language, text_classes, speech, images };
+  // Names what the model learns. Images are learnt by SGD with momentum, all else by AdamW.
+  enum class Kind : uint8_t {
+    language,         // the next token of a text
+    masked_language,  // tokens of a text that are masked
+    text_classes,     // the class of a text
+    speech,           // the transcript of a sound
+    images            // the class of an image
+  };
 
-  Kind kind = Kind::images;
-  bool is_loaded = false;  // it begins with weights that are trained
-  int64_t parameters = 0;  // of the model; 0: as few as in the smallest that is known
-  int64_t batch = 1;       // samples of an update, with those of all its micro-batches
-  int64_t samples = 0;     // to train on; 0: many
+  Kind kind = Kind::images;  // which of them
+  bool is_loaded = false;    // it begins with weights that are trained
+  int64_t parameters = 0;    // of the model; 0: as few as in the smallest that is known
+  int64_t batch = 1;         // samples of an update, with those of all its micro-batches
+  int64_t samples = 0;       // to train on; 0: many
 };
 
 // How to train it.
