@@ -9,6 +9,7 @@ accumulation   BERT tiny on SST-2: batches of 12 against 10 x 12, equally many s
 speech         f16 against f32 in ./rewind asr on spoken digits (espeak-ng, no data)
 learning-rate  rules for the rate of other batches, ResNet-8 on CIFAR-10 (DIR/cifar-10-batches-bin)
 cifar          ResNet-20 on CIFAR-10 here and, with --python, in PyTorch by the same recipe (the same files)
+defaults       twelve small tasks by the defaults of the programs, beside PyTorch with --python (what there is of all these)
 batch-norm     ResNet-20 on CIFAR-10 in micro-batches: exact and ghost BatchNorm, GroupNorm (the same files)
 
 Experiments whose data are missing are skipped with a note. Reports of runs stay in --reports and are not made again, so
@@ -21,6 +22,7 @@ import statistics
 import subprocess
 import sys
 
+import defaults
 import figure
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -214,7 +216,12 @@ def write_step_memory(o):
     return "# Memory during one step of ResNet-110, batch 128, f32", [panel], "\n".join(rows)
 
 
-OTHERS = {"step-memory": write_step_memory, "mnist": write_mnist}
+def write_defaults(o):
+    """Writes a table without a picture."""
+    return defaults.write(o, run, program), [], ""
+
+
+OTHERS = {"defaults": write_defaults, "step-memory": write_step_memory, "mnist": write_mnist}
 
 
 def main():
@@ -230,6 +237,9 @@ def main():
     o = parser.parse_args()
     o.reports.mkdir(parents=True, exist_ok=True)
     head, panels, table = OTHERS[o.name](o) if o.name in OTHERS else write_experiment(o, o.name)
+    if not panels:
+        print(head)
+        return
     picture = o.results / f"experiment-{o.name}.svg"
     picture.write_text(figure.svg(panels))
     print(f"{head}\n\n{table}\n\n![{o.name}]({picture.name})")

@@ -28,6 +28,12 @@ struct BertConfig {
   double layer_norm_eps = 1e-12;    // of all layer norms
   double initializer_range = 0.02;  // standard deviation of initial weights
 
+  // The elements of all matrices; norms and biases are few beside them.
+  int64_t matrix_elements() const {
+    const int64_t layer = 4 * hidden_size * hidden_size + 2 * hidden_size * intermediate_size;
+    const int64_t rows = vocab_size + max_position_embeddings + type_vocab_size;
+    return num_hidden_layers * layer + rows * hidden_size;
+  }
   // tiny, mini, small, medium (Turc et al. 2019), base or large. Throws ValueError.
   static BertConfig preset(const std::string& name);
 };

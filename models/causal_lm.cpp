@@ -6,6 +6,7 @@
 
 #include "ops/layout/indexing.h"
 #include "ops/losses/losses.h"
+#include "ops/numerics/overflow.h"
 #include "ops/operators.h"
 
 namespace rw {
@@ -48,6 +49,17 @@ void check_options(const SampleOptions& o) {
   check(o.min_p >= 0 && o.min_p <= 1, "sample_tokens", "min_p must be in [0, 1], got {}", o.min_p);
   check(o.repetition_penalty > 0 && std::isfinite(o.repetition_penalty), "sample_tokens",
         "the repetition penalty must be positive, got {}", o.repetition_penalty);
+}
+
+// Throws the error for logits of these ids that are not finite: it runs them again, to name the op.
+[[noreturn]] void fail_not_finite(const char* op, CausalLM& model, const Tensor& ids) {
+  DType dtype = DType::f32;
+  const std::optional<Overflow> found =
+      first_overflow([&] { dtype = model.forward(ids, nullptr).dtype(); });
+  const std::string advice = overflow_advice(found ? found->dtype : dtype);
+  fail<NumericsError>(op, "the logits must be finite, got others: {}; {}",
+                      found ? found->str() : fmt::format("they overflow in {}", name(dtype)),
+                      advice.empty() ? "the weights are damaged, or of another model" : advice);
 }
 
 }  // namespace
@@ -101,12 +113,17 @@ Tensor CausalLM::generate(const Tensor& ids, const GenerateOptions& o) {
   if (o.use_cache) caches = make_caches(n, end);
   Tensor all = empty({n, end}, DType::i32);
   slice(all, 1, 0, given).copy_(ids);
+  Tensor total = zeros({});  // of all logits: finite as long as they are
   for (int64_t length = given; length < end; ++length) {
     const int64_t first = o.use_cache ? caches[0].length() : 0;
     const Tensor states = hidden(slice(all, 1, first, length), o.use_cache ? &caches : nullptr);
-    const Tensor logits = linear(select(states, 1, -1), head_weight());
+    const Tensor logits = cast(linear(select(states, 1, -1), head_weight()), DType::f32);
+    total = total + sum(logits);
     const Tensor tokens = sample_tokens(logits, o.sample, slice(all, 1, 0, length));
     select(all, 1, length).copy_(tokens);
+    const bool is_last = length + 1 == end;
+    if ((o.on_tokens || is_last) && !std::isfinite(total.item()))
+      fail_not_finite("generate", *this, slice(all, 1, 0, length));
     if (o.on_tokens && !o.on_tokens(tokens.to_ints())) return slice(all, 1, 0, length + 1);
   }
   return all;
@@ -130,8 +147,10 @@ Perplexity perplexity(CausalLM& model, std::span<const int32_t> text, int64_t co
     std::copy(ids.begin() + context / 2 + 1, ids.end(), targets.begin() + context / 2);
     if (bos) ids[0] = *bos;
     const int64_t predicted = context / 2 - 1;
-    sum += model.loss(tensor(ids, {1, context}), tensor(targets, {1, context})).item() *
-           static_cast<double>(predicted);
+    const Tensor input = tensor(ids, {1, context});
+    const double loss = model.loss(input, tensor(targets, {1, context})).item();
+    if (!std::isfinite(loss)) fail_not_finite("perplexity", model, input);
+    sum += loss * static_cast<double>(predicted);
     result.tokens += predicted;
   }
   result.value = std::exp(sum / static_cast<double>(result.tokens));

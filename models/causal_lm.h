@@ -32,7 +32,7 @@ struct GenerateOptions {
   SampleOptions sample = {};    // how each is drawn
   bool use_cache = true;        // keys and values of earlier tokens are kept, not made again
   // Receives each token as it is drawn, one per text, and says whether to go on. Without it the
-  // host does not wait for the device.
+  // host waits for the device only at the end.
   std::function<bool(std::span<const int32_t>)> on_tokens = {};
 };
 
@@ -59,7 +59,8 @@ class CausalLM : public Module {
   Tensor loss(Tensor ids, const Tensor& targets);
   // ids i32 [N, S] with at most max_new_tokens drawn after each, [N, S + new tokens]. It runs in
   // evaluation mode and without gradients. ShapeError if ids have no tokens or the result may be
-  // longer than longest(); ValueError as sample_tokens().
+  // longer than longest(); ValueError as sample_tokens(); NumericsError, which names the op that
+  // overflowed first and what to do, if logits are not finite.
   Tensor generate(const Tensor& ids, const GenerateOptions& options = {});
 };
 
@@ -80,6 +81,7 @@ struct Perplexity {
 // `context` tokens (the rest is left out), and in each the tokens of the second half count, which
 // follow at least context / 2 others. With `bos`, that token replaces the first of each window.
 // ValueError unless context is even, at least 4 and at most longest(), and the text has one window.
+// NumericsError as generate() if a loss is not finite.
 Perplexity perplexity(CausalLM& model, std::span<const int32_t> text, int64_t context,
                       std::optional<int32_t> bos = {});
 

@@ -215,6 +215,13 @@ void DecoderConfig::check() const {
             me, "rms_norm_eps, initializer_range and query_pre_attn_scalar must not be negative");
 }
 
+int64_t DecoderConfig::matrix_elements() const {
+  const int64_t heads = num_attention_heads + num_key_value_heads;  // q and o, k and v
+  const int64_t layer = 2 * heads * heads_dim() * hidden_size + 3 * hidden_size * intermediate_size;
+  const int64_t tables = tie_word_embeddings ? 1 : 2;
+  return num_hidden_layers * layer + tables * vocab_size * hidden_size;
+}
+
 DecoderConfig DecoderConfig::preset(const std::string& name) {
   const std::pair<const char*, DecoderConfig> presets[] = {
       {"tiny", tiny()},

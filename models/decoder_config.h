@@ -62,6 +62,8 @@ struct DecoderConfig {
   bool is_gemma() const { return model_type.starts_with("gemma"); }
   // The schedule of the layers without a sliding window, or of Gemma 3's with one (`local`).
   RotarySchedule rotary(bool local = false) const;
+  // The elements of all matrices; norms and biases are few beside them.
+  int64_t matrix_elements() const;
 
   // ValueError for sizes that are not positive or do not go together, and for unknown words.
   void check() const;

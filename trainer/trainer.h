@@ -6,12 +6,14 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
-#include "../optim/schedules/schedule.h"
+#include "../ops/numerics/overflow.h"
 #include "loop/training_loop.h"
 #include "program/lasting_output.h"
 #include "task_steps.h"
@@ -26,9 +28,7 @@ struct TrainerAbout {
   bool has_accuracy = true;         // the meter counts hits, too
   std::string figures = "test_";    // the prefix of the names of an evaluation's figures
   Settings settings = {};           // of the run, for resuming: run_settings()
-  // The way that the learning rate falls after the warm-up, which is a tenth of the updates.
-  Schedule (*schedule)(uint32_t total, uint32_t warmup, float floor) = Schedule::cosine;
-  bool in_step = false;  // all ranks take the same number of steps per epoch
+  bool in_step = false;             // all ranks take the same number of steps per epoch
 };
 
 // Trains a `Task` (task_steps.h) with the batches of a `Source`, which has batches() per epoch,
@@ -58,7 +58,7 @@ class Trainer {
           "there must be fewer than 2^32 steps, got {}; see --epochs", total_);
     const auto updates =
         static_cast<uint32_t>((total_ + options.accumulate - 1) / options.accumulate);
-    steps_.optimizer->set_schedule(about_.schedule(updates, updates / 10, 0));
+    steps_.optimizer->set_schedule(options.chosen.schedule(updates));
   }
   virtual ~Trainer() = default;
   Trainer(const Trainer&) = delete;
@@ -68,13 +68,13 @@ class Trainer {
   void run() {
     begin();
     loop_.resume();
-    if (!options_.quiet) fmt::print("{}\n", introduction());
+    if (!options_.quiet) fmt::print("{}\n{}", introduction(), choice());
     RankStream<Source> batches(*training_, loop_.start(), per_epoch_);
     loop_.run(
         [&](int64_t) {
-          const auto batch = batches.next();
-          steps_.step(batch);
-          return samples_of(batch);
+          last_ = batches.next();
+          steps_.step(*last_);
+          return samples_of(*last_);
         },
         [this] { return evaluate(options_.quiet); });
     save_weights();
@@ -124,6 +124,9 @@ class Trainer {
   virtual nlohmann::json evaluate(bool quiet) {
     const std::unique_ptr<Source> source = testing(run_.settings().batch);
     const Evaluation found = evaluate_both(steps_, [&]() -> Source& { return *source; });
+    if (!std::isfinite(found.weights.loss))
+      fail<NumericsError>("evaluate", "the loss must be finite, got {}{}; {}", found.weights.loss,
+                          overflow_of(source->batch(0, 0)), words_about_dtype());
     if (!quiet)
       found.print([&](const char* whose, const Meter::Values& values) {
         fmt::print("{}\n", result(whose, values));
@@ -156,6 +159,22 @@ class Trainer {
                        default_device()->info().name, of_ranks(), total_, steps_text(),
                        options_.rate_text());
   }
+  // A line about the rate and the schedule, with the reason; empty if the program chose no recipe.
+  std::string choice() const {
+    const std::string text = options_.chosen_text();
+    if (text.empty()) return "";
+    const double passes = static_cast<double>(total_) / static_cast<double>(per_epoch_);
+    return fmt::format("{}; {:.3g} pass{} over the data\n", text, passes, passes == 1 ? "" : "es");
+  }
+  std::string words_about_dtype() const {
+    const std::string advice = overflow_advice(run_.settings().dtype);
+    return advice.empty() ? "the weights are damaged, or of another model" : advice;
+  }
+  // Says which op of the forward pass overflows first; empty if none does.
+  std::string overflow_of(const typename Task::Batch& batch) {
+    const auto found = first_overflow([&] { steps_.loss_of(batch, steps_.meter); });
+    return found ? ": " + found->str() : "";
+  }
   void save_weights() {
     const WholeParameters whole(steps_.parallel.get());
     if (!is_first_rank()) return;
@@ -163,7 +182,7 @@ class Trainer {
     if (steps_.average) at_average(*steps_.average, [this] { save(true); });
     default_device()->end_step();
   }
-  LoopOptions loop_options() const {
+  LoopOptions loop_options() {
     return {.steps = total_,
             .batches = per_epoch_,
             .per_sample = about_.per_sample,
@@ -178,6 +197,8 @@ class Trainer {
             .parallel = steps_.parallel.get(),
             .restart = options_.restart,
             .change_dtype = options_.change_dtype,
+            .allow_rise = options_.allow_rise,
+            .find_overflow = [this] { return overflow_of(*last_); },
             .settings = about_.settings};
   }
 
@@ -187,6 +208,7 @@ class Trainer {
   TaskSteps<Task> steps_;
   const std::unique_ptr<Source> training_;
   const int64_t per_epoch_, total_;  // in steps
+  std::optional<typename Task::Batch> last_;
   TrainingLoop loop_;
 };
 

@@ -63,6 +63,8 @@ void TrainerOptions::add_to(CLI::App& app, const TrainerWords& words) {
       ->needs("--resume");
   app.add_option("--snapshot-every", snapshot_every, "the number of steps between snapshots")
       ->capture_default_str();
+  app.add_flag("--allow-rise", allow_rise,
+               "go on where the loss rises by half over its start, which ends a run otherwise");
   add_common_to(app, words);
 }
 

@@ -33,6 +33,7 @@ struct TrainerOptions {
   AverageOptions average = {};    // an average of the weights
   RankOptions ranks = {};         // processes that train together
   LearningRateOptions lr = {};    // the highest learning rate
+  TrainingRecipe chosen = {};     // for all that options leave open: rw::recipe() of the work
   int64_t batch = 32;             // samples per step
   int64_t epochs = 1, steps = 0;  // of training; if `steps` is positive, it counts
   uint32_t accumulate = 1;        // steps per update of the weights, over all ranks
@@ -42,6 +43,7 @@ struct TrainerOptions {
   int64_t snapshot_every = 100;   // steps
   bool restart = false;           // remove existing snapshots
   bool change_dtype = false;      // resume from a snapshot of another dtype
+  bool allow_rise = false;        // go on where the loss rises by half over its start
   bool quiet = false;             // print results only
 
   // The option of recomputation, as in StepSettings, if TrainerWords::segments has any words.
@@ -56,9 +58,11 @@ struct TrainerOptions {
   void add_common_to(CLI::App& app, const TrainerWords& words = {});
   void check_numbers() const;  // throws ValueError
   // Returns the highest learning rate, for the samples of an update.
-  double rate() const { return lr.rate(batch, accumulate); }
+  double rate() const { return lr.rate(batch, accumulate, chosen); }
   // Says how --lr was scaled: ", learning rate 0.4 (0.1 for 128 ...", or nothing.
   std::string rate_text() const { return lr.str(batch, accumulate); }
+  // Says which rate and schedule the run has, and why: "learning rate 2e-05, that of ...".
+  std::string chosen_text() const { return lr.chosen_text(rate(), chosen); }
   // Returns the settings on this rank.
   StepSettings settings() const;
 

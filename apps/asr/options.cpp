@@ -62,7 +62,13 @@ void AsrOptions::complete() {
   check(!eval || !load.empty(), "options", "--eval needs weights: --load FILE");
   check(!eval || average.decay == 0, "options",
         "--ema follows training: there is none with --eval");
-  if (save.empty() && !planning.plan && !eval) tell_of_earlier(save = default_recognizer());
+  const SpeechConfig shape = model(2);
+  const int64_t convolutions = shape.kernel * (shape.features.mels + channels) * channels;
+  chosen = rw::recipe({.kind = TrainingWork::Kind::speech,
+                       .is_loaded = !load.empty(),
+                       .parameters = convolutions + layers * 8 * hidden * hidden,
+                       .batch = batch * accumulate});
+  if (save.empty() && !planning.plan && !eval) keep_earlier(*command, save = default_recognizer());
 }
 
 SpeechConfig AsrOptions::model(int64_t classes) const {

@@ -10,7 +10,7 @@
 namespace rw {
 
 struct AsrOptions : TrainerOptions {
-  AsrOptions() : TrainerOptions{.lr = {.lr = 1e-2}, .batch = 8, .epochs = 0} {}
+  AsrOptions() : TrainerOptions{.batch = 8, .epochs = 0} {}
 
   std::string data, loss = "ctc", tokens, load, save;
   int64_t strings = 2000;

@@ -53,12 +53,7 @@ struct BertOptions : TrainerOptions {
 
 // Masked-language-model training from scratch.
 struct Pretrain : BertOptions {
-  Pretrain()
-      : BertOptions{{.lr = {.lr = 2e-3},
-                     .batch = 16,
-                     .steps = 700,
-                     .accumulate = 2,
-                     .checkpoint = "block"}} {}
+  Pretrain() : BertOptions{{.batch = 16, .steps = 700, .accumulate = 2, .checkpoint = "block"}} {}
 
   std::vector<std::string> text;
   std::string model = "tiny", vocabulary, save = default_model_folder();
@@ -74,7 +69,7 @@ struct Pretrain : BertOptions {
 
 // Trains a classifier of sentences from a pre-trained model.
 struct Finetune : BertOptions {
-  Finetune() : BertOptions{{.lr = {.lr = 1e-3}, .checkpoint = "block"}} {}
+  Finetune() : BertOptions{{.checkpoint = "block"}} {}
 
   std::string task, model = default_model_folder(), save;
   int64_t classes = 2;  // with --plan

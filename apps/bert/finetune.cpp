@@ -23,7 +23,7 @@ void Finetune::add_to(CLI::App& app) {
       "or sentence1, sentence2 and label for pairs; labels are numbers or words");
   shared_option(app, "--model", model, "the folder of a pre-trained model")->capture_default_str();
   shared_option(app, "--seq", length)->capture_default_str();
-  shared_option(app, "--epochs", epochs)->capture_default_str();
+  shared_option(app, "--epochs", epochs, "default 3, more where there are few sentences");
   must_be_positive(shared_option(app, "--steps", steps, "instead of --epochs"));
   shared_option(app, "--save", save, "a folder");
   BertOptions::add_to(app, {.samples = "sentences", .random = "order, dropout and the new layer"});
@@ -78,14 +78,13 @@ class Finetuning : public Trainer<FinetuneTask, TextLoader> {
  public:
   Finetuning(const Finetune& options, const Sentences& sentences, const BertRecipe& recipe,
              ProgramRun& run)
-      : Trainer(
-            options, run, recipe,
-            std::make_unique<TextLoader>(sentences.train_loader(options, options.batch)),
-            {.samples = "sentences",
-             .figures = "dev_",
-             .settings = run_settings(*options.command, options.rate(),
-                                      {content_hash(sentences.train), content_hash(sentences.dev)}),
-             .schedule = Schedule::linear}),
+      : Trainer(options, run, recipe,
+                std::make_unique<TextLoader>(sentences.train_loader(options, options.batch)),
+                {.samples = "sentences",
+                 .figures = "dev_",
+                 .settings =
+                     run_settings(*options.command, options.rate(),
+                                  {content_hash(sentences.train), content_hash(sentences.dev)})}),
         o_(options),
         sentences_(sentences) {}
 
@@ -161,7 +160,14 @@ void Finetune::run() {
   device.open();
   manual_seed(seed);
   const Sentences sentences(*this);
-  BertRecipe made = recipe(from.load_config(sentences.tokenizer.vocabulary()));
+  const BertConfig config = from.load_config(sentences.tokenizer.vocabulary());
+  chosen = rw::recipe({.kind = TrainingWork::Kind::text_classes,
+                       .is_loaded = true,
+                       .parameters = config.matrix_elements(),
+                       .batch = batch * accumulate,
+                       .samples = static_cast<int64_t>(sentences.train.size())});
+  if (steps == 0 && command->count("--epochs") == 0) epochs = chosen.passes;
+  BertRecipe made = recipe(config);
   made.classes = sentences.classes();
   check<FileError>(!sentences.train_data.has_pairs() || made.config.type_vocab_size > 1, "finetune",
                    "the model in '{}' must have 2 token types for pairs, got a type_vocab_size of "

@@ -92,16 +92,15 @@ TextLoaderOptions loader_options(const Pretrain& o) {
 class Pretraining : public Trainer<PretrainTask, TextLoader> {
  public:
   Pretraining(const Pretrain& options, const Corpus& corpus, ProgramRun& run)
-      : Trainer(
-            options, run, options.recipe(corpus.tokenizer.vocabulary().size()),
-            std::make_unique<TextLoader>(corpus.train, corpus.tokenizer.vocabulary(),
-                                         loader_options(options)),
-            {.samples = "tokens",
-             .per_sample = options.length,
-             .figures = "held_out_",
-             .settings = run_settings(*options.command, options.rate(),
-                                      {content_hash(corpus.train), content_hash(corpus.held_out)}),
-             .schedule = Schedule::linear}),
+      : Trainer(options, run, options.recipe(corpus.tokenizer.vocabulary().size()),
+                std::make_unique<TextLoader>(corpus.train, corpus.tokenizer.vocabulary(),
+                                             loader_options(options)),
+                {.samples = "tokens",
+                 .per_sample = options.length,
+                 .figures = "held_out_",
+                 .settings =
+                     run_settings(*options.command, options.rate(),
+                                  {content_hash(corpus.train), content_hash(corpus.held_out)})}),
         o_(options),
         corpus_(corpus) {}
 
@@ -181,12 +180,16 @@ void Pretrain::run() {
   // The folder must belong to this user alone.
   if (save == default_model_folder()) {
     cache_directory();
-    tell_of_earlier(ModelFolder{save}.weights());
+    keep_earlier(*command, ModelFolder{save}.weights());
   }
   device.open();
   manual_seed(seed);
   const Corpus corpus(*this);
-  TrainingProgram planned = program(corpus.tokenizer.vocabulary().size());
+  const int64_t tokens = corpus.tokenizer.vocabulary().size();
+  chosen = rw::recipe({.kind = TrainingWork::Kind::masked_language,
+                       .parameters = recipe(tokens).config.matrix_elements(),
+                       .batch = batch * accumulate});
+  TrainingProgram planned = program(tokens);
   const auto samples = static_cast<int64_t>(corpus.train.size());
   planned.settings.batch = std::min(batch, samples);
   planned.outline.steps = batches_of(samples);

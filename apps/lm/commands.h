@@ -33,8 +33,9 @@ struct LmTrain : TrainerOptions {
   void run();
 
  private:
+  void complete();  // fills in what depends on the model
   // The training of a model whose tokenizer has so many tokens; 0: that is yet to be made.
-  LmRecipe recipe(int64_t tokens) const;
+  LmRecipe recipe(int64_t tokens);
   TrainingProgram program(const LmRecipe& recipe) const;
 };
 
@@ -50,7 +51,7 @@ struct LmSampling {
 
 // Continues a prompt, or answers it.
 struct LmGenerate {
-  DeviceOptions device;
+  DeviceOptions device = {.dtype = ""};
   LmSampling sampling;
   std::string prompt, model = default_lm_folder();
   bool chat = false, no_cache = false;
@@ -62,7 +63,7 @@ struct LmGenerate {
 
 // How well a model predicts a text.
 struct LmPerplexity {
-  DeviceOptions device;
+  DeviceOptions device = {.dtype = ""};
   std::string model = default_lm_folder();
   std::vector<std::string> data;
   int64_t length = 512;

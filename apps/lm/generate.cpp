@@ -1,6 +1,8 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "apps/lm/commands.h"
 #include "backends/open.h"
 #include "core/base/rng.h"
@@ -50,6 +52,12 @@ void LmGenerate::add_to(CLI::App& app) {
 
 namespace {
 
+// Opens a model for reading, in the dtype of --dtype or in that of its files.
+LanguageModel opened_model(const DeviceOptions& device, const std::string& model) {
+  return LanguageModel::open(model,
+                             device.dtype.empty() ? working_dtype(model) : device.parsed_dtype());
+}
+
 // The input of the model, and with --chat also the ends of its answer.
 struct Prompt {
   std::vector<int32_t> tokens, end_tokens;
@@ -79,32 +87,33 @@ void LmGenerate::run() {
                      "there is no model in '{}'; train one first, by lm train", model);
   }
   device.open();
-  const LanguageModel opened = LanguageModel::open(model, device.parsed_dtype());
+  const LanguageModel opened = opened_model(device, model);
   const Prompt read = prompt_of(*this, opened.tokenizer);
   Generator generator(sampling.seed);
+  std::string before = chat ? "" : prompt;  // comes with the first text, and not before an error
   TextOptions options{.generate = {.max_new_tokens = sampling.tokens,
                                    .sample = sampling.sample,
                                    .use_cache = !no_cache},
                       .stop = read.stop,
                       .end_tokens = read.end_tokens,
-                      .on_text = [](std::string_view text) {
-                        fmt::print("{}", text);
+                      .on_text = [&](std::string_view text) {
+                        fmt::print("{}{}", std::exchange(before, ""), text);
                         std::fflush(stdout);
                       }};
   options.generate.sample.generator = &generator;
-  if (!chat) fmt::print("{}", prompt);
   const GeneratedText text = continue_text(*opened.model, opened.tokenizer, read.tokens, options);
-  fmt::print("\n");
+  fmt::print("{}\n", before);
   const MemoryReport memory = default_device()->memory_report();
   fmt::print(
       stderr,
       "\n{} tokens read in {:.2f} s ({:.1f}/s), {} more in {:.2f} s ({:.1f}/s); {:.1f} MiB "
-      "at most, on {}\n",
+      "at most, in {} on {}\n",
       text.prompt_tokens, text.first_seconds,
       static_cast<double>(text.prompt_tokens) / text.first_seconds,
       std::max<int64_t>(text.tokens - 1, 0), text.seconds,
       static_cast<double>(std::max<int64_t>(text.tokens - 1, 0)) / std::max(text.seconds, 1e-9),
-      static_cast<double>(memory.peak) / (1 << 20), default_device()->info().name);
+      static_cast<double>(memory.peak) / (1 << 20), name(opened.model->head_weight().dtype()),
+      default_device()->info().name);
 }
 
 void LmPerplexity::add_to(CLI::App& app) {
@@ -118,7 +127,7 @@ void LmPerplexity::add_to(CLI::App& app) {
 
 void LmPerplexity::run() const {
   device.open();
-  const LanguageModel opened = LanguageModel::open(model, device.parsed_dtype());
+  const LanguageModel opened = opened_model(device, model);
   const std::vector<std::filesystem::path> files(data.begin(), data.end());
   std::string text;
   for (const std::string& part : read_texts(files)) text += part;
@@ -127,8 +136,8 @@ void LmPerplexity::run() const {
   const std::vector<int32_t> ids = tokenizer.encode(text, true, true, false);
   const Perplexity found =
       perplexity(*opened.model, ids, length, begins ? tokenizer.bos() : std::nullopt);
-  fmt::print("perplexity {:.4f} over {} tokens of {}, in windows of {}\n", found.value,
-             found.tokens, ids.size(), length);
+  fmt::print("perplexity {:.4f} over {} tokens of {}, in windows of {}, in {}\n", found.value,
+             found.tokens, ids.size(), length, name(opened.model->head_weight().dtype()));
 }
 
 void LmConvert::add_to(CLI::App& app) {

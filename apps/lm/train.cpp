@@ -23,8 +23,7 @@ std::string default_lm_folder() {
   return (user_cache_directory() / "lm").string();
 }
 
-LmTrain::LmTrain()
-    : TrainerOptions{.lr = {.lr = 3e-3}, .batch = 8, .steps = 400, .checkpoint = "block"} {}
+LmTrain::LmTrain() : TrainerOptions{.device = {.dtype = ""}, .batch = 8} {}
 
 void LmTrain::add_to(CLI::App& app) {
   shared_option(app, "--data", data,
@@ -40,8 +39,8 @@ void LmTrain::add_to(CLI::App& app) {
   shared_option(app, "--vocab-size", vocabulary_size, "0: as many as the new model's config says")
       ->capture_default_str();
   shared_option(app, "--seq", length)->capture_default_str();
-  shared_option(app, "--steps", steps)->capture_default_str();
-  shared_option(app, "--epochs", epochs, "with --steps 0");
+  shared_option(app, "--steps", steps, "default: 400 for a new model; 0: as --epochs says");
+  shared_option(app, "--epochs", epochs, "instead of --steps (default for --model: 1)");
   shared_option(app, "--save", save, "a folder, or FILE.gguf")->capture_default_str();
   app.add_option("--sample", prompt, "a text to continue before and after training; empty: none")
       ->capture_default_str();
@@ -178,12 +177,18 @@ TokenWindowsOptions LmTrain::windows(int64_t batch_size, bool shuffle) const {
   return {.length = length, .batch_size = batch_size, .shuffle = shuffle, .seed = seed};
 }
 
+// A model that is loaded is computed as its files say, and passes over the data once. Weights that
+// are new stay within f16.
+void LmTrain::complete() {
+  if (device.dtype.empty()) device.dtype = name(model.empty() ? DType::f16 : working_dtype(model));
+  constexpr int64_t steps_of_new = 400;
+  if (command->count("--steps") == 0)
+    steps = model.empty() && command->count("--epochs") == 0 ? steps_of_new : 0;
+}
+
 // A new model has at least as many embeddings as its tokenizer has tokens.
-LmRecipe LmTrain::recipe(int64_t tokens) const {
-  LmRecipe made = {.length = length,
-                   .update = state.recipe(rate(), weight_decay),
-                   .numerics = numerics,
-                   .average = average};
+LmRecipe LmTrain::recipe(int64_t tokens) {
+  LmRecipe made = {.length = length, .numerics = numerics, .average = average};
   if (!model.empty()) {
     made.config = read_decoder_config(model);
   } else {
@@ -195,6 +200,11 @@ LmRecipe LmTrain::recipe(int64_t tokens) const {
   check(length <= made.config.max_position_embeddings, "options",
         "--seq must be at most the model's {} positions, got {}",
         made.config.max_position_embeddings, length);
+  chosen = rw::recipe({.kind = TrainingWork::Kind::language,
+                       .is_loaded = !model.empty(),
+                       .parameters = made.config.matrix_elements(),
+                       .batch = batch * accumulate});
+  made.update = state.recipe(rate(), weight_decay);
   return made;
 }
 
@@ -210,6 +220,7 @@ TrainingProgram LmTrain::program(const LmRecipe& made) const {
 }
 
 void LmTrain::run() {
+  complete();
   ranks.share_out(accumulate);
   check_numbers();
   std::optional<BpeTokenizer> given;
@@ -218,7 +229,7 @@ void LmTrain::run() {
   if (planning.plan) return run_plan(program(made), planning, device);
   if (save == default_lm_folder()) {
     cache_directory();  // it must be this user's alone
-    tell_of_earlier((std::filesystem::path(save) / "config.json").string());
+    keep_earlier(*command, (std::filesystem::path(save) / "config.json").string());
   }
   device.open();
   manual_seed(seed);

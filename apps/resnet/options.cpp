@@ -105,6 +105,9 @@ void ResNetOptions::complete() {
     steps = (steps + accumulate - 1) / accumulate;
     parts = std::exchange(accumulate, 1);
   }
+  chosen = rw::recipe({.kind = TrainingWork::Kind::images,
+                       .is_loaded = !load.empty(),
+                       .batch = batch * accumulate});
 }
 
 bool ResNetOptions::joins_ranks() const {

@@ -157,9 +157,43 @@ void load_folder(const fs::path& folder, const Decoder& model) {
   load_tensors(files, state_dict(model), ignored);
 }
 
-DType common_dtype(const std::set<std::string, std::less<>>& types) {
-  if (types.size() != 1) return DType::f32;
-  return *types.begin() == "F16" ? DType::f16 : *types.begin() == "BF16" ? DType::bf16 : DType::f32;
+using MatrixTypes = std::set<std::string, std::less<>>;  // by the names that files have for them
+
+MatrixTypes matrix_types(const fs::path& path) {
+  MatrixTypes types;
+  if (is_gguf(path)) {
+    const GgufFile file(path);
+    for (const auto& [name, stored] : file.tensors())
+      if (stored.shape.rank() > 1) types.emplace(stored.type->name);
+  } else {
+    for (const SafetensorsFile& file : open_folder(path))
+      for (const auto& [name, stored] : file.tensors())
+        if (stored.shape.rank() > 1) types.insert(stored.dtype);
+  }
+  return types;
+}
+
+// The dtype to compute matrices of these types in. Quantised ones were published in one of 16 bits,
+// mostly bf16, whose range they need.
+DType dtype_of(const MatrixTypes& types) {
+  const auto is_float_type = [](const std::string& t) {
+    return t == "F32" || t == "F16" || t == "BF16";
+  };
+  if (types.contains("BF16") || !std::ranges::all_of(types, is_float_type)) return DType::bf16;
+  return types.contains("F16") ? DType::f16 : DType::f32;
+}
+
+// The dtype that the folder's config.json names, as transformers has it, if it does.
+std::optional<DType> named_dtype(const fs::path& path) {
+  if (is_gguf(path)) return {};
+  const nlohmann::json json =
+      read_config("working_dtype", "decoder's", path_in(path, "config.json"));
+  constexpr std::pair<const char*, DType> names[] = {
+      {"float32", DType::f32}, {"float16", DType::f16}, {"bfloat16", DType::bf16}};
+  for (const char* key : {"dtype", "torch_dtype"})
+    for (const auto& [word, dtype] : names)
+      if (json.contains(key) && json[key] == word) return dtype;
+  return {};
 }
 
 // The tensors of each file, in their order.
@@ -218,17 +252,15 @@ SpecialTokens read_special_tokens(const fs::path& path) {
 }
 
 DType decoder_dtype(const fs::path& path) {
-  std::set<std::string, std::less<>> types;
-  if (is_gguf(path)) {
-    const GgufFile file(path);
-    for (const auto& [name, stored] : file.tensors())
-      if (stored.shape.rank() > 1) types.emplace(stored.type->name);
-  } else {
-    for (const SafetensorsFile& file : open_folder(path))
-      for (const auto& [name, stored] : file.tensors())
-        if (stored.shape.rank() > 1) types.insert(stored.dtype);
-  }
-  return common_dtype(types);
+  const MatrixTypes types = matrix_types(path);
+  if (types.size() != 1) return DType::f32;
+  return *types.begin() == "F16" ? DType::f16 : *types.begin() == "BF16" ? DType::bf16 : DType::f32;
+}
+
+DType working_dtype(const fs::path& path) {
+  const DType named = named_dtype(path).value_or(dtype_of(matrix_types(path)));
+  const bool overflows = named == DType::f16 && read_decoder_config(path).is_gemma();
+  return overflows ? DType::bf16 : named;
 }
 
 void load_decoder(const fs::path& path, Decoder& model) {

@@ -34,6 +34,10 @@ SpecialTokens read_special_tokens(const std::filesystem::path& path);
 // The narrowest float dtype that has all values of the matrices of such a folder or file: f16 or
 // bf16 if they all are of it, else f32, also for quantised ones. FileError.
 DType decoder_dtype(const std::filesystem::path& path);
+// The dtype to compute such a model in: that which the folder's config.json names, or else that of
+// the matrices, for quantised ones bf16. Where activations are known to leave the range of f16, as
+// Gemma's do, bf16 in its place. FileError.
+DType working_dtype(const std::filesystem::path& path);
 
 // Fills a model of this shape from such a folder, with model.safetensors or its parts, or from
 // such a file, whose quantised tensors become floats. The folder of a model with a tied head may

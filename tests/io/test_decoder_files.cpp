@@ -125,6 +125,42 @@ TEST_CASE("decoder files: a model in the dtype of its files is written as in f32
   CHECK(decoder_dtype(folder.path / "f16.gguf") == DType::f16);
 }
 
+TEST_CASE("decoder files: a model is computed in the dtype that its files name") {
+  set_default_device(open_backend("reference"));
+  const TemporaryFolder folder;
+  const auto file = folder.path / "model.gguf", config = folder.path / "config.json";
+  for (const char* type : {"llama", "gemma3_text"}) {
+    CAPTURE(type);
+    const Decoder model(small_decoder(type));
+    const bool has_room = std::string_view(type) == "llama";  // activations stay within f16
+    for (const auto& [stored, dtype] : {std::pair(GgufType::f32, DType::f32),
+                                        {GgufType::f16, has_room ? DType::f16 : DType::bf16},
+                                        {GgufType::bf16, DType::bf16},
+                                        {GgufType::q8_0, DType::bf16}}) {
+      save_decoder_gguf(file, model, stored);
+      CHECK(working_dtype(file) == dtype);
+    }
+    for (const auto& [stored, dtype] : {std::pair(DType::f32, DType::f32),
+                                        {DType::f16, has_room ? DType::f16 : DType::bf16},
+                                        {DType::bf16, DType::bf16}}) {
+      save_decoder(folder.path, model, {.dtype = stored});
+      CHECK(working_dtype(folder.path) == dtype);
+    }
+    // The dtype of config.json, under either name, counts more than that of the tensors.
+    for (const auto& [key, word, dtype] : {std::tuple("torch_dtype", "float32", DType::f32),
+                                           {"dtype", "float32", DType::f32},
+                                           {"dtype", "none", DType::bf16}}) {
+      nlohmann::json json = json_of(config);
+      json.erase("torch_dtype");
+      json.erase("dtype");
+      json[key] = word;
+      std::ofstream(config) << json;
+      std::filesystem::remove(folder.path / "rewind-files.txt");
+      CHECK(working_dtype(folder.path) == dtype);
+    }
+  }
+}
+
 TEST_CASE("decoder files: a tied head may be there if it is the embeddings") {
   set_default_device(open_backend("reference"));
   const TemporaryFolder folder;

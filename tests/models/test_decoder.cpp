@@ -8,6 +8,7 @@
 #include "optim/adam.h"
 #include "planner/dry_run.h"
 #include "tests/fixtures/golden_rows.h"
+#include "tests/fixtures/message_of.h"
 #include "tests/fixtures/optim_fixture.h"
 #include "tests/models/language_model_checks.h"
 #include "tests/op_table/gradcheck.h"
@@ -251,6 +252,60 @@ TEST_CASE("decoder: rope_scaling as published") {
   CHECK(c.rotary().scale == 1.25f);
   CHECK(c.rotary(true).scale == 1);
   CHECK(c.rotary(true).frequencies[16] == doctest::Approx(0.01));
+}
+
+TEST_CASE("decoder: a configuration knows the size of its model") {
+  set_default_device(open_backend("reference"));
+  for (const DecoderGolden& golden : decoders) {
+    CAPTURE(golden.name);
+    int64_t elements = 0;
+    for (const Tensor& p : Decoder(golden.config).parameters())
+      if (p.rank() > 1) elements += p.numel();
+    CHECK(golden.config.matrix_elements() == elements);
+  }
+}
+
+// The weights of one product fit f16, and its results do not.
+TEST_CASE("decoder: logits that are not finite are an error that names the op and a dtype") {
+  set_default_device(open_backend("cpu"));
+  for (const DType dtype : {DType::f16, DType::bf16, DType::f32}) {
+    CAPTURE(name(dtype));
+    const auto model = make_decoder(decoders[0].config);
+    for (const auto& [name, p] : model->named_parameters())
+      if (name.ends_with("layers.1.mlp.down_proj.weight")) fill_(p, 3e4f);
+    for (const auto& [name, p] : model->named_parameters())
+      if (name.ends_with("layers.1.mlp.up_proj.weight")) fill_(p, 1);
+    model->to(dtype);
+    const auto texts = [&] { return model->generate(decoder_ids(), {.max_new_tokens = 3}); };
+    const auto measured = [&] {
+      const std::vector<int32_t> text = decoder_ids().to_ints();
+      return perplexity(*model, text, 16).value;
+    };
+    if (dtype == DType::f16) {
+      for (const auto& body : {std::function<void()>(texts), std::function<void()>(measured)}) {
+        const std::string text = message_of<NumericsError>(body);
+        CHECK(contains(text, "the logits must be finite"));
+        CHECK(contains(text, "linear of 'model.layers.1.mlp.down_proj.weight' (op "));
+        CHECK(contains(text, "was the first to overflow, in f16; bf16 has the range"));
+      }
+      GenerateOptions streamed{.max_new_tokens = 3};
+      int received = 0;
+      streamed.on_tokens = [&](auto) { return ++received, true; };
+      CHECK_THROWS_AS(model->generate(decoder_ids(), streamed), NumericsError);
+      CHECK(received == 0);
+      CHECK(Tape::current()->is_empty());
+    } else {
+      CHECK(texts().size(1) == decoder_length + 3);
+      CHECK(std::isfinite(measured()));
+    }
+  }
+  // Weights that are damaged are said to be so, in any dtype.
+  const auto model = make_decoder(decoders[0].config);
+  for (const auto& [name, p] : model->named_parameters())
+    if (name == "model.norm.weight") fill_(p, NAN);
+  CHECK(contains(
+      message_of<NumericsError>([&] { model->generate(decoder_ids(), {.max_new_tokens = 3}); }),
+      "'model.norm.weight', which rms_norm"));
 }
 
 TEST_CASE("decoder: refuses configs and texts that do not fit") {

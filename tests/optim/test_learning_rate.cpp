@@ -7,6 +7,7 @@
 #include "core/base/error.h"
 #include "optim/accumulation/accumulate.h"
 #include "optim/schedules/learning_rate.h"
+#include "optim/schedules/recipe.h"
 #include "optim/sgd.h"
 #include "tests/fixtures/optim_fixture.h"
 
@@ -44,6 +45,64 @@ TEST_CASE("learning rate: mistakes are typed errors" * doctest::test_suite("host
   CHECK(parse_learning_rate_rule("sqrt") == square_root);
   CHECK_THROWS_WITH_AS(parse_learning_rate_rule("Linear"),
                        doctest::Contains("none, linear or sqrt, got 'Linear'"), ValueError);
+}
+
+TEST_CASE("recipe: rates are those of the field, by kind, size and batch" *
+          doctest::test_suite("host")) {
+  using enum TrainingWork::Kind;
+  const auto rate = [](TrainingWork::Kind kind, bool is_loaded, double millions, int64_t batch) {
+    const auto parameters = static_cast<int64_t>(millions * 1e6);
+    return recipe({.kind = kind, .is_loaded = is_loaded, .parameters = parameters, .batch = batch})
+        .lr;
+  };
+  const auto near = [](double value) { return doctest::Approx(value).epsilon(0.25); };
+  // GPT-3's table, for its smallest and middle models.
+  CHECK(rate(language, false, 125, 8) == near(6e-4));
+  CHECK(rate(language, false, 760, 8) == near(2.5e-4));
+  CHECK(rate(language, false, 1300, 8) == near(2e-4));
+  CHECK(rate(language, true, 135, 8) == 2e-5f);
+  CHECK(rate(language, true, 1000, 8) == 2e-5f);
+  CHECK(rate(masked_language, false, 110, 32) == near(1e-4));
+  CHECK(rate(text_classes, true, 110, 32) == near(3e-5));
+  CHECK(rate(text_classes, true, 22, 32) == near(8e-5));
+  CHECK(rate(images, false, 0.3, 128) == 0.1f);
+  CHECK(rate(images, true, 0.3, 128) == 0.01f);
+  // A rate belongs to a batch and follows it: linearly for SGD, by the root for Adam, up to a
+  // point.
+  CHECK(rate(images, false, 11, 32) == doctest::Approx(0.025));
+  CHECK(rate(images, false, 11, 512) == doctest::Approx(0.4));
+  CHECK(rate(images, false, 11, 4096) == doctest::Approx(0.4));
+  CHECK(rate(speech, false, 0.1, 32) == doctest::Approx(2e-2));
+  CHECK(rate(speech, false, 0.1, 2) == doctest::Approx(5e-3));
+}
+
+TEST_CASE("recipe: schedule, passes and the reason" * doctest::test_suite("host")) {
+  using enum TrainingWork::Kind;
+  const TrainingRecipe tuned = recipe({.kind = language, .is_loaded = true, .batch = 8});
+  CHECK(tuned.max_norm == 1);
+  CHECK(tuned.passes == 1);
+  CHECK(tuned.schedule_text() ==
+        "warm-up over 5 % of the updates, then along a cosine to 0.1 of it, gradients clipped to a "
+        "norm of 1");
+  CHECK(tuned.reason.find("fine-tuned whole") != std::string::npos);
+  const Schedule schedule = tuned.schedule(100);
+  CHECK(schedule.factor(0) == doctest::Approx(0.2));  // five updates rise
+  CHECK(schedule.factor(4) == doctest::Approx(1));
+  CHECK(schedule.factor(100) == doctest::Approx(0.1));
+  // Six updates have one that rises, and a single one has none.
+  CHECK(tuned.schedule(6).warmup == 1);
+  CHECK(tuned.schedule(1).warmup == 0);
+  CHECK(recipe({.kind = text_classes, .is_loaded = true}).decay == Schedule::Kind::linear);
+  // Few samples are seen more often.
+  const auto passes = [](int64_t samples) {
+    return recipe({.kind = text_classes, .is_loaded = true, .batch = 32, .samples = samples})
+        .passes;
+  };
+  CHECK(passes(67000) == 3);
+  CHECK(passes(640) == 5);
+  CHECK(passes(20) == 20);
+  CHECK_THROWS_AS(recipe({.batch = 0}), ValueError);
+  CHECK_THROWS_AS(recipe({.parameters = -1}), ValueError);
 }
 
 // If gradients are alike, one update of k batches at k times the rate goes as far as k updates.

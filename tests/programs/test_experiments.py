@@ -70,6 +70,24 @@ class Experiments(unittest.TestCase):
         numbers = [text.text for text in panel.findall(SVG + "text")]
         self.assertEqual([n for n in numbers if n.isdigit()], ["0", "10", "20", "30", "40", "0", "50", "100", "150", "200"])
 
+    def test_defaults(self):
+        """Tasks whose data are missing are rows that say so, and so is a task without a peer; the worst one is named."""
+        shared = {"lr": 0.025, "updates": 90, "train_seconds": 12.4}
+        for number, (ours, theirs) in {0: (0.99, 97), 1: (0.90, 92.5), 2: (1, None), 3: (0.5, 50), 11: (0.2, None)}.items():
+            report = {**shared, "test_accuracy": ours, "word_error_rate": ours}
+            path = self.folder / f"defaults-{number}.json"
+            path.write_text(json.dumps(report))
+            path.with_suffix(".command.json").write_text("[]")
+            if theirs is not None:
+                path.with_suffix(".peer.json").write_text(json.dumps({"points": theirs}))
+        status, text, errors = run(self.folder, "defaults", "--data", self.folder / "none")
+        self.assertEqual((status, errors), (0, ""))
+        self.assertIn("| two shapes, 120 photographs | 99.0 | 97.0 | +2.0 | 0.025 | 90 | 12 |", text)
+        self.assertIn("| ten shapes, 400 photographs | 100.0 |  |  | 0.025 | 90 | 12 |", text)
+        self.assertIn("| spoken digits, 600 strings | 80.0 |", text)
+        self.assertEqual(text.count(f"skipped: there is no {self.folder}/none/"), 7)
+        self.assertIn("The worst is -2.5 points; the bar is -2.", text)
+
     def test_missing_data(self):
         for name, what in (("mnist", "mnist"), ("accumulation", "sst2"), ("cifar", "cifar-10-batches-bin")):
             status, text, errors = run(self.folder, name, "--data", self.folder / "none")

@@ -2,6 +2,7 @@
 """Tests the program for language models: training, files of both formats, texts, and what is refused.
 Usage: test_lm.py FOLDER_OF_THE_PROGRAMS"""
 
+import array
 import json
 import os
 import tempfile
@@ -20,6 +21,21 @@ def weights(folder, name):
     return (folder / name / "model.safetensors").read_bytes()
 
 
+def change_weights(folder, name, factors, dtype):
+    """Multiplies tensors of a folder of f32 weights, and names another dtype in its configuration."""
+    path = folder / name / "model.safetensors"
+    data = bytearray(path.read_bytes())
+    begin = 8 + int.from_bytes(data[:8], "little")
+    for tensor, factor in factors.items():
+        first, last = (begin + at for at in json.loads(data[8:begin])[tensor]["data_offsets"])
+        values = array.array("f", bytes(data[first:last]))
+        data[first:last] = array.array("f", [x * factor for x in values]).tobytes()
+    path.write_bytes(data)
+    config = json.loads((folder / name / "config.json").read_text())
+    (folder / name / "config.json").write_text(json.dumps({**config, "torch_dtype": dtype}))
+    (folder / name / "rewind-files.txt").unlink()
+
+
 def test_training(folder):
     """A run tells what it learns, and its peak is the forecast; segments and samples change no bit."""
     out, _ = run(folder, *TRAIN, "--steps", "12", "--save", "model", "--report", "report.json", "--sample", "the model")
@@ -33,7 +49,7 @@ def test_training(folder):
              json.loads((folder / "plan.json").read_text())["memory"]["peak"])
     expect("280 tokens" in plan and len(set(peaks)) == 1, "the plan", peaks, plan)
 
-    run(folder, *TRAIN, "--steps", "12", "--save", "kept", "--checkpoint", "none", "--sample", "", "--quiet")
+    run(folder, *TRAIN, "--steps", "12", "--save", "kept", "--checkpoint", "block", "--sample", "", "--quiet")
     expect(weights(folder, "kept") == weights(folder, "model"), "segments or samples change the weights")
     _, errors = run(folder, *NEW, "--data", "text.txt", "--seq", "65", status=1)
     expect("at most the model's 64 positions, got 65" in errors, "too long", errors)
@@ -64,6 +80,66 @@ def test_files(folder):
         run(folder, "lm", "train", "--data", "text.txt", "--model", model, "--seq", "16", "--steps", "3", "--save",
             f"next{number}", "--quiet", *FAST)
     expect(weights(folder, "next0") == weights(folder, "next1") != weights(folder, "model"), "two beginnings")
+
+
+def test_dtypes(folder):
+    """A model runs in the dtype that its files name; where it overflows, an error names the op and a dtype that works."""
+    run(folder, *TRAIN, "--steps", "4", "--save", "model", "--quiet")
+    mlp = "model.layers.1.mlp."
+    change_weights(folder, "model", {mlp + "up_proj.weight": 1e5, mlp + "down_proj.weight": 3e5}, "float16")
+    cpu, model = ("--device", "cpu"), ("--model", "model")
+    commands = (("lm", "generate", "the", "--max-new-tokens", "4", *cpu),
+                ("lm", "perplexity", "--data", "text.txt", "--context", "32", *cpu),
+                ("lm", "train", "--data", "text.txt", "--seq", "16", "--steps", "2", "--save", "out", "--sample", "", *cpu))
+    for command in commands:
+        out, errors = run(folder, *command, *model, status=1)
+        expect(f"linear of '{mlp}down_proj.weight' (op " in errors and "--dtype bf16" in errors and "f16" in errors
+               and errors.count("\n") == 1 and "perplexity" not in out, "an overflow", command, out, errors)
+        run(folder, *command, *model, "--dtype", "bf16")
+        run(folder, *command, *model, "--dtype", "f32")
+    run(folder, "lm", "convert", "model", "small.gguf", "--type", "q8_0")
+    expect("in bf16" in run(folder, *commands[1], "--model", "small.gguf")[0], "8 bits")
+    for name, dtype in (("bfloat16", "bf16"), ("float32", "f32")):
+        run(folder, *TRAIN, "--steps", "1", "--save", "model", "--quiet")
+        change_weights(folder, "model", {}, name)
+        expect(f"in {dtype}" in run(folder, *commands[1], *model)[0], "perplexity", name)
+        expect(f"in {dtype} on" in run(folder, *commands[0], *model)[1], "a text", name)
+        expect(f"in {dtype} on" in run(folder, *commands[2], *model)[0], "training", name)
+
+
+def test_defaults(folder):
+    """Options that are not given follow the work: a model that is loaded learns more without losing what it knew."""
+    out, _ = run(folder, *TRAIN, "--steps", "60", "--save", "model", "--report", "new.json")
+    expect("learning rate 0.00212, that of new language models" in out and "0.003 for 8" in out and "warm-up over 10 %" in out, "a new one", out)
+    before = json.loads((folder / "new.json").read_text())["held_out_loss"]
+    tune = ("lm", "train", "--model", "model", "--data", "text.txt", "--seq", "16", "--sample", "", *FAST)
+    out, _ = run(folder, *tune, "--save", "tuned", "--report", "tuned.json")
+    report = json.loads((folder / "tuned.json").read_text())
+    expect("language models that are fine-tuned whole" in out and "; 1 pass over the data" in out, "its choice", out)
+    expect(report["held_out_loss"] < before and report["lr"] <= 1e-4, "fine-tuning", before, report)
+    out, _ = run(folder, *tune, "--epochs", "2", "--save", "twice")
+    expect("; 2 passes over the data" in out, "two passes", out)
+
+    # A rate that ruins the model ends the run, and what was there stays.
+    whole = weights(folder, "model")
+    ruin = (*tune, "--lr", "3", "--steps", "12", "--save", "model")
+    _, errors = run(folder, *ruin, status=1)
+    expect("must not rise by half over its start" in errors and weights(folder, "model") == whole, "the ruin", errors)
+    run(folder, *ruin, "--allow-rise")
+    expect(weights(folder, "model") != whole, "told to go on")
+
+
+def test_default_folder(folder):
+    """A model in the default folder stays unless the command names the folder."""
+    train = (*TRAIN, "--steps", "1", "--quiet")
+    run(folder, *train)
+    kept = folder / "cache/lm/model.safetensors"
+    whole = kept.read_bytes()
+    _, errors = run(folder, *train, "--seed", "2", status=1)
+    expect("which is kept: --save names another place" in errors and kept.read_bytes() == whole, "kept", errors)
+    run(folder, *train, "--seed", "2", "--save", "other")
+    run(folder, *train, "--seed", "2", "--save", str(folder / "cache/lm"))
+    expect(kept.read_bytes() != whole, "replaced")
 
 
 def test_texts(folder):

@@ -235,7 +235,7 @@ def test_memory_limits(folder):
     text = ("bert", "--text", "text.txt", "--vocab", "vocab.txt", "--seq", "24", "--batch", "8",
             "--checkpoint", "none", "--steps", "2", "--save", "model", "--quiet", *f32)
     tune = ("bert", "finetune", "--task", "task", "--model", "model", "--batch", "6", "--seq", "32",
-            "--checkpoint", "none", "--save", "tuned", "--quiet", *f32)
+            "--checkpoint", "none", "--epochs", "1", "--save", "tuned", "--quiet", *f32)
     fill = ("bert", "fill-mask", "the [MASK] terms", "--model", "model", *f32)
     digits = ("mnist", "--data", "mnist", "--epochs", "1", "--accumulate", "20", "--batch", "10",
               "--quiet", *plain)

@@ -9,6 +9,7 @@
 #include "core/base/interrupt.h"
 #include "io/models/model.h"
 #include "tests/fixtures/file_fixture.h"
+#include "tests/fixtures/message_of.h"
 #include "tests/fixtures/optim_fixture.h"
 #include "trainer/loop/training_loop.h"
 #include "trainer/program/numerics.h"
@@ -23,7 +24,8 @@ constexpr int64_t all_steps = 7, batches = 3;
 
 struct LoopTraining {
   explicit LoopTraining(const fs::path& folder, Settings settings = {{"--lr", "0.001"}},
-                        int64_t total = all_steps, bool restart = false, bool change_dtype = false)
+                        int64_t total = all_steps, bool restart = false, bool change_dtype = false,
+                        bool allow_rise = false)
       : seeded((manual_seed(5), true)),
         steps({}, StepSettings{.dtype = DType::f32, .batch = 2, .accumulate = 2}),
         planned({.title = "test",
@@ -41,6 +43,8 @@ struct LoopTraining {
               .steps_per_snapshot = 100,
               .restart = restart,
               .change_dtype = change_dtype,
+              .allow_rise = allow_rise,
+              .find_overflow = [] { return std::string(": relu (op 3) was the first"); },
               .settings = std::move(settings)},
              steps.model, *steps.optimizer, steps.meter, planned) {}
 
@@ -75,6 +79,21 @@ std::string resume_refusal(LoopTraining&& training) {
     return error.what();
   }
   return "accepted";
+}
+
+// Runs as many steps as there are losses, which stand for those of the steps.
+std::string verdict_of_losses(const std::vector<float>& losses, bool allow_rise = false) {
+  LoopTraining training("", {}, std::ssize(losses), false, false, allow_rise);
+  return test::message_of<NumericsError>(
+      [&] {
+        training.loop.run([&](int64_t i) {
+          training.steps.step({.pixels = some_values(2 * 784, 1), .labels = {3, 3}});
+          training.steps.meter.clear();
+          training.steps.meter.add(full({}, losses[static_cast<size_t>(i)]), 2);
+          return 2;
+        });
+      },
+      "trained");
 }
 
 }  // namespace
@@ -227,6 +246,35 @@ TEST_CASE("training loop: its end says which updates were skipped, and fails whe
       doctest::Contains("[train] at least one update must be made, got none: all 3 "
                         "were skipped because of overflows; nothing is saved."),
       NumericsError);
+}
+
+TEST_CASE("training loop: a loss that rises by half over its start ends a run" *
+          doctest::test_suite("host")) {
+  set_default_device(open_backend("reference"));
+  using test::contains;
+  CHECK(verdict_of_losses({4, 3, 2, 3, 2, 1}) == "trained");
+  CHECK(verdict_of_losses({4, 5, 5.9f, 5.9f, 5.9f, 5.9f}) == "trained");
+  CHECK(verdict_of_losses({4, 9, 3, 9, 3, 3}) == "trained");         // batches differ
+  CHECK(verdict_of_losses({0.01f, 0.2f, 0.2f, 0.2f}) == "trained");  // a small loss says little
+  const std::string ruined = verdict_of_losses({3.74f, 7.85f, 11.28f, 11.45f, 13.86f, 14});
+  CHECK(contains(ruined,
+                 "[train] the loss must not rise by half over its start of 3.740, got "
+                 "11.280 at step 3 of 6"));
+  CHECK(contains(ruined,
+                 "a model that was there is kept. Lower --lr from 0.001, or go on with "
+                 "--allow-rise"));
+  CHECK(contains(verdict_of_losses({4, 4, 4, 6.1f}), "at step 4 of 4"));  // no other step comes
+  CHECK(verdict_of_losses({3.74f, 7.85f, 11.28f, 11.45f}, true) == "trained");
+  // In a long run it takes more than two steps.
+  std::vector<float> losses(200, 1);
+  std::fill_n(losses.begin() + 40, 8, 3.0f);
+  CHECK(verdict_of_losses(losses) == "trained");
+  std::fill(losses.begin() + 40, losses.end(), 1.6f);
+  CHECK(contains(verdict_of_losses(losses), "got 1.600 at step 80 of 200"));
+  const std::string infinite = verdict_of_losses({4, INFINITY, 4});
+  CHECK(contains(infinite,
+                 "the loss must be finite, got inf at step 2: relu (op 3) was the first; "
+                 "lower --lr"));
 }
 
 TEST_CASE("training loop: damage is passed over, but not down to zero unasked" *

@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <cmath>
 #include <csignal>
+#include <utility>
 
 #include "core/base/interrupt.h"
+#include "ops/numerics/overflow.h"
 #include "trainer/loop/model_steps.h"
 #include "trainer/program/program.h"
 
@@ -103,6 +105,7 @@ void TrainingLoop::check_resumed(const TrainingPosition& position) {
       "data the same? Use another folder, or --restart",
       folder, options_.steps, options_.batches, position.step, position.epoch, position.index);
   history_ = saved["history"];
+  if (saved.contains("start_loss")) start_loss_ = saved["start_loss"].get<double>();
   evaluations_ = saved.value("evaluations", nlohmann::json::array());
   changes_scaler_ = saved.value("scaler", nlohmann::json()) != loss_scale_text(optimizer_.scaler());
 }
@@ -114,6 +117,7 @@ void TrainingLoop::write_snapshot(int64_t done) {
                           {"scaler", loss_scale_text(optimizer_.scaler())},
                           {"history", history_}};
   if (!evaluations_.empty()) saved["evaluations"] = evaluations_;
+  if (start_loss_) saved["start_loss"] = *start_loss_;
   snapshots_->save(state(), {.step = done,
                              .epoch = done / options_.batches,
                              .index = done % options_.batches,
@@ -141,6 +145,7 @@ void TrainingLoop::run(const std::function<int64_t(int64_t)>& step,
   const InterruptScope interrupts;
   Progress progress(options_.steps, options_.quiet, options_.points);
   int64_t saved = start_;
+  shown_ = start_;
   const int64_t ranks = rank_count();
   for (int64_t i = start_; i < options_.steps; i += ranks) {
     const int64_t own = i + world().rank(), done = std::min(i + ranks, options_.steps);
@@ -150,6 +155,10 @@ void TrainingLoop::run(const std::function<int64_t(int64_t)>& step,
       trained_ += step(own);
     else
       options_.parallel->skip();
+    if (!start_loss_) {
+      start_loss_ = meter_.peek().loss;
+      check_finite(*start_loss_, done);
+    }
     if (progress.due(done, done - i)) show(done, progress);
     const bool ends_epoch = done / options_.batches > i / options_.batches && done < options_.steps;
     if (ends_epoch && average_ && evaluate) evaluate_epoch(done, evaluate, progress);
@@ -189,10 +198,8 @@ void TrainingLoop::stop(int64_t done) const {
 
 void TrainingLoop::show(int64_t done, Progress& progress) {
   const Meter::Values values = meter_.read();
-  check<NumericsError>(
-      std::isfinite(values.loss), "train",
-      "the loss must be finite, got {} at step {}; lower --lr or use --dtype f32 ({})", values.loss,
-      done, numerics_ ? numerics_->diagnose() : optimizer_.diagnose());
+  check_finite(values.loss, done);
+  check_rise(values.loss, done);
   const MemoryReport memory = default_device()->memory_report();
   const uint64_t budget = planned_.settings().budget;
   StepFigures figures = {.loss = values.loss,
@@ -208,6 +215,36 @@ void TrainingLoop::show(int64_t done, Progress& progress) {
                       {"learning_rate", optimizer_.learning_rate()},
                       {"seconds", trained_seconds(progress)}});
   if (options_.has_accuracy) history_.back()["accuracy"] = values.accuracy;
+}
+
+void TrainingLoop::check_finite(double loss, int64_t done) const {
+  if (std::isfinite(loss)) return;
+  const std::string advice = overflow_advice(planned_.settings().dtype);
+  fail<NumericsError>("train", "the loss must be finite, got {} at step {}{}; {} ({})", loss, done,
+                      options_.find_overflow ? options_.find_overflow() : "",
+                      advice.empty() ? "lower --lr" : advice + ", or lower --lr",
+                      numerics_ ? numerics_->diagnose() : optimizer_.diagnose());
+}
+
+// Batches differ, so means over a twentieth of the run count, two in succession or the last one,
+// and a small loss may rise by a quarter.
+void TrainingLoop::check_rise(double loss, int64_t done) {
+  const int64_t steps = done - std::exchange(shown_, done);
+  recent_loss_ += loss * static_cast<double>(steps);
+  recent_ += steps;
+  const bool is_last = done == options_.steps;
+  if (recent_ * 20 < options_.steps && !is_last) return;
+  const double mean = recent_loss_ / static_cast<double>(recent_);
+  recent_loss_ = 0, recent_ = 0;
+  const double start = *start_loss_, limit = start + 0.5 * std::max(start, 0.5);
+  rises_ = mean > limit ? rises_ + 1 : 0;
+  check<NumericsError>(
+      options_.allow_rise || rises_ < (is_last ? 1 : 2), "train",
+      "the loss must not rise by half over its start of {:.3f}, got {:.3f} at step "
+      "{} of {}: the rate is too high, or the data are of another kind. Nothing is "
+      "saved, and a model that was there is kept. Lower --lr from {:g}, or go on "
+      "with --allow-rise",
+      start, mean, done, options_.steps, optimizer_.base_learning_rate());
 }
 
 double TrainingLoop::rate(double seconds) const {

@@ -32,7 +32,11 @@ struct LoopOptions {
   DataParallel* parallel = nullptr;  // the ranks that share the steps
   bool restart = false;              // remove existing snapshots
   bool change_dtype = false;         // resume from a snapshot of another dtype
-  Settings settings = {};            // of the run; the loop adds the device
+  bool allow_rise = false;           // go on where the loss rises by half over its start
+  // Runs the last step's forward pass again and says which op overflowed first, in a clause behind
+  // a colon; may be empty, and return nothing.
+  std::function<std::string()> find_overflow = {};
+  Settings settings = {};  // of the run; the loop adds the device
 };
 
 // Takes the steps of a training program, from a snapshot on if there is one.
@@ -52,7 +56,7 @@ class TrainingLoop {
   // SIGTERM or SIGHUP it finishes the step (in ranks, the update) and whatever a snapshot needs,
   // and throws Interrupted. With an average, it calls `evaluate` after every epoch but the last;
   // json() has the results, and their time does not count as training. Throws NumericsError if no
-  // update was made.
+  // update was made, if the loss is not finite, or if it has risen by half over its start.
   void run(const std::function<int64_t(int64_t)>& step,
            const std::function<nlohmann::json()>& evaluate = {});
 
@@ -67,6 +71,8 @@ class TrainingLoop {
   TrainingState state();
   double rate(double seconds) const;  // waits for the other ranks
   void show(int64_t done, Progress& progress);
+  void check_finite(double loss, int64_t done) const;
+  void check_rise(double loss, int64_t done);
   double trained_seconds(const Progress& progress) const;
   void evaluate_epoch(int64_t done, const std::function<nlohmann::json()>& evaluate,
                       Progress& progress);
@@ -83,8 +89,13 @@ class TrainingLoop {
   const NumericsWatch* numerics_;  // null: nothing is watched
   ParameterAverage* average_;      // null: there is none
   int64_t start_ = 0;
-  bool changes_scaler_ = false;  // the dtype differs from the snapshot's
-  int64_t trained_ = 0;          // samples, by this rank
+  bool changes_scaler_ = false;       // the dtype differs from the snapshot's
+  int64_t trained_ = 0;               // samples, by this rank
+  std::optional<double> start_loss_;  // that of the first step of the whole run
+  // Since the loss was last compared with it: the sum over these steps, and their number. The last
+  // step that was shown, and how often in succession the loss was too high.
+  double recent_loss_ = 0;
+  int64_t recent_ = 0, shown_ = 0, rises_ = 0;
   double seconds_ = 0, evaluation_seconds_ = 0, rate_ = 0;
   nlohmann::json history_ = nlohmann::json::array(), evaluations_ = nlohmann::json::array();
 };

@@ -66,11 +66,12 @@ void conclude_training(const Optimizer& optimizer, bool quiet) {
   check<DeviceError>(made + skipped > 0, "train",
                      "the device must count the updates that it makes, but has counted none: it "
                      "computes nothing. Choose another device or driver");
-  check<NumericsError>(made > 0, "train",
-                       "at least one update must be made, got none: all {} were skipped because of "
-                       "overflows; nothing is saved. Choose another --loss-scale{} or --dtype f32 "
-                       "({})",
-                       skipped, has_option("--lr") ? ", a lower --lr" : "", optimizer.diagnose());
+  check<NumericsError>(
+      made > 0, "train",
+      "at least one update must be made, got none: all {} were skipped because of "
+      "overflows; nothing is saved. Choose another --loss-scale{} or --dtype bf16, which "
+      "has the range of f32 ({})",
+      skipped, has_option("--lr") ? ", a lower --lr" : "", optimizer.diagnose());
   const double share = static_cast<double>(skipped) / static_cast<double>(made + skipped);
   constexpr double large = 0.1;
   if (share > large)

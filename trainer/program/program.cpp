@@ -215,13 +215,13 @@ int run_program(CLI::App& app, int argc, char** argv, const std::function<void()
   return std::max(status, 1);
 }
 
-void tell_of_earlier(const std::string& place) {
+void keep_earlier(const CLI::App& command, const std::string& place) {
   std::error_code unknown;
-  if (!is_first_rank() || !std::filesystem::exists(place, unknown)) return;
-  complain(
-      fmt::format("note: at its end this run replaces the model in '{}'; with --save it goes "
-                  "elsewhere\n",
-                  place));
+  const bool is_named = command.get_option("--save")->count() > 0;
+  check<FileError>(is_named || !std::filesystem::exists(place, unknown), "save",
+                   "there must be no model in '{}' for this run to save there, got one, which is "
+                   "kept: --save names another place, or this one to replace it",
+                   place);
 }
 
 void warn(const std::string& text) {
@@ -234,12 +234,14 @@ void DeviceOptions::add_to(CLI::App& app) {
                 "%r in it is the rank's number on its machine; to plan, dry:FILE.json, a saved "
                 "profile, or the name of one that comes with Rewind, as dry:rx7900xtx.json")
       ->capture_default_str();
-  shared_option(app, "--dtype", dtype)->capture_default_str();
+  CLI::Option* const type = shared_option(app, "--dtype", dtype,
+                                          dtype.empty() ? "default: as the model's files say" : "");
+  if (!dtype.empty()) type->capture_default_str();
   app.add_option("--memory-limit", memory_limit, "the most device memory to use, as 512MiB");
 }
 
 void DeviceOptions::open() const {
-  parsed_dtype();
+  if (!dtype.empty()) parsed_dtype();
   check(!device.starts_with("dry"), "options", "'{}' {}", device,
         has_option("--plan") ? "cannot train, only --plan"
                              : "computes nothing: it is for the plans of training programs");

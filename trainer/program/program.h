@@ -28,9 +28,9 @@ enum class Output {
 int run_program(CLI::App& app, int argc, char** argv, const std::function<void()>& body,
                 Output output = Output::may_end);
 
-// Says that a run will replace the model of an earlier one, if there is a file or folder at the
-// default place for it.
-void tell_of_earlier(const std::string& place);
+// Throws FileError if there is a model at the default place of --save, and the command line does
+// not name that place itself: what a run has made stays until its user says otherwise.
+void keep_earlier(const CLI::App& command, const std::string& place);
 
 // Prints a line `warning: ...` on standard error.
 void warn(const std::string& text);
@@ -38,14 +38,15 @@ void warn(const std::string& text);
 // The options --device, --dtype and --memory-limit.
 struct DeviceOptions {
   std::string device = "auto";  // as for open_backend()
-  std::string dtype = "f16";    // of activations and products
+  std::string dtype = "f16";    // of activations and products; empty: the model's files name it
   std::string memory_limit;     // bytes of blocks; empty: as many as there are
 
   void add_to(CLI::App& app);  // adds the options
   void open() const;  // opens it as the default device; a run on the cpu for want of a GPU says so
   std::unique_ptr<Backend> open_dry() const;  // opens its prediction
   uint64_t limit() const;                     // in bytes, 0: none
-  DType parsed_dtype() const;                 // f32, f16 or bf16
+  // f32, f16 or bf16. ValueError for others, and where the program has not chosen one yet.
+  DType parsed_dtype() const;
 };
 
 nlohmann::json memory_json(const MemoryReport& memory);  // the fields of the report

@@ -8,8 +8,10 @@
 namespace rw {
 
 std::vector<Ranked> best_of(std::span<const float> scores, size_t most, std::string_view op) {
-  check<NumericsError>(std::ranges::all_of(scores, [](float v) { return std::isfinite(v); }), op,
-                       "the model's scores must be finite, its weights are damaged");
+  check<NumericsError>(
+      std::ranges::all_of(scores, [](float v) { return std::isfinite(v); }), op,
+      "the model's scores must be finite, got others: f16 may lack room for them, which --dtype "
+      "bf16 has, or the weights are damaged");
   const float largest = scores.empty() ? 0 : std::ranges::max(scores);
   double total = 0;
   std::vector<Ranked> ranked;

@@ -29,7 +29,7 @@ constexpr std::array may_change = {
     "--resume", "--restart", "--change-dtype", "--snapshot-every", "--save", "--report", "--quiet",
     "--json-lines", "--timeline", "--trace", "--save-profile",
     // Monitors and evaluations.
-    "--check-numerics", "--gradient-ranges", "--beam", "--sample",
+    "--check-numerics", "--gradient-ranges", "--beam", "--sample", "--allow-rise",
     // The setting "the data" has their contents.
     "--data", "--text", "--task", "--skip-bad-images",
     // The setting "--lr" has their result.
