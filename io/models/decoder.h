@@ -34,6 +34,8 @@ SpecialTokens read_special_tokens(const std::filesystem::path& path);
 // The narrowest float dtype that has all values of the matrices of such a folder or file: f16 or
 // bf16 if they all are of it, else f32, also for quantised ones. FileError.
 DType decoder_dtype(const std::filesystem::path& path);
+// Whether such a file has quantised matrices.
+bool is_quantised(const std::filesystem::path& path);
 
 // Fills a model of this shape from such a folder, with model.safetensors or its parts, or from
 // such a file, whose quantised tensors become floats. The folder of a model with a tied head may
