@@ -3,10 +3,13 @@
 #include <CLI/CLI.hpp>
 
 #include "apps/lm/commands.h"
+#include "data/tokenizers/text_splitter.h"
 
 int main(int argc, char** argv) {
   CLI::App app("Language models: Llama, Mistral, SmolLM2, Qwen and Gemma.");
   app.require_subcommand(1);
+  app.footer("Texts are cut into words by the letters of Unicode " + rw::unicode_of_patterns() +
+             ", which the ICU library knows.");
   rw::LmTrain train;
   train.add_to(*app.add_subcommand("train", "train a new model on text, or train one further"));
   rw::LmGenerate generate;

@@ -83,7 +83,9 @@ Tensor sample_tokens(const Tensor& logits, const SampleOptions& o, const Tensor&
   Tensor scores = cast(logits, DType::f32);
   if (o.repetition_penalty != 1 && seen.defined())
     scores = penalised(scores, seen, o.repetition_penalty);
-  if (o.temperature == 0) return argmax(scores);
+  // Below this, quotients of usual logits are beyond f32.
+  constexpr float coldest = 1e-30f;
+  if (o.temperature < coldest) return argmax(scores);
   Generator& generator = o.generator ? *o.generator : default_generator();
   scores = scores / o.temperature;
   if (o.top_k == 0 && o.top_p == 1 && o.min_p == 0) return draw(scores, generator);

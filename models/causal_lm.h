@@ -65,10 +65,11 @@ class CausalLM : public Module {
 };
 
 // Draws tokens i32 [N] from logits [N, V]: with the probabilities of softmax(logits / temperature),
-// or the first largest one if that is 0. The device draws them, as the largest of the logits with
-// noise of Gumbel's distribution (Maddison et al. 2014). `seen` i32 [N, S] are the tokens that the
-// penalty is for; undefined: none. ShapeError; ValueError for options: negative temperatures and
-// top_k, top_p outside (0, 1], min_p outside [0, 1], penalties that are not positive.
+// or the first largest one if that is 0, or below 1e-30. The device draws them, as the largest of
+// the logits with noise of Gumbel's distribution (Maddison et al. 2014). `seen` i32 [N, S] are the
+// tokens that the penalty is for; undefined: none. ShapeError; ValueError for options: negative
+// temperatures and top_k, top_p outside (0, 1], min_p outside [0, 1], penalties that are not
+// positive.
 Tensor sample_tokens(const Tensor& logits, const SampleOptions& options = {},
                      const Tensor& seen = {});
 

@@ -74,7 +74,7 @@ void Classify::run() const {
   check<FileError>(
       std::filesystem::exists(from.weights()), "classify",
       "there must be a classifier in '{}', got no model; bert finetune --save makes one", model);
-  const Tokenizer tokenizer(from.load_vocabulary());
+  const Tokenizer tokenizer = from.load_tokenizer();
   const BertConfig config = from.load_config(tokenizer.vocabulary());
   const std::vector<std::string> names = bert_class_names(from.config(), from.weights());
   check<FileError>(!data.has_pairs() || config.type_vocab_size > 1, "classify",

@@ -8,28 +8,28 @@
 
 #include "../../core/files/folder.h"
 #include "../../data/text/sentences.h"
+#include "../../trainer/language/bert_tokenizer.h"
 #include "../../trainer/trainer_options.h"
 #include "steps.h"
 
 namespace rw {
 
-// The folder of a model, with config.json, model.safetensors and vocab.txt as Hugging Face has
-// them.
+// The folder of a model, with config.json, model.safetensors and the files of its tokenizer as
+// Hugging Face has them.
 struct ModelFolder {
   std::filesystem::path folder;
 
   std::filesystem::path config() const { return path_in(folder, "config.json"); }
   std::filesystem::path weights() const { return path_in(folder, "model.safetensors"); }
-  std::filesystem::path vocabulary() const { return path_in(folder, "vocab.txt"); }
 
-  Vocabulary load_vocabulary() const { return Vocabulary::load(vocabulary()); }
+  Tokenizer load_tokenizer() const { return read_bert_tokenizer(folder); }
   // Returns the configuration of a model of these tokens. Throws FileError naming both sizes if
   // they differ: ids without an embedding would give NaN, and embeddings without a token nothing to
   // print. FileError also if the files were not written together.
   BertConfig load_config(const Vocabulary& tokens) const;
-  // Writes the three files as one thing: whenever the writer is killed, the old model or the new
-  // one is there. Weights of averages beside an old model go.
-  void save(const Module& model, const Vocabulary& tokens, const BertConfig& config,
+  // Writes all files as one thing: whenever the writer is killed, the old model or the new one is
+  // there. Weights of averages beside an old model go.
+  void save(const Module& model, const Tokenizer& tokenizer, const BertConfig& config,
             const std::string& architecture, std::span<const std::string> class_names = {}) const;
 };
 std::string default_model_folder();  // a folder in the cache, which need not exist

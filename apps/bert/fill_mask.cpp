@@ -24,7 +24,7 @@ void FillMask::run() const {
   const ModelFolder from{model};
   check<FileError>(std::filesystem::exists(from.weights()), "fill-mask",
                    "there is no model in '{}'; pre-train one first", model);
-  const Tokenizer tokenizer(from.load_vocabulary());
+  const Tokenizer tokenizer = from.load_tokenizer();
   const BertConfig config = from.load_config(tokenizer.vocabulary());
   const Encoding encoding = tokenizer.encode(text, config.max_position_embeddings);
   std::vector<int32_t> masks;

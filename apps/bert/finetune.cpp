@@ -39,7 +39,7 @@ struct Sentences {
   std::vector<TextExample> train, dev;
 
   explicit Sentences(const Finetune& o)
-      : tokenizer(ModelFolder{o.model}.load_vocabulary()),
+      : tokenizer(ModelFolder{o.model}.load_tokenizer()),
         train_data(load_sentences(std::filesystem::path(o.task) / "train.tsv")),
         dev_data(load_sentences(dev_file(o.task), train_data.class_names)),
         train(sentence_examples(train_data, tokenizer, o.length)),
@@ -111,7 +111,7 @@ class Finetuning : public Trainer<FinetuneTask, TextLoader> {
     if (o_.save.empty()) return;
     const ModelFolder to{o_.save};
     if (is_average) return save_model(weights_path(to.weights(), true), steps().model);
-    to.save(steps().model, sentences_.tokenizer.vocabulary(), steps().model.bert.config(),
+    to.save(steps().model, sentences_.tokenizer, steps().model.bert.config(),
             "BertForSequenceClassification", sentences_.train_data.class_names);
   }
   void add_figures(nlohmann::json& report) const override {

@@ -26,21 +26,22 @@ BertConfig ModelFolder::load_config(const Vocabulary& tokens) const {
   const BertConfig loaded = read_bert_config(config());
   check<FileError>(tokens.size() == loaded.vocab_size, "bert",
                    "'{}' has {} tokens and '{}' a vocab_size of {}: they must be of one model",
-                   vocabulary().string(), tokens.size(), config().string(), loaded.vocab_size);
+                   folder.string(), tokens.size(), config().string(), loaded.vocab_size);
   check_folder(folder);
   return loaded;
 }
 
-void ModelFolder::save(const Module& model, const Vocabulary& tokens, const BertConfig& config,
+void ModelFolder::save(const Module& model, const Tokenizer& tokenizer, const BertConfig& config,
                        const std::string& architecture,
                        std::span<const std::string> class_names) const {
   AtomicFolder files(folder);
   const ModelFolder to{files.staged()};
-  tokens.save(to.vocabulary());
+  write_bert_tokenizer(files.staged(), tokenizer);
   write_bert_config(to.config(), config, architecture, class_names);
   save_model(to.weights(), model);
   const std::string average = std::filesystem::path(weights_path(to.weights(), true)).filename();
-  files.commit([&](const std::string& name) { return name == average; });
+  files.commit(
+      [&](const std::string& name) { return name == average || is_of_bert_tokenizer(name); });
 }
 
 void Pretrain::add_to(CLI::App& app) {
@@ -125,7 +126,7 @@ class Pretraining : public Trainer<PretrainTask, TextLoader> {
   void save(bool is_average) override {
     const ModelFolder to{o_.save};
     if (is_average) return save_model(weights_path(to.weights(), true), steps().model);
-    to.save(steps().model, corpus_.tokenizer.vocabulary(), config(), "BertForMaskedLM");
+    to.save(steps().model, corpus_.tokenizer, config(), "BertForMaskedLM");
     fmt::print("saved in {}\n", o_.save);
   }
   void add_figures(nlohmann::json& report) const override {

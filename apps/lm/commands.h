@@ -20,7 +20,7 @@ struct LmTrain : TrainerOptions {
   std::vector<std::string> data;  // text files
   std::string config = "tiny";    // the model, where it is new
   std::string model;              // the model that it begins with
-  std::string tokenizer;          // of a new model
+  std::string tokenizer;          // another than the model's own
   std::string save = default_lm_folder();
   std::string prompt = "The ";  // of the samples before and after
   int64_t length = 128;
@@ -55,7 +55,7 @@ struct LmGenerate {
   LmSampling sampling;
   std::string prompt, model = default_lm_folder();
   bool chat = false, no_cache = false;
-  std::string chat_format, system;
+  std::string tokenizer, chat_format, system;
 
   void add_to(CLI::App& app);
   void run();
@@ -64,7 +64,7 @@ struct LmGenerate {
 // How well a model predicts a text.
 struct LmPerplexity {
   DeviceOptions device = {.dtype = ""};
-  std::string model = default_lm_folder();
+  std::string model = default_lm_folder(), tokenizer;
   std::vector<std::string> data;
   int64_t length = 512;
 
@@ -74,7 +74,7 @@ struct LmPerplexity {
 
 // Rewrites a model in another file format.
 struct LmConvert {
-  std::string from, to, type;
+  std::string from, to, type, tokenizer;
 
   void add_to(CLI::App& app);
   void run() const;

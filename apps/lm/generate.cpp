@@ -40,10 +40,13 @@ void LmGenerate::add_to(CLI::App& app) {
   app.add_option("prompt", prompt, "the text to continue, or with --chat the message to answer")
       ->required();
   shared_option(app, "--model", model, "a folder or FILE.gguf")->capture_default_str();
-  app.add_flag("--chat", chat, "answer the prompt as a message, by the model's chat template");
+  shared_option(app, "--tokenizer", tokenizer,
+                "in place of the model's own: tokenizer.json, or a folder or FILE.gguf");
+  app.add_flag("--chat", chat,
+               "answer the prompt as a message, by the model's chat template, which python3 runs "
+               "(package python3-jinja2)");
   app.add_option("--chat-format", chat_format,
-                 "chatml, qwen3, llama3, llama3.1, gemma or llama2, where the model has no "
-                 "template that is known");
+                 "chatml, qwen3, llama3, llama3.1, gemma or llama2, in place of the template");
   app.add_option("--system", system, "a system message before the prompt")->needs("--chat");
   app.add_flag("--no-cache", no_cache, "read the whole text again for each token");
   sampling.add_to(app);
@@ -53,9 +56,10 @@ void LmGenerate::add_to(CLI::App& app) {
 namespace {
 
 // Opens a model for reading, in the dtype of --dtype or in that of its files.
-LanguageModel opened_model(const DeviceOptions& device, const std::string& model) {
-  return LanguageModel::open(model,
-                             device.dtype.empty() ? working_dtype(model) : device.parsed_dtype());
+LanguageModel opened_model(const DeviceOptions& device, const std::string& model,
+                           const std::string& tokenizer) {
+  return LanguageModel::open(
+      model, device.dtype.empty() ? working_dtype(model) : device.parsed_dtype(), tokenizer);
 }
 
 // The input of the model, and with --chat also the ends of its answer.
@@ -73,7 +77,7 @@ Prompt prompt_of(const LmGenerate& o, const BpeTokenizer& tokenizer) {
   Prompt prompt = {tokenizer.encode(format.render(messages)), {}, o.sampling.stop};
   if (const auto end = tokenizer.id(format.end_of_turn()))
     prompt.end_tokens.push_back(*end);
-  else
+  else if (!format.end_of_turn().empty())
     prompt.stop.push_back(format.end_of_turn());
   return prompt;
 }
@@ -87,7 +91,7 @@ void LmGenerate::run() {
                      "there is no model in '{}'; train one first, by lm train", model);
   }
   device.open();
-  const LanguageModel opened = opened_model(device, model);
+  const LanguageModel opened = opened_model(device, model, tokenizer);
   const Prompt read = prompt_of(*this, opened.tokenizer);
   Generator generator(sampling.seed);
   std::string before = chat ? "" : prompt;  // comes with the first text, and not before an error
@@ -120,6 +124,8 @@ void LmPerplexity::add_to(CLI::App& app) {
   shared_option(app, "--data", data, "text files, joined");
   app.get_option("--data")->required();
   shared_option(app, "--model", model, "a folder or FILE.gguf")->capture_default_str();
+  shared_option(app, "--tokenizer", tokenizer,
+                "in place of the model's own: tokenizer.json, or a folder or FILE.gguf");
   app.add_option("--context", length, "the tokens of a window, of which the second half counts")
       ->capture_default_str();
   device.add_to(app);
@@ -127,15 +133,15 @@ void LmPerplexity::add_to(CLI::App& app) {
 
 void LmPerplexity::run() const {
   device.open();
-  const LanguageModel opened = opened_model(device, model);
+  const LanguageModel opened = opened_model(device, model, tokenizer);
   const std::vector<std::filesystem::path> files(data.begin(), data.end());
   std::string text;
   for (const std::string& part : read_texts(files)) text += part;
-  const BpeTokenizer& tokenizer = opened.tokenizer;
-  const bool begins = tokenizer.parts().add_bos;
-  const std::vector<int32_t> ids = tokenizer.encode(text, true, true, false);
+  const bool begins = opened.tokenizer.parts().add_bos;
+  const std::vector<int32_t> ids = opened.tokenizer.encode(text, true, true, false);
+  check_tokens(ids, opened.tokenizer, opened.model->config().vocab_size);
   const Perplexity found =
-      perplexity(*opened.model, ids, length, begins ? tokenizer.bos() : std::nullopt);
+      perplexity(*opened.model, ids, length, begins ? opened.tokenizer.bos() : std::nullopt);
   fmt::print("perplexity {:.4f} over {} tokens of {}, in windows of {}, in {}\n", found.value,
              found.tokens, ids.size(), length, name(opened.model->head_weight().dtype()));
 }
@@ -144,16 +150,23 @@ void LmConvert::add_to(CLI::App& app) {
   app.add_option("from", from, "a folder or FILE.gguf")->required();
   app.add_option("to", to, "a folder or FILE.gguf")->required();
   app.add_option("--type", type,
-                 "the type of the weights: f32, f16 or bf16, in GGUF also q8_0 (default: f16)");
+                 "the type of the weights: f32, f16 or bf16, in GGUF also q8_0 (default: that of "
+                 "`from`, and f16 for other quantised types)");
+  shared_option(app, "--tokenizer", tokenizer,
+                "in place of the model's own: tokenizer.json, or a folder or FILE.gguf");
 }
 
 // The dtypes have all values of the files, so only one tensor at a time is rounded, as it is
 // written. Vectors are small, and f32 in GGUF, where those of Gemma are one more than in a folder.
 void LmConvert::run() const {
   set_default_device(open_backend("cpu"));
-  const LanguageModel opened = LanguageModel::open(from, decoder_dtype(from), DType::f32);
-  save_language_model(to, *opened.model, opened.tokenizer, type.empty() ? "f16" : type);
-  fmt::print("{}: {} parameters, {} tokens\n", to, opened.model->parameter_count(),
+  const DType dtype = decoder_dtype(from);
+  const LanguageModel opened = LanguageModel::open(from, dtype, DType::f32, tokenizer);
+  const std::string written = !type.empty()        ? type
+                              : is_quantised(from) ? "f16"
+                                                   : std::string(name(dtype));
+  save_language_model(to, *opened.model, opened.tokenizer, written);
+  fmt::print("{}: {} parameters of {}, {} tokens\n", to, opened.model->parameter_count(), written,
              opened.tokenizer.size());
 }
 

@@ -33,9 +33,9 @@ void LmTrain::add_to(CLI::App& app) {
       ->capture_default_str();
   shared_option(app, "--model", model,
                 "a folder or FILE.gguf to train further, instead of --config");
-  app.add_option("--tokenizer", tokenizer,
-                 "the tokenizer of a new model: tokenizer.json, or a folder or FILE.gguf that has "
-                 "one; without it, one is trained on the text");
+  shared_option(app, "--tokenizer", tokenizer,
+                "tokenizer.json, or a folder or FILE.gguf that has one; without it, the one of "
+                "--model, or for a new model one that is trained on the text");
   shared_option(app, "--vocab-size", vocabulary_size, "0: as many as the new model's config says")
       ->capture_default_str();
   shared_option(app, "--seq", length)->capture_default_str();
@@ -55,8 +55,6 @@ void LmTrain::check_numbers() const {
   TrainerOptions::check_numbers();
   check(length > 0, "options", "--seq must be positive, got {}", length);
   check(vocabulary_size >= 0, "options", "--vocab-size must be positive, got {}", vocabulary_size);
-  check(model.empty() || tokenizer.empty(), "options",
-        "--model comes with its tokenizer: leave --tokenizer out");
 }
 
 namespace {
@@ -224,7 +222,7 @@ void LmTrain::run() {
   ranks.share_out(accumulate);
   check_numbers();
   std::optional<BpeTokenizer> given;
-  if (!tokenizer.empty()) given = read_tokenizer(tokenizer);
+  if (!tokenizer.empty() && model.empty()) given = read_tokenizer(tokenizer);
   const LmRecipe made = recipe(given ? given->size() : 0);
   if (planning.plan) return run_plan(program(made), planning, device);
   if (save == default_lm_folder()) {
@@ -233,9 +231,10 @@ void LmTrain::run() {
   }
   device.open();
   manual_seed(seed);
-  if (!model.empty()) given = read_tokenizer(model);
+  if (!model.empty()) given = read_tokenizer(tokenizer.empty() ? model : tokenizer, model);
   const Corpus corpus(*this, given, made.config.vocab_size);
   check_vocabulary(corpus.tokenizer, made.config, model.empty() ? config : model);
+  check_tokens(corpus.tokens, corpus.tokenizer, made.config.vocab_size);
   TrainingProgram planned = program(made);
   const TokenWindows train(corpus.train(), windows(batch, true));
   planned.settings.batch = std::min(batch, train.windows());

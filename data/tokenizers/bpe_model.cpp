@@ -40,7 +40,7 @@ BpeModel::BpeModel(BpeParts from)
                    "a tokenizer that falls back to bytes must have the tokens <0x00> to <0xFF>, it "
                    "lacks {}",
                    std::ranges::count(byte_ids, -1));
-  for (const auto id : {parts.bos, parts.pad, parts.unknown})
+  for (const auto id : {parts.bos, parts.eos_token, parts.pad, parts.unknown})
     check<FileError>(!id || (*id >= 0 && static_cast<size_t>(*id) < count), "BpeTokenizer",
                      "ids of special tokens must be in [0, {}), got {}", count, id.value_or(0));
   for (const std::vector<int32_t>& ends : {parts.eos, parts.prefix, parts.suffix})

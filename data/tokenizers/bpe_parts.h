@@ -82,13 +82,14 @@ struct BpeParts {
   std::vector<TextSplit> early_splits;      // cut texts before spaces become U+2581
   bool metaspace = false;  // spaces become U+2581 here, unless normalizers have made them so before
   SpacePrefix space_prefix = SpacePrefix::none;
-  std::vector<TextSplit> splits;    // cut texts into words, one after the other
-  bool ignore_merges = false;       // a word that is a token is this token, whatever merges say
-  std::optional<int32_t> bos, pad;  // ids of the tokens that begin texts, and that fill batches
-  std::vector<int32_t> eos;         // ids that end a generated text; the first one also a document
-  bool add_bos = false;             // the model expects texts to begin with `bos`
-  std::vector<int32_t> prefix;      // ids that it expects between `bos` and a text
-  std::vector<int32_t> suffix;      // ids with which it expects texts to end
+  std::vector<TextSplit> splits;        // cut texts into words, one after the other
+  bool ignore_merges = false;           // a word that is a token is this token, whatever merges say
+  std::optional<int32_t> bos, pad;      // ids of the tokens that begin texts, and that fill batches
+  std::vector<int32_t> eos;             // ids that end a generated text
+  std::optional<int32_t> eos_token;     // the id that ends documents; none: the first of `eos`
+  bool add_bos = false;                 // the model expects texts to begin with `bos`
+  std::vector<int32_t> prefix;          // ids that it expects between `bos` and a text
+  std::vector<int32_t> suffix;          // ids with which it expects texts to end
   SpaceStrip strip = SpaceStrip::none;  // by decoding
   std::string chat_template;            // Jinja, or empty
 };

@@ -3,7 +3,11 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <array>
+#include <charconv>
+#include <map>
 #include <set>
+#include <string>
 #include <unordered_map>
 #include <utility>
 
@@ -198,31 +202,90 @@ std::string read_template(const json& value) {
   return {};
 }
 
+// The settings of transformers' tokenizer: the older special_tokens_map.json counts where
+// tokenizer_config.json does not list the added tokens.
+json read_tokenizer_settings(const std::filesystem::path& folder) {
+  json settings = read_settings(path_in(folder, "tokenizer_config.json"));
+  if (!settings.contains("added_tokens_decoder"))
+    settings.update(read_settings(path_in(folder, "special_tokens_map.json")));
+  return settings;
+}
+
+int64_t number_in(const std::string& text) {
+  int64_t number = -1;
+  const char* const end = text.data() + text.size();
+  const auto [read, fault] = std::from_chars(text.data(), end, number);
+  check<FileError>(fault == std::errc() && read == end && number >= 0, "BpeTokenizer",
+                   "the names in added_tokens_decoder must be ids, got {:?}", text);
+  return number;
+}
+
+// Adds to the added_tokens of a tokenizer.json those that only the settings have, in transformers'
+// order (TokenizersBackend of version 5.24): those of added_tokens_decoder by their ids, then
+// tokens with a role, then others. An entry of added_tokens_decoder replaces that of its text.
+void add_tokens_of_settings(json& whole, const json& settings) {
+  json& added = whole["added_tokens"];
+  if (added.is_null()) added = json::array();
+  std::unordered_map<std::string, size_t> places;
+  for (const json& entry : added)
+    places.emplace(entry.at("content").get<std::string>(), places.size());
+  const auto add = [&](json entry, bool replaces) {
+    if (!entry.contains("normalized")) entry["normalized"] = !entry.value("special", false);
+    const auto [place, is_new] =
+        places.emplace(entry.at("content").get<std::string>(), added.size());
+    if (is_new)
+      added.push_back(std::move(entry));
+    else if (replaces)
+      added[place->second] = std::move(entry);
+  };
+  std::map<int64_t, json> by_id;
+  const json decoder = settings.value("added_tokens_decoder", json::object());
+  for (const auto& [id, entry] : decoder.items()) by_id[number_in(id)] = entry;
+  for (auto& [id, entry] : by_id) add(std::move(entry), true);
+  const auto add_special = [&](const json& value) {
+    if (!value.is_string() && !(value.is_object() && value.contains("content"))) return;
+    json entry = value.is_object() ? value : json{{"content", value}};
+    entry["special"] = true;
+    add(std::move(entry), false);
+  };
+  constexpr std::array roles = {"bos_token", "eos_token", "unk_token", "sep_token",
+                                "pad_token", "cls_token", "mask_token"};
+  for (const char* role : roles) add_special(settings.value(role, json()));
+  for (const auto& [name, value] : settings.items())
+    if (name.ends_with("_token")) add_special(value);
+  for (const char* list : {"extra_special_tokens", "additional_special_tokens"})
+    for (const json& value : settings.value(list, json::array())) add_special(value);
+}
+
+// The ids that end a generated text, as in transformers those of generation_config.json, else those
+// of config.json.
+std::vector<int32_t> read_ends(const std::filesystem::path& folder, size_t tokens) {
+  std::vector<int32_t> ends;
+  for (const char* name : {"generation_config.json", "config.json"}) {
+    const json given = read_settings(path_in(folder, name)).value("eos_token_id", json());
+    if (given.is_null()) continue;
+    for (const json& end : given.is_array() ? given : json::array({given})) {
+      const auto id = bounded_number<int32_t>(end, -1, static_cast<int64_t>(tokens) - 1,
+                                              fmt::format("eos_token_id of {}", name));
+      if (id >= 0 && std::ranges::find(ends, id) == ends.end()) ends.push_back(id);
+    }
+    if (!ends.empty()) break;
+  }
+  return ends;
+}
+
 BpeParts read_folder(const std::filesystem::path& file) {
   const std::filesystem::path folder = file.parent_path();
-  const json whole = parse_file(path_in(folder, file.filename()));
+  json whole = parse_file(path_in(folder, file.filename()));
+  const json config = read_tokenizer_settings(folder);
+  add_tokens_of_settings(whole, config);
   Reader reader(whole);
   BpeParts parts = reader.read();
-  const json config = read_settings(path_in(folder, "tokenizer_config.json")),
-             specials = read_settings(path_in(folder, "special_tokens_map.json")),
-             generation = read_settings(path_in(folder, "generation_config.json"));
-  const auto special = [&](const char* name) {
-    const auto found = reader.special(config, name);
-    return found ? found : reader.special(specials, name);
-  };
-  if (!parts.bos) parts.bos = special("bos_token");
-  parts.pad = special("pad_token");
-  if (const auto eos = special("eos_token")) parts.eos.push_back(*eos);
-  const auto add_eos = [&](const json& value) {
-    const auto id = bounded_number<int32_t>(value, 0, static_cast<int64_t>(parts.tokens.size()) - 1,
-                                            "eos_token_id of generation_config.json");
-    if (std::ranges::find(parts.eos, id) == parts.eos.end()) parts.eos.push_back(id);
-  };
-  const json ends = generation.value("eos_token_id", json());
-  if (ends.is_array())
-    for (const json& end : ends) add_eos(end);
-  else if (!ends.is_null())
-    add_eos(ends);
+  if (!parts.bos) parts.bos = reader.special(config, "bos_token");
+  parts.pad = reader.special(config, "pad_token");
+  parts.eos_token = reader.special(config, "eos_token");
+  parts.eos = read_ends(folder, parts.tokens.size());
+  if (parts.eos.empty() && parts.eos_token) parts.eos = {*parts.eos_token};
   if (const auto jinja = path_in(folder, "chat_template.jinja"); is_there(jinja)) {
     const auto text = read_file(jinja, most_file_bytes);
     parts.chat_template.assign(text.begin(), text.end());

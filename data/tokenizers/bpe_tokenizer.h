@@ -22,9 +22,10 @@ class BpeTokenizer {
  public:
   // FileError if the parts contradict each other: names twice, ids beyond, merges without a token.
   explicit BpeTokenizer(BpeParts parts);
-  // Reads a tokenizer.json, or a folder that has one, and what lies beside it for special tokens
-  // and the chat template: tokenizer_config.json, special_tokens_map.json, generation_config.json,
-  // chat_template.jinja. FileError names what is malformed or not known here.
+  // Reads a tokenizer.json, or a folder that has one, and what lies beside it for added tokens,
+  // tokens with a meaning and the chat template: tokenizer_config.json, special_tokens_map.json,
+  // generation_config.json, config.json, chat_template.jinja, in transformers' order of precedence.
+  // FileError names what is malformed or not known here.
   static BpeTokenizer load(const std::filesystem::path& tokenizer_json_or_folder);
   // Writes tokenizer.json and tokenizer_config.json, which transformers' AutoTokenizer opens.
   void save(const std::filesystem::path& folder) const;
@@ -62,9 +63,10 @@ class BpeTokenizer {
 
   // The token that begins texts, where there is one.
   std::optional<int32_t> bos() const { return parts().bos; }
-  // The first of those that end a generated text, which also ends documents.
+  // The token that ends documents, which need not be among those that end a generated text.
   std::optional<int32_t> eos() const {
-    return parts().eos.empty() ? std::nullopt : std::optional(parts().eos.front());
+    if (parts().eos_token || parts().eos.empty()) return parts().eos_token;
+    return parts().eos.front();
   }
   // Whether a token ends a generated text.
   bool is_eos(int32_t id) const;

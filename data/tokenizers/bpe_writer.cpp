@@ -215,7 +215,10 @@ json tokenizer_config(const BpeParts& parts) {
   };
   if (parts.bos) name("bos_token", *parts.bos);
   if (parts.pad) name("pad_token", *parts.pad);
-  if (!parts.eos.empty()) name("eos_token", parts.eos.front());
+  if (parts.eos_token)
+    name("eos_token", *parts.eos_token);
+  else if (!parts.eos.empty())
+    name("eos_token", parts.eos.front());
   if (!parts.chat_template.empty()) config["chat_template"] = parts.chat_template;
   return config;
 }

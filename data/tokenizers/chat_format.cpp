@@ -2,21 +2,39 @@
 
 #include <algorithm>
 #include <array>
-#include <ctime>
 
 #include "core/base/error.h"
+#include "core/base/hash.h"
+#include "data/base/unicode.h"
 #include "data/tokenizers/bpe_tokenizer.h"
 
 namespace rw {
 
 namespace {
 
-constexpr std::string_view blanks = " \t\n\r\v\f";
+// Python's str.isspace().
+bool is_blank(char32_t c) {
+  return (c >= 9 && c <= 13) || (c >= 0x1C && c <= 0x20) || c == 0x85 || c == 0xA0 || c == 0x1680 ||
+         (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F ||
+         c == 0x3000;
+}
 
-// Jinja's filter `trim`, and Python's strip(), for the blanks of ASCII.
-std::string_view stripped(std::string_view text, std::string_view what = blanks) {
-  const size_t begin = std::min(text.find_first_not_of(what), text.size());
-  return text.substr(begin, text.find_last_not_of(what) + 1 - begin);
+// Jinja's filter `trim`, and Python's strip().
+std::string_view stripped(std::string_view text) {
+  size_t begin = text.size(), end = 0;
+  Character c;
+  for (size_t at = 0; at < text.size();) {
+    const size_t from = at;
+    if (next_character(text, at, c) && is_blank(c.code)) continue;
+    begin = std::min(begin, from);
+    end = at;
+  }
+  return text.substr(begin, std::max(begin, end) - begin);
+}
+
+std::string_view without_line_ends(std::string_view text) {
+  const size_t begin = std::min(text.find_first_not_of('\n'), text.size());
+  return text.substr(begin, text.find_last_not_of('\n') + 1 - begin);
 }
 
 struct KnownFormat {
@@ -31,51 +49,22 @@ constexpr std::array<KnownFormat, 6> known = {{
     {"llama2", "</s>", ""},
 }};
 
-// The name of a template's format, or nothing. A marker of other programs (tool use apart) that
-// would change what is rendered makes it unknown.
-std::string_view recognised(std::string_view jinja) {
-  const auto has = [&](std::string_view marker) { return jinja.find(marker) != jinja.npos; };
-  if (has("<|im_start|>")) {
-    if (has("last_query_index")) return "qwen3";
-    return has("<think>") ? "" : "chatml";
-  }
-  if (has("<|start_header_id|>")) return has("Cutting Knowledge Date") ? "llama3.1" : "llama3";
-  if (has("<start_of_turn>")) return "gemma";
-  if (has("[INST]") && has("<<SYS>>")) return "llama2";
-  return "";
-}
-
-// The value of a string of Jinja, which begins with its quote.
-std::string jinja_string(std::string_view text) {
-  std::string value;
-  for (size_t i = 1; i < text.size() && text[i] != text[0]; ++i) {
-    const bool is_escape = text[i] == '\\' && i + 1 < text.size();
-    i += is_escape;
-    value += is_escape && text[i] == 'n' ? '\n' : text[i];
-  }
-  return value;
-}
-
-// The words that a template of ChatML puts in the system's mouth if no message does: those of the
-// first string with a whole turn.
-std::string default_system(std::string_view jinja) {
-  constexpr std::string_view begin = "<|im_start|>system\n", end = "<|im_end|>";
-  for (size_t at = 0; (at = jinja.find("<|im_start|>", at + 1)) != jinja.npos;) {
-    if (jinja[at - 1] != '\'' && jinja[at - 1] != '"') continue;
-    const std::string turn = jinja_string(jinja.substr(at - 1));
-    if (turn.starts_with(begin) && turn.find(end) != turn.npos)
-      return turn.substr(begin.size(), turn.find(end) - begin.size());
-  }
-  return {};
-}
-
-std::string today() {
-  const std::time_t now = std::time(nullptr);
-  std::tm local{};
-  localtime_r(&now, &local);
-  std::array<char, 32> text;
-  return {text.data(), std::strftime(text.data(), text.size(), "%d %b %Y", &local)};
-}
+// Templates that are published and that a format renders like Jinja, by the hashes of their bytes.
+struct KnownTemplate {
+  uint64_t hash;
+  std::string_view format, default_system = {};
+};
+constexpr std::array<KnownTemplate, 7> known_templates = {{
+    {0xa41d6bae9b9141bc, "chatml"},  // OpenHermes 2.5, and many others
+    {0x45ec583d4d25bc3a, "chatml",   // SmolLM2
+     "You are a helpful AI assistant named SmolLM, trained by Hugging Face"},
+    {0xc2b27ee60f1b8775, "chatml",  // Qwen2.5
+     "You are Qwen, created by Alibaba Cloud. You are a helpful assistant."},
+    {0x2bfdb7aa9754484e, "qwen3"},
+    {0x60848a05837ce656, "llama3.1"},
+    {0xc90dea00b85c935d, "gemma"},  // Gemma 3
+    {0xf344eecf1bd3a427, "llama2"},
+}};
 
 bool is_system(std::span<const ChatMessage> messages) {
   return !messages.empty() && messages.front().role == "system";
@@ -95,14 +84,29 @@ std::span<const ChatMessage> alternating(std::span<const ChatMessage> messages) 
 }  // namespace
 
 ChatFormat::ChatFormat(const BpeTokenizer& tokenizer, std::string_view name) {
-  const std::string& jinja = tokenizer.parts().chat_template;
+  const BpeParts& parts = tokenizer.parts();
+  const auto add_token = [&](const char* role, std::optional<int32_t> id) {
+    if (id) tokens_[role] = tokenizer.token(*id);
+  };
+  add_token("bos_token", parts.bos);
+  add_token("eos_token", tokenizer.eos());
+  add_token("pad_token", parts.pad);
+  const auto unknown = std::ranges::find(parts.tokens, TokenType::unknown, &BpeToken::type);
+  if (unknown != parts.tokens.end()) tokens_["unk_token"] = unknown->text;
   if (name.empty()) {
-    name = recognised(jinja);
-    check(!name.empty(), "ChatFormat",
-          "the chat template must be one of chatml, qwen3, llama3, llama3.1, gemma and llama2, and "
-          "{}; name the format that the model was trained on (--chat-format chatml)",
-          jinja.empty() ? "there is none" : "is another one");
-    if (name == "chatml") default_system_ = default_system(jinja);
+    check(!parts.chat_template.empty(), "ChatFormat",
+          "the model must have a chat template, and there is none; name the format that it was "
+          "trained on (--chat-format chatml)");
+    const uint64_t hash = fnv1a(std::as_bytes(std::span(parts.chat_template)));
+    const auto found = std::ranges::find(known_templates, hash, &KnownTemplate::hash);
+    if (found == known_templates.end()) {
+      name_ = "template";
+      jinja_ = parts.chat_template;
+      end_of_turn_ = end_of_answer(tokenizer);
+      return;
+    }
+    name = found->format;
+    default_system_ = found->default_system;
   }
   const auto found = std::ranges::find(known, name, &KnownFormat::name);
   check(found != known.end(), "ChatFormat",
@@ -110,9 +114,27 @@ ChatFormat::ChatFormat(const BpeTokenizer& tokenizer, std::string_view name) {
   name_ = found->name;
   end_of_turn_ = found->end_of_turn;
   answer_ = found->answer;
-  if (tokenizer.bos()) bos_ = tokenizer.token(*tokenizer.bos());
-  if (tokenizer.eos()) eos_ = tokenizer.token(*tokenizer.eos());
-  date_ = jinja.find("strftime_now") == jinja.npos ? "26 Jul 2024" : today();
+}
+
+std::string ChatFormat::run(std::span<const ChatMessage> messages, bool generation_prompt) const {
+  const ChatRequest request{messages, generation_prompt};
+  const RenderedChat chat = run_chat_template(jinja_, tokens_, {&request, 1}).front();
+  check(chat.refusal.empty(), "ChatFormat", "the chat template refuses this conversation: {}",
+        chat.refusal);
+  return chat.text;
+}
+
+// The token that the template puts behind an answer.
+std::string ChatFormat::end_of_answer(const BpeTokenizer& tokenizer) const {
+  const std::string answer = "rewindanswers";
+  const ChatMessage chat[] = {{"user", "a"}, {"assistant", answer}};
+  const ChatRequest request{chat, false};
+  const std::string text = run_chat_template(jinja_, tokens_, {&request, 1}).front().text;
+  const size_t at = text.rfind(answer);
+  if (at == text.npos) return {};
+  const std::vector<int32_t> ids =
+      tokenizer.encode(stripped(std::string_view(text).substr(at + answer.size())));
+  return !ids.empty() && tokenizer.is_special(ids[0]) ? tokenizer.token(ids[0]) : std::string();
 }
 
 std::string ChatFormat::render(std::span<const ChatMessage> messages,
@@ -121,6 +143,7 @@ std::string ChatFormat::render(std::span<const ChatMessage> messages,
     check(message.role == "system" || message.role == "user" || message.role == "assistant",
           "ChatFormat", "roles must be system, user or assistant, got {:?}", message.role);
   check(!messages.empty(), "ChatFormat", "there must be a message, got none");
+  if (!jinja_.empty()) return run(messages, generation_prompt);
   std::string text = name_ == "chatml"   ? chatml(messages)
                      : name_ == "qwen3"  ? qwen3(messages)
                      : name_ == "gemma"  ? gemma(messages)
@@ -162,7 +185,7 @@ std::string ChatFormat::qwen3(std::span<const ChatMessage> messages) const {
         content.remove_prefix(content.rfind(close) + close.size());
         content.remove_prefix(std::min(content.find_first_not_of('\n'), content.size()));
       }
-      thought = stripped(thought, "\n");
+      thought = without_line_ends(thought);
       const bool is_answer = i > last_question && (i + 1 == messages.size() || !thought.empty());
       if (is_answer) {
         content.remove_prefix(std::min(content.find_first_not_of('\n'), content.size()));
@@ -176,14 +199,15 @@ std::string ChatFormat::qwen3(std::span<const ChatMessage> messages) const {
 }
 
 std::string ChatFormat::llama3(std::span<const ChatMessage> messages) const {
-  std::string text = bos_;
+  std::string text = named_token("bos_token");
   const auto say = [&](std::string_view role, std::string_view content) {
     text += fmt::format("<|start_header_id|>{}<|end_header_id|>\n\n{}<|eot_id|>", role, content);
   };
   if (name_ == "llama3.1") {
     const bool has_system = is_system(messages);
-    say("system", fmt::format("Cutting Knowledge Date: December 2023\nToday Date: {}\n\n{}", date_,
-                              has_system ? stripped(messages.front().content) : ""));
+    say("system",
+        fmt::format("Cutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\n{}",
+                    has_system ? stripped(messages.front().content) : ""));
     messages = messages.subspan(has_system);
   }
   for (const ChatMessage& message : messages) say(message.role, stripped(message.content));
@@ -191,7 +215,7 @@ std::string ChatFormat::llama3(std::span<const ChatMessage> messages) const {
 }
 
 std::string ChatFormat::gemma(std::span<const ChatMessage> messages) const {
-  std::string text = bos_;
+  std::string text = named_token("bos_token");
   std::string before = is_system(messages) ? messages.front().content + "\n\n" : "";
   for (const ChatMessage& message : alternating(messages)) {
     text += fmt::format("<start_of_turn>{}\n{}{}<end_of_turn>\n",
@@ -209,9 +233,9 @@ std::string ChatFormat::llama2(std::span<const ChatMessage> messages) const {
   for (const ChatMessage& message : alternating(messages)) {
     const std::string content = before + message.content;
     if (message.role == "user")
-      text += fmt::format("{}[INST] {} [/INST]", bos_, stripped(content));
+      text += fmt::format("{}[INST] {} [/INST]", named_token("bos_token"), stripped(content));
     else
-      text += fmt::format(" {} {}", stripped(content), eos_);
+      text += fmt::format(" {} {}", stripped(content), named_token("eos_token"));
     before.clear();
   }
   return text;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <set>
 #include <string_view>
 #include <tuple>
 #include <unordered_map>
@@ -14,29 +15,47 @@ namespace rw {
 
 namespace {
 
-// The patterns of a name (llm_tokenizer_bpe in llama.cpp's src/llama-vocab.cpp), and what llama.cpp
-// derives from the name besides.
+// The patterns that have these names (llm_tokenizer_bpe in llama.cpp's src/llama-vocab.cpp), and
+// what llama.cpp derives from the name besides. The first name is written.
 struct Patterns {
-  const char* name;
+  std::vector<std::string_view> names;
   std::vector<const char*> splits;
   bool nfc = false, ignore_merges = false, add_bos = false;
 };
 
+// Where llama.cpp has a makeshift for Mistral's tekken, this is the pattern of its tokenizer.json.
+constexpr const char* tekken_pattern =
+    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+
 const std::vector<Patterns>& known_patterns() {
   static const std::vector<Patterns> known = {
-      {"gpt-2", {gpt2_pattern}},
-      {"llama-bpe", {llama3_pattern}, false, true, true},
-      {"qwen2", {qwen2_pattern}, true},
-      {"smollm", {R"(\p{N})", gpt2_pattern}},
-      {"default", {R"([\p{P}\$\+<=>\^~\|]+)", gpt2_pattern, R"(\p{N}+)", "[0-9][0-9][0-9]"}},
-      // The same under other names.
-      {"llama3", {llama3_pattern}, false, true, true},
-      {"starcoder", {R"(\p{N})", gpt2_pattern}},
-      {"refact", {R"(\p{N})", gpt2_pattern}},
-      {"command-r", {R"(\p{N})", gpt2_pattern}},
-      {"mpt", {gpt2_pattern}},
-      {"olmo", {gpt2_pattern}}};
+      {{"gpt-2", "phi-2", "jina-es", "jina-de", "jina-v2-es", "jina-v2-de", "gigachat", "a.x-4.0",
+        "mellum", "modern-bert", "exaone4", "mpt", "olmo", "jais", "trillion", "granite-docling"},
+       {gpt2_pattern}},
+      {{"llama-bpe", "llama3", "llama-v3", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2",
+        "jina-v5-nano"},
+       {llama3_pattern},
+       false,
+       true,
+       true},
+      {{"qwen2", "deepseek-r1-qwen", "kormo", "f2llmv2", "megrez"}, {qwen2_pattern}, true},
+      {{"smollm", "starcoder", "refact", "command-r", "codeshell", "exaone", "minerva-7b",
+        "mellum2"},
+       {R"(\p{N})", gpt2_pattern}},
+      {{"default"}, {R"([\p{P}\$\+<=>\^~\|]+)", gpt2_pattern, R"(\p{N}+)", "[0-9][0-9][0-9]"}},
+      {{"stablelm2", "hunyuan", "solar-open", "grok-2"}, {qwen2_pattern}},
+      {{"chatglm-bpe", "glm4", "dbrx", "smaug-bpe"}, {llama3_pattern}},
+      {{"tekken"}, {tekken_pattern}, false, true, true},
+      {{"deepseek-coder"},
+       {R"([\r\n])", R"(\s?\p{L}+)", R"(\s?\p{P}+)",
+        R"([\x{4e00}-\x{9fa5}\x{0800}-\x{4e00}\x{ac00}-\x{d7ff}]+)", R"(\p{N})"}}};
   return known;
+}
+
+const Patterns* find_patterns(std::string_view name) {
+  for (const Patterns& patterns : known_patterns())
+    if (std::ranges::find(patterns.names, name) != patterns.names.end()) return &patterns;
+  return nullptr;
 }
 
 using TokenIds = std::unordered_map<std::string_view, int32_t>;
@@ -86,13 +105,6 @@ std::vector<std::pair<int32_t, int32_t>> merges_by_score(const std::vector<BpeTo
   return merges;
 }
 
-// The text of a token with other characters for spaces: llama.cpp looks for user_defined tokens in
-// texts that still have spaces.
-std::string respaced(const std::string& text, TokenType type, std::string_view from,
-                     std::string_view to) {
-  return type == TokenType::user_defined ? replace_all(text, from, to) : text;
-}
-
 std::pair<int32_t, int32_t> parse_merge(const std::string& merge, const TokenIds& ids) {
   const size_t space = merge.find(' ', 1);
   const std::string_view text = merge;
@@ -104,10 +116,10 @@ std::pair<int32_t, int32_t> parse_merge(const std::string& merge, const TokenIds
 }
 
 void take_bytes(const GgufTokenizer& metadata, const TokenIds& ids, BpeParts& parts) {
-  const auto found = std::ranges::find(known_patterns(), metadata.pre, &Patterns::name);
-  check<FileError>(found != known_patterns().end(), "from_gguf",
+  const Patterns* const found = find_patterns(metadata.pre);
+  check<FileError>(found != nullptr, "from_gguf",
                    "tokenizer.ggml.pre must be a name that Rewind knows (gpt-2, llama-bpe, qwen2, "
-                   "smollm, default), got {:?}; give a tokenizer.json instead",
+                   "smollm, default ...), got {:?}; name the model's tokenizer.json (--tokenizer)",
                    metadata.pre);
   for (const char* pattern : found->splits) parts.splits.push_back({pattern});
   if (found->nfc) parts.normalizers = {{.kind = Normalization::nfc}};
@@ -199,14 +211,14 @@ BpeParts from_gguf(const GgufTokenizer& metadata) {
                      number);
     const auto type = static_cast<TokenType>(number);
     const std::string& text = metadata.tokens[id];
-    parts.tokens.push_back({is_pieces ? respaced(text, type, " ", space_mark) : text, type});
+    parts.tokens.push_back({text.empty() ? fmt::format("[EMPTY_{}]", id) : text, type});
   }
   TokenIds ids;
   for (size_t id = 0; id < parts.tokens.size(); ++id)
     ids.emplace(parts.tokens[id].text, static_cast<int32_t>(id));
   check<FileError>(is_pieces || is_unigram || metadata.model == "gpt2", "from_gguf",
-                   "tokenizer.ggml.model must be \"gpt2\", \"llama\" or \"t5\", got {:?}; give a "
-                   "tokenizer.json instead",
+                   "tokenizer.ggml.model must be \"gpt2\", \"llama\" or \"t5\", got {:?}; name the "
+                   "model's tokenizer.json (--tokenizer)",
                    metadata.model);
   parts.pad = metadata.padding_token_id;
   if (is_unigram)
@@ -216,8 +228,9 @@ BpeParts from_gguf(const GgufTokenizer& metadata) {
   else
     take_bytes(metadata, ids, parts);
   parts.bos = metadata.bos_token_id;
-  for (const auto id : {metadata.eos_token_id, metadata.eot_token_id})
+  for (const auto id : {metadata.eos_token_id, metadata.eot_token_id, metadata.eom_token_id})
     if (id && std::ranges::find(parts.eos, *id) == parts.eos.end()) parts.eos.push_back(*id);
+  parts.eos_token = metadata.eos_token_id;
   if (metadata.add_eos_token.value_or(is_unigram) && !parts.eos.empty())
     parts.suffix = {parts.eos.front()};
   parts.chat_template = metadata.chat_template;
@@ -243,7 +256,7 @@ void give_bytes(const BpeParts& parts, GgufTokenizer& metadata) {
   check(found != known_patterns().end() && parts.space_prefix == SpacePrefix::none, "to_gguf",
         "the patterns that cut words must have a name in llama.cpp, got {} of them",
         parts.splits.size());
-  metadata.pre = found->name;
+  metadata.pre = found->names.front();
   for (const auto& [left, right] : parts.merges)
     metadata.merges.push_back(token_text(parts, left) + ' ' + token_text(parts, right));
 }
@@ -284,10 +297,25 @@ void give_unigram(const BpeParts& parts, GgufTokenizer& metadata) {
   metadata.unknown_token_id = parts.unknown;
 }
 
+// llama.cpp looks for user_defined tokens in texts that still have spaces.
+std::string text_of_piece(const BpeToken& token, const std::set<std::string_view>& texts) {
+  if (token.type != TokenType::user_defined) return token.text;
+  std::string spaced = replace_all(token.text, space_mark, " ");
+  return texts.contains(spaced) ? token.text : spaced;
+}
+
+// The tokens that end a generated text, the one that also ends documents first.
+std::vector<int32_t> ends_of(const BpeParts& parts) {
+  std::vector<int32_t> ends = parts.eos;
+  if (const auto found = std::ranges::find(ends, parts.eos_token.value_or(-1)); found != ends.end())
+    std::rotate(ends.begin(), found, found + 1);
+  return ends;
+}
+
 }  // namespace
 
 GgufTokenizer to_gguf(const BpeParts& parts) {
-  const std::vector<int32_t> eos(parts.eos.begin(), parts.eos.begin() + !parts.eos.empty());
+  const std::vector<int32_t> ends = ends_of(parts), eos(ends.begin(), ends.begin() + !ends.empty());
   check(parts.prefix.empty() && (parts.suffix.empty() || parts.suffix == eos), "to_gguf",
         "around a text there must be bos before and eos behind it at most, got {} more before it "
         "and {} behind",
@@ -295,6 +323,8 @@ GgufTokenizer to_gguf(const BpeParts& parts) {
   const bool is_unigram = !parts.scores.empty();
   GgufTokenizer metadata;
   metadata.model = is_unigram ? "t5" : parts.byte_level ? "gpt2" : "llama";
+  std::set<std::string_view> texts;
+  for (const BpeToken& token : parts.tokens) texts.insert(token.text);
   for (const BpeToken& token : parts.tokens) {
     // llama.cpp's converters fill gaps like this.
     if (token.is_gap()) {
@@ -302,9 +332,7 @@ GgufTokenizer to_gguf(const BpeParts& parts) {
       metadata.token_type.push_back(static_cast<int32_t>(TokenType::unused));
       continue;
     }
-    metadata.tokens.push_back(parts.byte_level || is_unigram
-                                  ? token.text
-                                  : respaced(token.text, token.type, space_mark, " "));
+    metadata.tokens.push_back(metadata.model == "llama" ? text_of_piece(token, texts) : token.text);
     metadata.token_type.push_back(static_cast<int32_t>(token.type));
   }
   if (is_unigram)
@@ -315,8 +343,9 @@ GgufTokenizer to_gguf(const BpeParts& parts) {
     give_pieces(parts, metadata);
   metadata.bos_token_id = parts.bos;
   metadata.padding_token_id = parts.pad;
-  if (!parts.eos.empty()) metadata.eos_token_id = parts.eos[0];
-  if (parts.eos.size() > 1) metadata.eot_token_id = parts.eos[1];
+  if (!ends.empty()) metadata.eos_token_id = ends[0];
+  if (ends.size() > 1) metadata.eot_token_id = ends[1];
+  if (ends.size() > 2) metadata.eom_token_id = ends[2];
   metadata.add_bos_token = parts.add_bos;
   metadata.add_eos_token = !parts.suffix.empty();
   metadata.chat_template = parts.chat_template;

@@ -21,9 +21,9 @@ struct GgufTokenizer {
   // By id: merges to tokens of higher scores come first; in a unigram model, the logarithms of
   // probabilities.
   std::vector<float> scores;
-  // Ids of the tokens that begin texts, end texts and turns, fill batches, and stand for characters
-  // without one.
-  std::optional<int32_t> bos_token_id, eos_token_id, eot_token_id, padding_token_id,
+  // Ids of the tokens that begin texts, end texts, turns and messages, fill batches, and stand for
+  // characters without one.
+  std::optional<int32_t> bos_token_id, eos_token_id, eot_token_id, eom_token_id, padding_token_id,
       unknown_token_id;
   // None: as llama.cpp does it for the model and patterns.
   std::optional<bool> add_bos_token, add_eos_token, add_space_prefix;

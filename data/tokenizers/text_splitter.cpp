@@ -1,5 +1,6 @@
 #include "data/tokenizers/text_splitter.h"
 
+#include <unicode/uchar.h>
 #include <unicode/ustring.h>
 #include <unicode/utext.h>
 
@@ -35,6 +36,12 @@ void check_match(UErrorCode status) {
 }
 
 }  // namespace
+
+std::string unicode_of_patterns() {
+  UVersionInfo version;
+  u_getUnicodeVersion(version);
+  return fmt::format("{}.{}", version[0], version[1]);
+}
 
 TextSplitter::TextSplitter(const std::vector<TextSplit>& steps) {
   for (const TextSplit& step : steps)

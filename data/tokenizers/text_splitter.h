@@ -4,12 +4,16 @@
 #include <unicode/uregex.h>
 
 #include <memory>
+#include <string>
 #include <string_view>
 #include <vector>
 
 #include "bpe_parts.h"
 
 namespace rw {
+
+// The version of Unicode whose letters, digits and marks patterns know: "15.0".
+std::string unicode_of_patterns();
 
 // The compiled steps of a tokenizer. A copy is for one thread at a time.
 class TextSplitter {

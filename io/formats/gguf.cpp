@@ -121,8 +121,9 @@ std::string header_text(const std::vector<GgufSource>& tensors, const GgufMetada
 }
 
 void write_tensor(AtomicFile& file, const GgufSource& source, const std::string& path) {
+  const std::string what = fmt::format("tensor {:?} of '{}'", source.name, path);
   const auto as_is = [&](DType dtype) {
-    download(source.tensor, dtype, [&](auto piece) { file.write(piece); });
+    download(source.tensor, dtype, what, [&](auto piece) { file.write(piece); });
   };
   if (source.type == GgufType::f32) return as_is(DType::f32);
   if (source.type == GgufType::f16) return as_is(DType::f16);
@@ -130,7 +131,7 @@ void write_tensor(AtomicFile& file, const GgufSource& source, const std::string&
   const GgufTypeInfo& type = gguf_type_info(source.type);
   std::vector<float> values;
   std::vector<std::byte> blocks;
-  download(source.tensor, DType::f32, [&](std::span<const std::byte> piece) {
+  download(source.tensor, DType::f32, what, [&](std::span<const std::byte> piece) {
     values.resize(piece.size() / sizeof(float));
     std::memcpy(values.data(), piece.data(), piece.size());
     blocks.resize(values.size() / type.block_elements * type.block_bytes);
@@ -166,6 +167,22 @@ int64_t GgufFile::integer(const std::string& key, int64_t low, int64_t high) con
                    "'{}': {:?} must be a whole number in [{}, {}], got {}", path_, key, low, high,
                    described_value(value(key)));
   return *whole;
+}
+
+std::vector<int64_t> GgufFile::integers(const std::string& key) const {
+  const auto found = metadata().find(key);
+  const auto* list = found == metadata().end() ? nullptr : std::get_if<GgufList>(&found->second);
+  if (!list) return {};
+  return std::visit(
+      [](const auto& values) -> std::vector<int64_t> {
+        using T = std::decay_t<decltype(values)>;
+        if constexpr (std::is_same_v<T, std::vector<int32_t>> ||
+                      std::is_same_v<T, std::vector<uint32_t>> ||
+                      std::is_same_v<T, std::vector<int64_t>>)
+          return {values.begin(), values.end()};
+        return {};
+      },
+      *list);
 }
 
 double GgufFile::number(const std::string& key, double low, double high) const {

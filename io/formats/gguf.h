@@ -62,6 +62,8 @@ class GgufFile {
   int64_t integer(const std::string& key, int64_t low, int64_t high) const;  // in [low, high]
   // The same for floats, too; an f32 becomes the shortest decimal that rounds to it.
   double number(const std::string& key, double low, double high) const;
+  // The whole numbers of a list of 32 or 64 bits; none if the key is missing or has another value.
+  std::vector<int64_t> integers(const std::string& key) const;
   bool flag(const std::string& key) const;
   const std::string& text(const std::string& key) const;
   template <class T>

@@ -120,7 +120,7 @@ void save_npy(const std::filesystem::path& path, const Tensor& tensor) {
   file.write(std::string_view("\1\0", 2));  // version
   file.write(std::as_bytes(std::span(&length, 1)));
   file.write(header);
-  download(tensor, dtype, [&](auto piece) { file.write(piece); });
+  download(tensor, dtype, "'" + path.string() + "'", [&](auto piece) { file.write(piece); });
   file.commit();
 }
 

@@ -196,7 +196,8 @@ void write_safetensors(const std::filesystem::path& path, const std::vector<Name
   file.write(header);
   for (const Planned& p : plan) {
     Crc32 crc;
-    download(p.source->tensor, p.dtype, [&](auto piece) {
+    const std::string what = fmt::format("tensor {} of '{}'", quote(p.source->name), path.string());
+    download(p.source->tensor, p.dtype, what, [&](auto piece) {
       if (checksums == Checksums::crc32) crc.add(piece);
       file.write(piece);
     });

@@ -1,6 +1,7 @@
 #include "io/formats/transfer.h"
 
 #include <bit>
+#include <cmath>
 #include <cstring>
 #include <limits>
 #include <vector>
@@ -52,12 +53,19 @@ void for_each_piece(int64_t total, const Body& body) {
     body(first, std::min(piece_elements, total - first));
 }
 
-template <class From, class To>
-void convert_all(std::span<const std::byte> from, std::vector<To>& to) {
+// Throws E for a finite value that would become infinite in 16 bits.
+template <class E, class From, class To>
+void convert_all(std::span<const std::byte> from, std::vector<To>& to, const std::string& what,
+                 DType dtype) {
   for (size_t i = 0; i < to.size(); ++i) {
     From x;
     std::memcpy(&x, from.data() + i * sizeof(From), sizeof x);  // files align nothing
     convert(to_float(x), to[i]);
+    if constexpr (!std::is_same_v<To, float>)
+      if (std::isinf(to_float(to[i])) && std::isfinite(to_float(x)))
+        fail<E>("dtype",
+                "{} has a value that {} does not hold, {}: it would become infinite; take {}", what,
+                name(dtype), to_float(x), dtype == DType::f16 ? "bf16 or f32" : "f32");
   }
 }
 
@@ -75,10 +83,10 @@ void for_each_piece_of(const FilePart& part, size_t size, const Body& body) {
 // Writes elements `first` and following of a dense tensor of floats.
 template <class From>
 void write_floats(const Tensor& target, int64_t first, int64_t count,
-                  std::span<const std::byte> bytes) {
+                  std::span<const std::byte> bytes, const std::string& what) {
   const auto write_as = [&]<class To>(std::vector<To> piece) {
     piece.resize(static_cast<size_t>(count));
-    convert_all<From>(bytes, piece);
+    convert_all<FileError, From>(bytes, piece, what, target.dtype());
     write_elements(target, first, count, piece.data());
   };
   if (target.dtype() == DType::f32) write_as(std::vector<float>());
@@ -87,10 +95,11 @@ void write_floats(const Tensor& target, int64_t first, int64_t count,
 }
 
 // False if the file's type is not one of floats.
-bool upload_file_floats(std::string_view dtype, const FilePart& part, const Tensor& target) {
+bool upload_file_floats(std::string_view dtype, const FilePart& part, const Tensor& target,
+                        const std::string& what) {
   const auto upload_as = [&]<class From>(From) {
     for_each_piece_of(part, sizeof(From), [&](int64_t first, int64_t count, auto bytes) {
-      write_floats<From>(target, first, count, bytes);
+      write_floats<From>(target, first, count, bytes, what);
     });
     return true;
   };
@@ -127,8 +136,8 @@ void upload_dense(std::string_view dtype, const FilePart& part, const Tensor& ta
                              });
   if (dtype == "I64" && target.dtype() == DType::i32)
     return upload_wide_integers(part, target, what);
-  check<FileError>(is_float(target.dtype()) && upload_file_floats(dtype, part, target), "read",
-                   "{} is needed as {}, got {}", what, name(target.dtype()), dtype);
+  check<FileError>(is_float(target.dtype()) && upload_file_floats(dtype, part, target, what),
+                   "read", "{} is needed as {}, got {}", what, name(target.dtype()), dtype);
 }
 
 // Calls `body` with a dense tensor, whose values then become those of `target`.
@@ -161,7 +170,7 @@ std::string_view stored_name(DType dtype) {
   return names[static_cast<int>(dtype)];
 }
 
-void download(const Tensor& source, DType dtype,
+void download(const Tensor& source, DType dtype, const std::string& what,
               const std::function<void(std::span<const std::byte>)>& piece) {
   check<DTypeError>(dtype == source.dtype() || (is_float(dtype) && is_float(source.dtype())),
                     "write", "cannot convert {} to {}", name(source.dtype()), name(dtype));
@@ -174,9 +183,9 @@ void download(const Tensor& source, DType dtype,
     if (dtype == dense.dtype()) return piece(bytes);
     const auto give = [&]<class To>(std::vector<To> values) {
       values.resize(static_cast<size_t>(count));
-      if (dense.dtype() == DType::f32) convert_all<float>(bytes, values);
-      if (dense.dtype() == DType::f16) convert_all<Half>(bytes, values);
-      if (dense.dtype() == DType::bf16) convert_all<Brain>(bytes, values);
+      if (dense.dtype() == DType::f32) convert_all<ValueError, float>(bytes, values, what, dtype);
+      if (dense.dtype() == DType::f16) convert_all<ValueError, Half>(bytes, values, what, dtype);
+      if (dense.dtype() == DType::bf16) convert_all<ValueError, Brain>(bytes, values, what, dtype);
       piece(std::as_bytes(std::span(values)));
     };
     if (dtype == DType::f32) give(std::vector<float>());
@@ -202,7 +211,7 @@ void upload_floats(const Tensor& target, const std::string& what,
     for_each_piece(dense.numel(), [&](int64_t first, int64_t count) {
       values.resize(static_cast<size_t>(count));
       fill(first, values);
-      write_floats<float>(dense, first, count, std::as_bytes(std::span(values)));
+      write_floats<float>(dense, first, count, std::as_bytes(std::span(values)), what);
     });
   });
 }

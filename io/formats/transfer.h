@@ -17,12 +17,13 @@ size_t stored_size(std::string_view dtype);  // bytes per element; 0: unknown
 std::string_view stored_name(DType dtype);   // "F32", "F16", "BF16", "I32", "U8"
 
 // Calls `piece` with consecutive pieces of the tensor's elements as `dtype`, in row-major order:
-// all but the last have 2^20 elements. Floats are converted to each other.
-void download(const Tensor& source, DType dtype,
+// all but the last have 2^20 elements. Floats are converted to each other; one that 16 bits do not
+// hold is a ValueError with `what`.
+void download(const Tensor& source, DType dtype, const std::string& what,
               const std::function<void(std::span<const std::byte>)>& piece);
 
 // Fills `target`, of any strides, with as many elements of a file. Throws FileError with `what` if
-// the types do not go together or an I64 does not fit i32.
+// the types do not go together, an I64 does not fit i32, or a float is beyond a target of 16 bits.
 void upload(std::string_view dtype, const FilePart& part, const Tensor& target,
             const std::string& what);
 // Fills `target`, of floats and of any strides, with values that `fill` writes: those of elements

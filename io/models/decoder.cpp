@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdio>
 #include <set>
 
 #include "core/files/folder.h"
@@ -32,16 +33,16 @@ void write_json(const fs::path& file, const OrderedJson& json) {
 
 // ---- special tokens -----------------------------------------------------------------------------
 
-// One number or a list of them; nothing if it is missing or null.
+// One number or a list of them; nothing if it is missing or null. Old files have -1 for none.
 std::vector<int64_t> token_ids(const nlohmann::json& json, const std::string& key,
                                const fs::path& file) {
   if (!json.contains(key) || json[key].is_null()) return {};
   const nlohmann::json& value = json[key];
   const std::string what = fmt::format("{} of '{}'", key, file.string());
-  if (!value.is_array()) return {bounded_number<int64_t>(value, 0, INT32_MAX, what)};
   std::vector<int64_t> ids;
-  for (const nlohmann::json& id : value)
-    ids.push_back(bounded_number<int64_t>(id, 0, INT32_MAX, what));
+  for (const nlohmann::json& id : value.is_array() ? value : nlohmann::json::array({value}))
+    ids.push_back(bounded_number<int64_t>(id, -1, INT32_MAX, what));
+  std::erase(ids, -1);
   return ids;
 }
 
@@ -67,7 +68,7 @@ SpecialTokens gguf_tokens(const GgufFile& file) {
     return file.integer(key, 0, INT32_MAX);
   };
   SpecialTokens tokens{.bos = id("bos"), .pad = id("padding")};
-  for (const char* name : {"eos", "eot"})  // eot ends a turn of a chat
+  for (const char* name : {"eos", "eot", "eom"})  // eot ends a turn of a chat, eom a message
     if (const auto found = id(name); found && !std::ranges::count(tokens.eos, *found))
       tokens.eos.push_back(*found);
   return tokens;
@@ -94,17 +95,17 @@ std::map<std::string, std::vector<std::string>> read_index(const fs::path& file)
   return names;
 }
 
+// As in transformers, a whole file counts before the parts of an index.
 std::list<SafetensorsFile> open_folder(const fs::path& folder) {
   std::list<SafetensorsFile> files;
-  const fs::path index = path_in(folder, index_file);
-  if (!fs::exists(index)) {
-    const fs::path whole = path_in(folder, whole_file);
-    check<FileError>(fs::exists(whole), "load_decoder",
-                     "'{}' must have {} or {}; other formats are not read", folder.string(),
-                     whole_file, index_file);
+  const fs::path index = path_in(folder, index_file), whole = path_in(folder, whole_file);
+  if (fs::exists(whole)) {
     files.emplace_back(whole);
     return files;
   }
+  check<FileError>(fs::exists(index), "load_decoder",
+                   "'{}' must have {} or {}; other formats are not read", folder.string(),
+                   whole_file, index_file);
   for (const auto& [part, names] : read_index(index)) {
     const auto& tensors = files.emplace_back(path_in(folder, part)).tensors();
     for (const std::string& name : names)
@@ -145,6 +146,9 @@ void check_tied_head(const std::list<SafetensorsFile>& files) {
 
 void load_folder(const fs::path& folder, const Decoder& model) {
   check_folder(folder);
+  if (fs::exists(path_in(folder, whole_file)) && fs::exists(path_in(folder, index_file)))
+    fmt::print(stderr, "note: '{}' has {} and {}: the parts of the latter are not read\n",
+               folder.string(), whole_file, index_file);
   const std::list<SafetensorsFile> files = open_folder(folder);
   std::set<std::string> ignored;
   if (model.config().tie_word_embeddings) {
@@ -154,7 +158,14 @@ void load_folder(const fs::path& folder, const Decoder& model) {
   for (const SafetensorsFile& file : files)
     for (const auto& [name, stored] : file.tensors())
       if (name.ends_with("rotary_emb.inv_freq")) ignored.insert(name);  // old files have them
-  load_tensors(files, state_dict(model), ignored);
+  StateDict wanted = state_dict(model);
+  // There may be only the head: safetensors' save_model writes one of two names for a tensor.
+  if (model.config().tie_word_embeddings && !file_with(files, embeddings) &&
+      file_with(files, head)) {
+    ignored.erase(head);
+    wanted = renamed(std::move(wanted), {{embeddings, head}});
+  }
+  load_tensors(files, wanted, ignored);
 }
 
 using MatrixTypes = std::set<std::string, std::less<>>;  // by the names that files have for them
@@ -261,6 +272,13 @@ DType working_dtype(const fs::path& path) {
   const DType named = named_dtype(path).value_or(dtype_of(matrix_types(path)));
   const bool overflows = named == DType::f16 && read_decoder_config(path).is_gemma();
   return overflows ? DType::bf16 : named;
+}
+
+bool is_quantised(const fs::path& path) {
+  if (!is_gguf(path)) return false;
+  const GgufFile file(path);
+  return std::ranges::any_of(
+      file.tensors(), [](const auto& named) { return named.second.type->block_elements > 1; });
 }
 
 void load_decoder(const fs::path& path, Decoder& model) {

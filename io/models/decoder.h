@@ -38,6 +38,8 @@ DType decoder_dtype(const std::filesystem::path& path);
 // the matrices, for quantised ones bf16. Where activations are known to leave the range of f16, as
 // Gemma's do, bf16 in its place. FileError.
 DType working_dtype(const std::filesystem::path& path);
+// Whether such a file has quantised matrices.
+bool is_quantised(const std::filesystem::path& path);
 
 // Fills a model of this shape from such a folder, with model.safetensors or its parts, or from
 // such a file, whose quantised tensors become floats. The folder of a model with a tied head may

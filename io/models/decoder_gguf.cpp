@@ -240,6 +240,19 @@ void check_supported(const GgufFile& file, const DecoderConfig& c, const std::st
                        c.heads_dim(), file.integer(prefix + key, 1, 1 << 16));
 }
 
+// A number of all layers: files may have a list with one for each.
+int64_t number_of_layers(const GgufFile& file, const std::string& key, int64_t high,
+                         int64_t layers) {
+  const std::vector<int64_t> numbers = file.integers(key);
+  if (std::ssize(numbers) != layers) return file.integer(key, 1, high);
+  for (const int64_t number : numbers)
+    check<FileError>(number == numbers[0] && number >= 1 && number <= high, gguf_reader,
+                     "'{}': {} must be the same in all layers, in [1, {}], got {} and {}; models "
+                     "whose layers differ are not supported",
+                     file.path(), key, high, numbers[0], number);
+  return numbers[0];
+}
+
 // llama.cpp's number for a file whose matrices are of this type.
 uint32_t file_type(GgufType type) {
   return type == GgufType::f16 ? 1 : type == GgufType::q8_0 ? 7 : type == GgufType::bf16 ? 32 : 0;
@@ -258,11 +271,11 @@ DecoderConfig parse_decoder_metadata(const GgufFile& file) {
                    file.path(), architecture);
   const std::string prefix = architecture + ".";
   const auto size = [&](const char* key, int64_t high) {
-    return file.integer(prefix + key, 1, high);
+    return number_of_layers(file, prefix + key, high, c.num_hidden_layers);
   };
+  c.num_hidden_layers = file.integer(prefix + "block_count", 1, 10000);
   c.hidden_size = size("embedding_length", 1 << 17);
   c.intermediate_size = size("feed_forward_length", 1 << 20);
-  c.num_hidden_layers = size("block_count", 10000);
   c.max_position_embeddings = size("context_length", 1 << 30);
   c.num_attention_heads = c.num_key_value_heads = size("attention.head_count", 1 << 16);
   if (file.has(prefix + "attention.head_count_kv"))
@@ -304,6 +317,11 @@ GgufMetadata decoder_metadata(const DecoderConfig& c, GgufType type) {
   check<ValueError>(c.query_pre_attn_scalar == 0 || c.query_pre_attn_scalar == score_scalar(c),
                     "save_decoder_gguf", "query_pre_attn_scalar must be {} in a GGUF file, got {}",
                     score_scalar(c), c.query_pre_attn_scalar);
+  const char* const activation = c.is_gemma() ? "gelu_pytorch_tanh" : "silu";
+  check<ValueError>(c.hidden_act == activation, "save_decoder_gguf",
+                    "hidden_act must be {} in a GGUF file of {}, which has no word for it, got {}; "
+                    "write a folder",
+                    activation, architecture_of(c), c.hidden_act);
   const std::string architecture = architecture_of(c), prefix = architecture + ".";
   GgufMetadata metadata = {{"general.architecture", architecture},
                            {"general.type", std::string("model")},

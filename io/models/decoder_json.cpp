@@ -100,9 +100,19 @@ void take(const json& object, const std::string& key, double& value, double low,
           const std::filesystem::path& file) {
   if (has(object, key)) value = json_number<double>(object, key, low, high, file.string());
 }
+// A list has a number for each layer, which must be the same in all.
 void take(const json& object, const std::string& key, int64_t& value, int64_t low, int64_t high,
           const std::filesystem::path& file) {
-  if (has(object, key)) value = json_number<int64_t>(object, key, low, high, file.string());
+  if (!has(object, key)) return;
+  const json& given = object[key];
+  const std::string what = fmt::format("{:?} of '{}'", key, file.string());
+  const bool is_list = given.is_array() && !given.empty();
+  value = bounded_number<int64_t>(is_list ? given[0] : given, low, high, what);
+  for (size_t layer = 1; is_list && layer < given.size(); ++layer)
+    check<FileError>(given[layer] == given[0], me,
+                     "{} must be the same in all layers, got {} and {}; models with other layers "
+                     "are not supported",
+                     what, describe_json(given[0]), describe_json(given[layer]));
 }
 void take(const json& object, const std::string& key, bool& value,
           const std::filesystem::path& file) {
@@ -224,6 +234,17 @@ const char* activation_key(const DecoderConfig& c) {
   return c.model_type == "gemma3_text" ? "hidden_activation" : "hidden_act";
 }
 
+// The word of Decoder for an activation: transformers has several for the same function
+// (activations.py), and means the tanh form by the first Gemma's "gelu".
+std::string known_activation(const DecoderConfig& c) {
+  const std::string& word = c.hidden_act;
+  if (word == "swish") return "silu";
+  if (word == "gelu_new" || word == "gelu_fast" || word == "gelu_python_tanh" ||
+      (word == "gelu" && c.model_type == "gemma"))
+    return "gelu_pytorch_tanh";
+  return word;
+}
+
 // The same model where every choice has one spelling.
 DecoderConfig normal(DecoderConfig c) {
   c.head_dim = c.heads_dim();
@@ -301,6 +322,7 @@ DecoderConfig parse_decoder_config(const json& json, const std::filesystem::path
   if (has_attention_bias(c.model_type)) take(json, "attention_bias", c.attention_bias, file);
   if (is_llama) take(json, "mlp_bias", c.mlp_bias, file);
   take(json, activation_key(c), c.hidden_act, file);
+  c.hidden_act = known_activation(c);
   if (c.model_type == "gemma3_text")
     take(json, "query_pre_attn_scalar", c.query_pre_attn_scalar, 1e-6, 1e6, file);
   parse_rotary(json, c, file);

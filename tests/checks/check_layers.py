@@ -66,10 +66,11 @@ PROJECT_RULES = {
     "backends/dry/": DRIVERS,
     "data/": DATA + ["data/"],
     "data/base/": BASE,
+    "data/chat/": DATA,
     "data/images/": DATA,
     "data/speech/": DATA,
     "data/text/": DATA,
-    "data/tokenizers/": DATA,
+    "data/tokenizers/": DATA + ["data/chat/"],
     "nn/": OPS,
     "models/": LAYERS,
     "optim/": OPTIM,
@@ -120,7 +121,7 @@ LIBRARY_RULES = {
     "doctest/": ["tests/"],
     "spirv-tools/": ["tests/"],
     "CLI/": ["trainer/", "apps/", "examples/", "tools/", "benchmarks/", "tests/fuzz/"],
-    "nlohmann/": ["backends/vulkan/", "data/tokenizers/", "io/", "planner/timeline/", "trainer/", "apps/", "examples/", "tools/", "benchmarks/", "tests/"],
+    "nlohmann/": ["backends/vulkan/", "data/chat/", "data/tokenizers/", "io/", "planner/timeline/", "trainer/", "apps/", "examples/", "tools/", "benchmarks/", "tests/"],
 }
 SYSTEM = re.compile(r"[a-z_0-9]+$|(sys/)?[a-z]+\.h$")  # <vector>, <unistd.h>, <sys/stat.h>
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')

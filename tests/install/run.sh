@@ -30,8 +30,8 @@ compile() { "$compiler" -std=c++20 $(pkg-config --cflags rewind) "$@"; }
 pkg-config --cflags-only-I rewind | tr ' ' '\n' | grep -qx -- "-I$prefix/include"
 if pkg-config --cflags rewind | grep 'include/rewind'; then exit 1; fi
 (cd "$prefix/include" && find rewind -name '*.h' | sort) > "$root/installed.txt"
-for part in rewind trainer/trainer trainer/adamw_options trainer/language/language_model trainer/language/text_generation \
-  trainer/loop/batch_shapes trainer/program/ranking; do
+for part in rewind trainer/trainer trainer/adamw_options trainer/language/bert_tokenizer \
+  trainer/language/language_model trainer/language/text_generation trainer/loop/batch_shapes trainer/program/ranking; do
   echo "#include <rewind/$part.h>"
 done > "$root/all.cpp"
 compile -M "$root/all.cpp" | tr ' \\' '\n\n' | grep "^$prefix/include/" | xargs realpath --relative-to="$prefix/include" |

@@ -93,6 +93,27 @@ TEST_CASE("decoder config: null stands for a default that depends on others") {
             .heads_dim() == 64);
 }
 
+TEST_CASE("decoder config: other words for the same") {
+  const auto act = [](const char* type, const char* word) {
+    return parse_config({{"model_type", type}, {"hidden_act", word}}).hidden_act;
+  };
+  CHECK(act("llama", "swish") == "silu");
+  for (const char* word : {"gelu_new", "gelu_fast", "gelu_python_tanh", "gelu_pytorch_tanh"})
+    CHECK(act("qwen2", word) == "gelu_pytorch_tanh");
+  CHECK(act("gemma", "gelu") == "gelu_pytorch_tanh");  // as transformers reads the first release
+  const json lists = {{"model_type", "llama"},
+                      {"num_attention_heads", {8, 8, 8}},
+                      {"num_key_value_heads", {4, 4, 4}},
+                      {"intermediate_size", {96, 96}}};
+  CHECK(parse_config(lists).num_attention_heads == 8);
+  CHECK(parse_config(lists).num_key_value_heads == 4);
+  CHECK(parse_config(lists).intermediate_size == 96);
+  const std::string refusal = config_refusal(changed(lists, {{"num_key_value_heads", {4, 2}}}));
+  CAPTURE(refusal);
+  CHECK(refusal.find("\"num_key_value_heads\" of 'config.json' must be the same in all layers") !=
+        std::string::npos);
+}
+
 TEST_CASE("decoder config: rotary embeddings in the spellings of transformers 4 and 5") {
   const json base = {{"model_type", "llama"}, {"max_position_embeddings", 131072}};
   const RopeScaling llama3{.type = "llama3",

@@ -180,11 +180,69 @@ TEST_CASE("decoder files: a tied head may be there if it is the embeddings") {
   check_load_refused(folder.path, model, "has a head that is not the embeddings");
   save_with("lm_head.weight", slice(copy, 0, 0, 7));
   check_load_refused(folder.path, model, "has a head that is not the embeddings");
+  // The head alone, as safetensors' save_model writes two names of one tensor.
+  save_changed(folder.path, model, [](StateDict& tensors) {
+    for (NamedTensor& t : tensors)
+      if (t.name == "model.embed_tokens.weight") t.name = "lm_head.weight";
+  });
+  Decoder again(model.config());
+  load_decoder(folder.path, again);
+  CHECK(all_values(again) == all_values(model));
   Decoder untied(small_decoder("llama"));
   save_changed(folder.path, untied, [&](StateDict& tensors) {
     std::erase_if(tensors, [](const NamedTensor& t) { return t.name == "lm_head.weight"; });
   });
   check_load_refused(folder.path, untied, "missing: lm_head.weight");
+}
+
+TEST_CASE("decoder files: a whole file counts before the parts of an index") {
+  set_default_device(open_backend("reference"));
+  const TemporaryFolder folder;
+  const Decoder old(small_decoder("llama")), fresh(small_decoder("llama"));
+  save_decoder(folder.path, old, {.shard_bytes = 30000});
+  fs::remove(folder.path / "rewind-files.txt");
+  write_safetensors(folder.path / "model.safetensors", state_dict(fresh));
+  Decoder found(small_decoder("llama"));
+  load_decoder(folder.path, found);
+  CHECK(all_values(found) == all_values(fresh));
+  for (const auto& file : fs::directory_iterator(folder.path))
+    if (file.path().filename().string().starts_with("model-")) fs::remove(file.path());
+  load_decoder(folder.path, found);
+  CHECK(all_values(found) == all_values(fresh));
+}
+
+TEST_CASE("decoder files: weights that 16 bits do not hold are refused by name") {
+  set_default_device(open_backend("reference"));
+  const TemporaryFolder folder;
+  Decoder model(small_decoder("llama"));
+  const Tensor norm = state_dict(model).back().tensor;  // a view of the parameter
+  const std::string name = state_dict(model).back().name;
+  Tensor(norm).copy_(full(norm.shape(), 70000));
+  const auto refusal = [&](const auto& work) {
+    try {
+      work();
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string("done");
+  };
+  const std::string wrong =
+      refusal([&] { save_decoder(folder.path / "f16", model, {.dtype = DType::f16}); });
+  CAPTURE(wrong);
+  CHECK(wrong.find(name) != wrong.npos);
+  CHECK(wrong.find("f16 does not hold, 70000") != wrong.npos);
+  CHECK(wrong.find("bf16 or f32") != wrong.npos);
+  CHECK(!fs::exists(folder.path / "f16" / "config.json"));
+  CHECK(refusal([&] { save_decoder(folder.path / "bf16", model, {.dtype = DType::bf16}); }) ==
+        "done");
+  save_decoder(folder.path / "f32", model);
+  Decoder half(model.config());
+  half.half();
+  CHECK(refusal([&] { load_decoder(folder.path / "f32", half); }).find(name) != wrong.npos);
+  const StateDict tensors = state_dict(model);
+  CHECK(refusal([&] {
+          write_gguf(folder.path / "x.gguf", {{"big", tensors.back().tensor, GgufType::f16}}, {});
+        }).find("\"big\"") != wrong.npos);
 }
 
 TEST_CASE("decoder files: names and shapes that do not agree") {
@@ -248,7 +306,9 @@ TEST_CASE("decoder files: special tokens come from the first file that says some
   CHECK(read_special_tokens(folder.path) == SpecialTokens{.bos = 5, .eos = {6}});
   put_text(generation, R"({"bos_token_id": null, "eos_token_id": [7, 8], "pad_token_id": 0})");
   CHECK(read_special_tokens(folder.path) == SpecialTokens{.bos = 5, .eos = {7, 8}, .pad = 0});
-  for (const char* bad : {"-1", "1.5", "[1, \"2\"]", "{}", "2147483648"}) {
+  put_text(generation, R"({"eos_token_id": [-1], "pad_token_id": -1})");  // of old files
+  CHECK(read_special_tokens(folder.path) == SpecialTokens{.bos = 5, .eos = {6}});
+  for (const char* bad : {"-2", "1.5", "[1, \"2\"]", "{}", "2147483648"}) {
     put_text(generation, fmt::format(R"({{"eos_token_id": {}}})", bad));
     CHECK_THROWS_AS(read_special_tokens(folder.path), FileError);
   }

@@ -234,6 +234,13 @@ TEST_CASE("decoder gguf: other rotary embeddings, windows and biases are in the 
   CHECK(through_gguf(gemma).slides == gemma.slides);
   gemma.query_pre_attn_scalar = 20;
   CHECK_THROWS_AS(through_gguf(gemma), ValueError);
+  // llama.cpp knows an activation by the architecture.
+  config = small_decoder("llama");
+  config.hidden_act = "gelu_pytorch_tanh";
+  CHECK_THROWS_AS(through_gguf(config), ValueError);
+  config = small_decoder("gemma");
+  config.hidden_act = "silu";
+  CHECK_THROWS_AS(through_gguf(config), ValueError);
 }
 
 TEST_CASE("decoder gguf: rows that are no whole blocks are stored in 16 bits") {
@@ -266,7 +273,12 @@ TEST_CASE("decoder gguf: metadata that lie, and models that Decoder is not") {
   refused("llama.block_count", uint32_t{1'000'000'000}, "[1, 10000], got 1000000000");
   refused("llama.block_count", uint32_t{0}, "got 0");
   refused("llama.embedding_length", -1.0f, "whole number");
-  refused("llama.attention.head_count", GgufList(std::vector<int32_t>{4, 4}), "got a list");
+  refused("llama.attention.head_count", GgufList(std::vector<int32_t>{4, 4, 4}), "got a list");
+  refused("llama.attention.head_count", GgufList(std::vector<float>{4, 4}), "got a list");
+  refused("llama.attention.head_count", GgufList(std::vector<int32_t>{4, 4}), "accepted");
+  refused("llama.attention.head_count_kv", GgufList(std::vector<uint32_t>{2, 4}),
+          "llama.attention.head_count_kv must be the same in all layers");
+  refused("llama.feed_forward_length", GgufList(std::vector<int32_t>{0, 0}), "[1, 1048576]");
   refused("llama.attention.head_count_kv", uint32_t{3}, "must divide num_attention_heads");
   refused("llama.attention.value_length", uint32_t{32}, "must be the size of heads, 16, got 32");
   refused("llama.rope.dimension_count", uint32_t{8}, "must be the size of heads, 16, got 8");

@@ -169,6 +169,9 @@ TEST_CASE("gpt: tokens are drawn with the probabilities of their logits") {
     }
     generator.seed(7);
     CHECK(sample_tokens(logits, {.temperature = 2, .generator = &generator}).to_ints() == drawn);
+    for (const float cold : {1e-40f, 1e-38f, 1e-31f})
+      CHECK(sample_tokens(logits, {.temperature = cold, .generator = &generator}).to_ints() ==
+            sample_tokens(logits, {.temperature = 0}).to_ints());
     for (const int32_t token : sample_tokens(logits, {.temperature = 0}).to_ints())
       CHECK(token == 0);
     // 0.5 and 0.3 of the four are left, by number or by what they have together.

@@ -3,6 +3,7 @@
 
 #include "backends/open.h"
 #include "core/files/file_calls.h"
+#include "data/base/files.h"
 #include "data/tokenizers/bpe_training.h"
 #include "data/tokenizers/gguf_tokenizer.h"
 #include "io/models/decoder.h"
@@ -11,6 +12,7 @@
 #include "tests/fixtures/file_fixture.h"
 #include "tests/fixtures/message_of.h"
 #include "tests/fixtures/temporary_folder.h"
+#include "trainer/language/bert_tokenizer.h"
 #include "trainer/language/gguf_metadata.h"
 #include "trainer/language/language_model.h"
 #include "trainer/language/text_generation.h"
@@ -167,6 +169,102 @@ TEST_CASE("language models: a tokenizer of another model is refused") {
   save_decoder_gguf(folder / "bare.gguf", Decoder(config), GgufType::f32);
   CHECK(fault_of([&] { read_tokenizer(folder / "bare.gguf"); }).find("must have a tokenizer") !=
         std::string::npos);
+}
+
+TEST_CASE("language models: an added token without an embedding hurts only where it occurs") {
+  set_default_device(open_backend("reference"));
+  const TemporaryFolder folder;
+  BpeParts parts = tokenizer().parts();
+  parts.tokens.push_back({"<image>", TokenType::control});
+  const BpeTokenizer longer(parts);
+  DecoderConfig config = tiny_decoder("qwen3");
+  config.vocab_size = tokenizer().size();
+  for (const char* file : {"model", "model.gguf"}) {
+    CAPTURE(file);
+    save_language_model(folder / file, Decoder(config), longer);
+    const LanguageModel opened = LanguageModel::open(folder / file, DType::f32);
+    CHECK(opened.model->config().vocab_size == tokenizer().size());
+    CHECK(opened.tokenizer.encode("the cat") == tokenizer().encode("the cat"));
+  }
+  const LanguageModel opened = LanguageModel::open(folder / "model", DType::f32);
+  const auto ids = opened.tokenizer.encode("a<image>");
+  REQUIRE(ids.back() == config.vocab_size);
+  const std::string fault =
+      fault_of([&] { continue_text(*opened.model, opened.tokenizer, ids, {}); });
+  CAPTURE(fault);
+  CHECK(fault.find("\"<image>\"") != fault.npos);
+  continue_text(*opened.model, opened.tokenizer, opened.tokenizer.encode("a"),
+                {.generate = {.max_new_tokens = 1}});
+}
+
+TEST_CASE("language models: another tokenizer, and the ends that the model's files name") {
+  set_default_device(open_backend("reference"));
+  const TemporaryFolder folder;
+  BpeParts parts = tokenizer().parts();
+  parts.eos = {257, 100};
+  parts.eos_token = 0;
+  for (const char* file : {"model", "model.gguf"}) {
+    CAPTURE(file);
+    save_language_model(folder / file, Decoder(tiny_decoder("qwen3")), BpeTokenizer(parts));
+    const LanguageModel opened = LanguageModel::open(folder / file, DType::f32);
+    CHECK(opened.tokenizer.parts().eos == std::vector<int32_t>{257, 100});
+    CHECK(read_special_tokens(folder / file).eos == std::vector<int64_t>{257, 100});
+    tokenizer().save(folder / "other");
+    const LanguageModel other = LanguageModel::open(folder / file, DType::f32, folder / "other");
+    CHECK(other.tokenizer.parts().eos == std::vector<int32_t>{257, 100});
+    CHECK(other.tokenizer.eos() == tokenizer().eos());
+  }
+  CHECK(LanguageModel::open(folder / "model", DType::f32).tokenizer.eos() == 0);
+  // A file whose tokenizer is not known opens with another one.
+  const Decoder model(tiny_decoder("qwen3"));
+  save_decoder_gguf(folder / "bare.gguf", model, GgufType::f32);
+  CHECK(LanguageModel::open(folder / "bare.gguf", DType::f32, folder / "other").tokenizer.size() ==
+        tokenizer().size());
+}
+
+TEST_CASE("language models: BERT's tokenizer as transformers' folders have it") {
+  const TemporaryFolder folder;
+  const auto put = [&](const char* name, const std::string& text) {
+    write_file(folder / name, std::string_view(text));
+  };
+  const auto words = [&](const std::string& text) {
+    const Tokenizer read = read_bert_tokenizer(folder.path);
+    std::string joined;
+    for (const Token& token : read.tokenize(text))
+      joined += (joined.empty() ? "" : " ") + read.vocabulary().token(token.id);
+    return joined;
+  };
+  put("vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\ncafe\n##s\nCaf\u00e9\n");
+  CHECK(words("Caf\u00e9s [MASK]") == "cafe ##s [MASK]");
+  CHECK(words(std::string(101, 's')) == "[UNK]");
+  put("tokenizer_config.json", R"({"do_lower_case": false, "strip_accents": null})");
+  CHECK(words("Caf\u00e9s") == "Caf\u00e9 ##s");
+  const Tokenizer cased = read_bert_tokenizer(folder.path);
+  std::filesystem::create_directory(folder / "again");
+  write_bert_tokenizer(folder / "again", cased);
+  CHECK_FALSE(read_bert_tokenizer(folder / "again").options().lower_case);
+  // tokenizer.json alone.
+  std::filesystem::remove(folder / "vocab.txt");
+  CHECK_THROWS_AS(words("a"), FileError);
+  put("tokenizer.json", R"({"model": {"type": "WordPiece", "vocab": {"[PAD]": 0, "[UNK]": 1,
+      "[CLS]": 2, "[SEP]": 3, "Caf\u00e9": 6, "##s": 5}},
+      "added_tokens": [{"id": 4, "content": "[MASK]"}, {"id": 0, "content": "[PAD]"}]})");
+  CHECK(words("Caf\u00e9s") == "Caf\u00e9 ##s");
+  CHECK(read_bert_tokenizer(folder.path).vocabulary().mask == 4);
+  for (const char* bad :
+       {"[", "[]", "{}", R"({"model": {"type": "BPE", "vocab": {}}})",
+        R"({"model": {"vocab": {"[PAD]": 7}}})", R"({"model": {"vocab": {"[PAD]": -1}}})",
+        R"({"model": {"vocab": [1]}})"}) {
+    CAPTURE(bad);
+    put("tokenizer.json", bad);
+    CHECK_THROWS_AS(words("a"), FileError);
+  }
+  for (const char* bad :
+       {R"({"do_lower_case": 1})", R"({"strip_accents": true, "do_lower_case": false})",
+        R"({"tokenize_chinese_chars": false})"}) {
+    put("tokenizer_config.json", bad);
+    CHECK_THROWS_AS(words("a"), FileError);
+  }
 }
 
 TEST_CASE("language models: a tokenizer and weights of two models are refused") {

@@ -5,6 +5,8 @@ Usage: test_lm.py FOLDER_OF_THE_PROGRAMS"""
 import array
 import json
 import os
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -53,8 +55,6 @@ def test_training(folder):
     expect(weights(folder, "kept") == weights(folder, "model"), "segments or samples change the weights")
     _, errors = run(folder, *NEW, "--data", "text.txt", "--seq", "65", status=1)
     expect("at most the model's 64 positions, got 65" in errors, "too long", errors)
-    _, errors = run(folder, *TRAIN, "--model", "model", "--tokenizer", "model", status=1)
-    expect("--model comes with its tokenizer" in errors, "two tokenizers", errors)
     (folder / "short.txt").write_text("a")
     _, errors = run(folder, *NEW, "--data", "short.txt", "--seq", "16", status=1)
     expect("must have 34 tokens for windows of 16" in errors, "a short text", errors)
@@ -74,6 +74,14 @@ def test_files(folder):
     expect(figures[0].startswith("perplexity ") and figures[0] == figures[1], "figures", *figures)
     run(folder, "lm", "convert", "model", "small.gguf", "--type", "q8_0")
     expect((folder / "small.gguf").stat().st_size < (folder / "model.gguf").stat().st_size * 0.5, "8 bits")
+
+    # A file is converted to its own dtype, and every command takes another tokenizer.
+    out, _ = run(folder, "lm", "convert", "model", "own.gguf", "--tokenizer", "model/tokenizer.json")
+    expect(" of f32," in out and (folder / "own.gguf").stat().st_size > 0.9 * (folder / "model.gguf").stat().st_size, "its dtype", out)
+    other = ("--model", "own.gguf", "--tokenizer", "model")
+    expect(run(folder, *greedy, *other)[0] == texts[0], "another tokenizer")
+    expect(run(folder, *measure, *other)[0] == figures[0], "another tokenizer measures")
+    run(folder, "lm", "train", "--data", "text.txt", *other, "--seq", "16", "--steps", "1", "--save", "third", "--quiet", *FAST)
 
     # Training goes on from either file.
     for number, model in enumerate(("model", "model.gguf")):
@@ -162,6 +170,12 @@ def test_texts(folder):
         expect(message in errors and errors.count("\n") == 1, options, errors)
     out, _ = run(folder, *ask, "--chat", "--chat-format", "chatml")
     expect(not out.startswith("the"), "an answer", out)
+    (folder / "model" / "rewind-files.txt").unlink()
+    (folder / "model" / "chat_template.jinja").write_text("{{ raise_exception('no system') if messages[0].role == 'system' else messages[0].content }}")
+    if subprocess.run([sys.executable, "-I", "-c", "import jinja2"], stderr=subprocess.DEVNULL).returncode == 0:
+        expect(run(folder, *ask, "--chat", "--seed", "5")[0] == text + "\n", "a template that does nothing")
+        _, errors = run(folder, *ask, "--chat", "--system", "x", status=1)
+        expect("no system" in errors and errors.count("\n") == 1, "a template that refuses", errors)
     for to, type in (("x.gguf", "q4_k"), ("x", "q8_0")):
         _, errors = run(folder, "lm", "convert", "model", to, "--type", type, status=1)
         expect(type in errors and not (folder / to).exists(), "a type", errors)

@@ -38,11 +38,23 @@ std::string bytes_or_none(const GgufFile& file, const std::string& key) {
   return {bytes.begin(), bytes.end()};
 }
 
+// Added tokens without an embedding have no place in such a file.
+void drop_tokens_beyond(GgufTokenizer& made, size_t vocabulary) {
+  if (made.tokens.size() <= vocabulary) return;
+  made.tokens.resize(vocabulary);
+  made.token_type.resize(vocabulary);
+  if (!made.scores.empty()) made.scores.resize(vocabulary);
+  for (auto* id : {&made.bos_token_id, &made.eos_token_id, &made.eot_token_id, &made.eom_token_id,
+                   &made.padding_token_id, &made.unknown_token_id})
+    if (*id && static_cast<size_t>(**id) >= vocabulary) id->reset();
+}
+
 }  // namespace
 
 BpeParts tokenizer_of(const GgufFile& file) {
   check<FileError>(file.has(prefix + "model"), "gguf",
-                   "'{}' must have a tokenizer, got none: name another file for it", file.path());
+                   "'{}' must have a tokenizer, got none: name another file for it (--tokenizer)",
+                   file.path());
   GgufTokenizer found{.model = file.text(prefix + "model"),
                       .tokens = file.list<std::string>(prefix + "tokens"),
                       .token_type = list_or_none<int32_t>(file, "token_type"),
@@ -51,6 +63,7 @@ BpeParts tokenizer_of(const GgufFile& file) {
                       .bos_token_id = id_or_none(file, "bos_token_id"),
                       .eos_token_id = id_or_none(file, "eos_token_id"),
                       .eot_token_id = id_or_none(file, "eot_token_id"),
+                      .eom_token_id = id_or_none(file, "eom_token_id"),
                       .padding_token_id = id_or_none(file, "padding_token_id"),
                       .unknown_token_id = id_or_none(file, "unknown_token_id"),
                       .add_bos_token = flag_or_none(file, "add_bos_token"),
@@ -67,6 +80,7 @@ BpeParts tokenizer_of(const GgufFile& file) {
 
 GgufMetadata tokenizer_metadata(const BpeParts& parts, int64_t vocabulary) {
   GgufTokenizer made = to_gguf(parts);
+  drop_tokens_beyond(made, static_cast<size_t>(vocabulary));
   for (auto id = static_cast<int64_t>(made.tokens.size()); id < vocabulary; ++id) {
     made.tokens.push_back("[PAD" + std::to_string(id) + "]");
     made.token_type.push_back(static_cast<int32_t>(TokenType::unused));
@@ -101,6 +115,7 @@ GgufMetadata tokenizer_metadata(const BpeParts& parts, int64_t vocabulary) {
   put_id("bos_token_id", made.bos_token_id);
   put_id("eos_token_id", made.eos_token_id);
   put_id("eot_token_id", made.eot_token_id);
+  put_id("eom_token_id", made.eom_token_id);
   put_id("padding_token_id", made.padding_token_id);
   put_id("unknown_token_id", made.unknown_token_id);
   put_flag("add_bos_token", made.add_bos_token);

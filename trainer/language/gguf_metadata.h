@@ -10,7 +10,8 @@ namespace rw {
 // known.
 BpeParts tokenizer_of(const GgufFile& file);
 // The metadata that llama.cpp reads for a model with `vocabulary` rows of embeddings: a row without
-// a token gets one that is not used. ValueError for a tokenizer that GGUF has no form for.
+// a token gets one that is not used, and a token without a row is left out. ValueError for a
+// tokenizer that GGUF has no form for.
 GgufMetadata tokenizer_metadata(const BpeParts& parts, int64_t vocabulary);
 
 }  // namespace rw

@@ -1,5 +1,7 @@
 #include "trainer/language/language_model.h"
 
+#include <algorithm>
+
 #include "io/models/decoder.h"
 #include "io/models/decoder_gguf.h"
 #include "nn/init.h"
@@ -24,21 +26,45 @@ BpeTokenizer read_tokenizer(const std::filesystem::path& path) {
   return is_gguf(path) ? BpeTokenizer(tokenizer_of(GgufFile(path))) : BpeTokenizer::load(path);
 }
 
-void check_vocabulary(const BpeTokenizer& tokenizer, const DecoderConfig& config,
-                      const std::filesystem::path& path) {
-  check<FileError>(tokenizer.size() <= config.vocab_size, "tokenizer",
-                   "the tokenizer has {} tokens and the model in '{}' a vocab_size of {}: they "
-                   "must be of one model",
-                   tokenizer.size(), path.string(), config.vocab_size);
+BpeTokenizer read_tokenizer(const std::filesystem::path& path, const std::filesystem::path& model) {
+  if (path == model) return read_tokenizer(path);
+  BpeParts parts = read_tokenizer(path).parts();
+  std::vector<int32_t> ends;
+  for (const int64_t id : read_special_tokens(model).eos)
+    if (id < std::ssize(parts.tokens)) ends.push_back(static_cast<int32_t>(id));
+  if (!ends.empty()) parts.eos = std::move(ends);
+  return BpeTokenizer(std::move(parts));
 }
 
-LanguageModel LanguageModel::open(const std::filesystem::path& path, DType matrices,
-                                  DType vectors) {
+void check_vocabulary(const BpeTokenizer& tokenizer, const DecoderConfig& config,
+                      const std::filesystem::path& path) {
+  const std::span<const BpeToken> tokens = tokenizer.parts().tokens;
+  const auto rows = std::min(tokens.size(), static_cast<size_t>(config.vocab_size));
+  check<FileError>(
+      std::ranges::all_of(tokens.subspan(rows), [](const BpeToken& t) { return is_added(t.type); }),
+      "tokenizer",
+      "the tokenizer has {} tokens and the model in '{}' a vocab_size of {}: they "
+      "must be of one model",
+      tokenizer.size(), path.string(), config.vocab_size);
+}
+
+void check_tokens(std::span<const int32_t> ids, const BpeTokenizer& tokenizer, int64_t vocab_size) {
+  for (const int32_t id : ids)
+    check(
+        id < vocab_size, "tokenizer",
+        "the text must have no token without an embedding, got {:?}, the token {} of a model with "
+        "a vocab_size of {}",
+        tokenizer.token(id), id, vocab_size);
+}
+
+LanguageModel LanguageModel::open(const std::filesystem::path& path, DType matrices, DType vectors,
+                                  const std::filesystem::path& tokenizer) {
   std::optional<GgufFile> gguf;  // its header is long: the vocabulary is in it
   if (is_gguf(path)) gguf.emplace(path);
   const DecoderConfig config = gguf ? parse_decoder_metadata(*gguf) : read_decoder_config(path);
-  LanguageModel opened{.tokenizer =
-                           gguf ? BpeTokenizer(tokenizer_of(*gguf)) : BpeTokenizer::load(path)};
+  LanguageModel opened{.tokenizer = !tokenizer.empty() ? read_tokenizer(tokenizer, path)
+                                    : gguf             ? BpeTokenizer(tokenizer_of(*gguf))
+                                                       : BpeTokenizer::load(path)};
   check_vocabulary(opened.tokenizer, config, path);
   {
     const init::SkipInit loaded_next;

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <span>
 
 #include "../../data/tokenizers/bpe_tokenizer.h"
 #include "../../models/decoder.h"
@@ -13,9 +14,15 @@ namespace rw {
 // The tokenizer of a model: a folder with tokenizer.json, that file itself, or the metadata of a
 // GGUF file. FileError.
 BpeTokenizer read_tokenizer(const std::filesystem::path& path);
-// Throws FileError unless the embeddings of the model at `path` have a row for each token.
+// The tokenizer for the model at `model`: its own, or another one at `path`, where generated texts
+// end as the model's files say.
+BpeTokenizer read_tokenizer(const std::filesystem::path& path, const std::filesystem::path& model);
+// Throws FileError unless the embeddings of the model at `path` have a row for each token. Added
+// tokens may lack theirs: those of images in Gemma's texts.
 void check_vocabulary(const BpeTokenizer& tokenizer, const DecoderConfig& config,
                       const std::filesystem::path& path);
+// Throws ValueError for a token of a text that has no row in embeddings of `vocab_size` rows.
+void check_tokens(std::span<const int32_t> ids, const BpeTokenizer& tokenizer, int64_t vocab_size);
 
 // A model and its tokenizer.
 struct LanguageModel {
@@ -23,12 +30,14 @@ struct LanguageModel {
   std::unique_ptr<Decoder> model;  // on the default device
 
   // Opens a folder (config.json, safetensors, tokenizer.json) or a FILE.gguf, with parameters of
-  // `dtype`. FileError.
-  static LanguageModel open(const std::filesystem::path& path, DType dtype) {
-    return open(path, dtype, dtype);
+  // `dtype`, and with the tokenizer of another file, if there is one. FileError.
+  static LanguageModel open(const std::filesystem::path& path, DType dtype,
+                            const std::filesystem::path& tokenizer = {}) {
+    return open(path, dtype, dtype, tokenizer);
   }
   // The same with another dtype for vectors, as Module::to().
-  static LanguageModel open(const std::filesystem::path& path, DType matrices, DType vectors);
+  static LanguageModel open(const std::filesystem::path& path, DType matrices, DType vectors,
+                            const std::filesystem::path& tokenizer = {});
 };
 
 // Writes a model with its tokenizer: where `path` ends in .gguf as such a file, of the type f32,

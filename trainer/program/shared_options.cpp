@@ -48,6 +48,7 @@ constexpr SharedOption shared_options[] = {
     {"--share", "parts of the plain peak that are budgets"},
     {"--steps", "steps to take"},
     {"--test-share", "the share of the data to test with"},
+    {"--tokenizer", "the tokenizer: tokenizer.json, or a folder or FILE.gguf that has one"},
     {"--top", "the number of answers to show"},
     {"--vocab-size", "the most tokens of a vocabulary that is made from the text"},
 };
