@@ -2,7 +2,7 @@
 #include <fmt/format.h>
 
 #include "apps/bert/commands.h"
-#include "data/text/text.h"
+#include "data/text/table.h"
 #include "data/text/text_loader.h"
 #include "io/models/bert.h"
 #include "trainer/loop/batch_shapes.h"
@@ -14,7 +14,8 @@ namespace rw {
 void Classify::add_to(CLI::App& app) {
   app.add_option("texts", texts, "texts to classify");
   app.add_option("--text-pair", pairs, "the second text of each, for a classifier of pairs");
-  app.add_option("--file", file, "texts, one per line; after a tab the second one of a pair");
+  app.add_option("--file", file,
+                 "texts, one per line; after a tab the second one of a pair; .csv: in two columns");
   shared_option(app, "--model", model, "a folder that finetune --save wrote")->required();
   shared_option(app, "--top", top, "classes of a text")->capture_default_str();
   must_be_positive(shared_option(app, "--seq", length, "default: as many as the model takes"));
@@ -25,13 +26,15 @@ void Classify::add_to(CLI::App& app) {
 SentenceDataset Classify::read_texts() const {
   SentenceDataset data{.sentences = texts, .seconds = pairs};
   if (!file.empty()) {
-    const std::filesystem::path path = file;
-    for (const Document& document : read_documents({&path, 1})) {
-      for (const std::string& line : document) {
-        const size_t tab = line.find('\t');
-        data.sentences.push_back(line.substr(0, tab));
-        if (tab != line.npos) data.seconds.push_back(line.substr(tab + 1));
-      }
+    const Table table = read_table(file);
+    for (size_t i = 0; i < table.rows.size(); ++i) {
+      const std::vector<std::string>& row = table.rows[i];
+      if (row.size() == 1 && row[0].find_first_not_of(" \t") == std::string::npos) continue;
+      check<FileError>(row.size() <= 2, "classify",
+                       "{}:{} must have a text, or a text and the second one, got {} columns", file,
+                       table.lines[i], row.size());
+      data.sentences.push_back(row[0]);
+      if (row.size() > 1) data.seconds.push_back(row[1]);
     }
   }
   check(data.size() > 0, "classify", "there must be a text: on the command line or with --file");

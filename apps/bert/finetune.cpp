@@ -19,8 +19,9 @@ namespace rw {
 void Finetune::add_to(CLI::App& app) {
   app.add_option(
       "--task", task,
-      "the folder with train.tsv and dev.tsv (or dev_matched.tsv): columns sentence and label, "
-      "or sentence1, sentence2 and label for pairs; labels are numbers or words");
+      "the folder with train.tsv and dev.tsv (or dev_matched.tsv, or validation.tsv), or the same "
+      "as .csv: columns sentence and label, or sentence1, sentence2 and label for pairs; labels "
+      "are numbers or words");
   shared_option(app, "--model", model, "the folder of a pre-trained model")->capture_default_str();
   shared_option(app, "--seq", length)->capture_default_str();
   shared_option(app, "--epochs", epochs, "default 3, more where there are few sentences");
@@ -40,16 +41,17 @@ struct Sentences {
 
   explicit Sentences(const Finetune& o)
       : tokenizer(ModelFolder{o.model}.load_tokenizer()),
-        train_data(load_sentences(std::filesystem::path(o.task) / "train.tsv")),
-        dev_data(load_sentences(dev_file(o.task), train_data.class_names)),
+        train_data(load_sentences(table_in(o.task, {"train"}))),
+        dev_data(load_sentences(table_in(o.task, dev_names), train_data.class_names)),
         train(sentence_examples(train_data, tokenizer, o.length)),
         dev(sentence_examples(dev_data, tokenizer, o.length)) {
-    check<FileError>(classes() > 1 && dev_data.labels.size() == dev_data.size(), "finetune",
-                     "train.tsv and dev.tsv in '{}' must have labels, of 2 classes or more; got {} "
-                     "classes and {} labels to test with",
-                     o.task, classes(), dev_data.labels.size());
+    check<FileError>(
+        classes() > 1 && dev_data.labels.size() == dev_data.size(), "finetune",
+        "the tables train and dev in '{}' must have labels, of 2 classes or more; got {} "
+        "classes and {} labels to test with",
+        o.task, classes(), dev_data.labels.size());
     check<FileError>(train_data.has_pairs() == dev_data.has_pairs(), "finetune",
-                     "train.tsv and dev.tsv in '{}' must both have pairs or both sentences",
+                     "the tables train and dev in '{}' must both have pairs or both sentences",
                      o.task);
   }
   int64_t classes() const { return static_cast<int64_t>(train_data.class_names.size()); }
@@ -67,10 +69,21 @@ struct Sentences {
 
  private:
   // MNLI has two such files; the one with the genres of the training set is taken.
-  static std::filesystem::path dev_file(const std::filesystem::path& task) {
-    const std::filesystem::path matched = task / "dev_matched.tsv";
-    const bool is_there = std::filesystem::exists(task / "dev.tsv");
-    return !is_there && std::filesystem::exists(matched) ? matched : task / "dev.tsv";
+  static constexpr std::initializer_list<const char*> dev_names = {"dev", "dev_matched",
+                                                                   "validation", "val", "valid"};
+  // The table of the first of these names that has one.
+  static std::filesystem::path table_in(const std::filesystem::path& task,
+                                        std::initializer_list<const char*> names) {
+    for (const char* name : names) {
+      const auto tsv = task / (name + std::string(".tsv")),
+                 csv = task / (name + std::string(".csv"));
+      const bool has_tsv = std::filesystem::exists(tsv), has_csv = std::filesystem::exists(csv);
+      check<FileError>(!has_tsv || !has_csv, "finetune",
+                       "'{}' must have one table {}, got a .tsv and a .csv; remove one",
+                       task.string(), name);
+      if (has_tsv || has_csv) return has_tsv ? tsv : csv;
+    }
+    return task / (*names.begin() + std::string(".tsv"));  // which the reader misses
   }
 };
 

@@ -13,6 +13,7 @@
 #include "core/base/hash.h"
 #include "core/files/cache.h"
 #include "core/files/file.h"
+#include "data/base/unicode.h"
 
 namespace rw {
 
@@ -73,6 +74,62 @@ std::vector<uint8_t> read_file(const fs::path& path, uint64_t most) {
   check<FileError>(error == Z_OK, "read_file", "{} is damaged or cut short: {}", path.string(),
                    error == Z_ERRNO ? std::strerror(errno) : message);
   return bytes;
+}
+
+namespace {
+
+// The name of a wider encoding, as iconv has it; empty for text of bytes. Without a mark, ASCII in
+// 16 bits has a zero in every other byte.
+std::string_view wide_encoding_of(std::string_view text) {
+  constexpr std::pair<std::string_view, std::string_view> marks[] = {
+      {{"\xff\xfe\0\0", 4}, "UTF-32"},
+      {{"\0\0\xfe\xff", 4}, "UTF-32"},
+      {"\xff\xfe", "UTF-16"},
+      {"\xfe\xff", "UTF-16"}};
+  for (const auto& [mark, name] : marks)
+    if (text.starts_with(mark)) return name;
+  const std::string_view start = text.substr(0, 1000);
+  size_t zeros[2] = {};  // at even and at odd places
+  for (size_t i = 0; i < start.size(); ++i) zeros[i % 2] += start[i] == '\0';
+  const size_t many = (start.size() + 3) / 4;
+  if (zeros[1] > many && zeros[0] == 0) return "UTF-16LE";
+  if (zeros[0] > many && zeros[1] == 0) return "UTF-16BE";
+  return {};
+}
+
+// Refuses the first byte of `line` that is not UTF-8.
+void check_line(std::string_view line, size_t number, const fs::path& path) {
+  Character c;
+  for (size_t at = 0; at < line.size();) {
+    const size_t begin = at;
+    check<FileError>(next_character(line, at, c), "read_text",
+                     "{}:{} must be UTF-8, got the byte 0x{:02x} as byte {} of the line; if the "
+                     "text is of Windows: iconv -f WINDOWS-1252 -t UTF-8 FILE > NEW_FILE",
+                     path.string(), number, static_cast<unsigned char>(line[begin]), begin + 1);
+    check<FileError>(c.code != 0, "read_text",
+                     "{}:{} must be a text file, but has NUL bytes, the first as byte {} of the "
+                     "line",
+                     path.string(), number, begin + 1);
+  }
+}
+
+}  // namespace
+
+std::string read_text(const fs::path& path, uint64_t most) {
+  const std::vector<uint8_t> bytes = read_file(path, most);
+  std::string text(bytes.begin(), bytes.end());
+  const std::string_view wide = wide_encoding_of(text);
+  check<FileError>(wide.empty(), "read_text",
+                   "{} must be UTF-8, got {}; convert it: iconv -f {} -t UTF-8 FILE > NEW_FILE",
+                   path.string(), wide, wide);
+  if (text.starts_with("\xef\xbb\xbf")) text.erase(0, 3);
+  size_t line = 1;
+  for (size_t at = 0; at < text.size(); ++line) {
+    const size_t end = std::min(text.find('\n', at), text.size());
+    check_line(std::string_view(text).substr(at, end - at), line, path);
+    at = end + 1;
+  }
+  return text;
 }
 
 bool is_folder(const fs::path& path) {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -13,6 +14,11 @@ namespace rw {
 // are in memory, and so is a gzip file that holds more than 64 MiB and 64 times its own size: no
 // data set does, but small files can be made that would fill any memory.
 std::vector<uint8_t> read_file(const std::filesystem::path& path, uint64_t most = UINT64_MAX);
+
+// The text of such a file, which is UTF-8, without a byte-order mark. Anything else is an error
+// with the command that converts it: UTF-16 and UTF-32 by their marks or zeros, bytes that are not
+// UTF-8 with their line and place.
+std::string read_text(const std::filesystem::path& path, uint64_t most = UINT64_MAX);
 
 // False also for what cannot be looked at.
 bool is_folder(const std::filesystem::path& path);

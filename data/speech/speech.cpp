@@ -41,8 +41,8 @@ fs::path sound_of(const fs::path& transcripts, const std::string& name, size_t l
 
 void read_transcripts(const fs::path& file, std::vector<Utterance>& utterances) {
   constexpr uint64_t most = uint64_t{1} << 26;
-  const std::vector<uint8_t> bytes = read_file(file, most);
-  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  const std::string content = read_text(file, most);
+  const std::string_view text = content;
   size_t line = 1;
   for (size_t at = 0; at < text.size(); ++line) {
     const size_t end = std::min(text.find('\n', at), text.size());

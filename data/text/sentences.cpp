@@ -1,13 +1,14 @@
 #include "data/text/sentences.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <charconv>
 #include <optional>
 #include <unordered_map>
 
 #include "core/base/error.h"
-#include "data/base/files.h"
-#include "data/base/unicode.h"
+#include "data/text/table.h"
 
 namespace rw {
 
@@ -15,17 +16,7 @@ namespace {
 
 constexpr int32_t max_classes = 10000;
 
-using Cells = std::vector<std::string_view>;
-
-Cells split(std::string_view text, char separator) {
-  Cells parts;
-  for (size_t begin = 0; begin <= text.size();) {
-    const size_t end = std::min(text.find(separator, begin), text.size());
-    parts.push_back(text.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return parts;
-}
+using Cells = std::vector<std::string>;
 
 // Where the columns lie that are read.
 struct Columns {
@@ -80,8 +71,7 @@ class Labels {
     if (labels_.empty()) are_numbers_ = number.has_value();
     const bool whole = number && *number >= 0 && *number < max_classes &&
                        label.find_first_not_of("0123456789") == label.npos;
-    const bool word = !number && !label.empty() && label.front() != ' ' && label.back() != ' ' &&
-                      is_valid_utf8(label);
+    const bool word = !number && !label.empty() && label.front() != ' ' && label.back() != ' ';
     check<FileError>(are_numbers_ ? whole : word, "load_sentences",
                      "{}:{} must have a label that is a {}, got `{}`", file_, line,
                      are_numbers_ ? "whole number in [0, 10000)" : "word", label);
@@ -133,30 +123,25 @@ class Labels {
 
 SentenceDataset load_sentences(const std::filesystem::path& file,
                                std::span<const std::string> class_names) {
-  const auto bytes = read_file(file);
-  std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  if (text.ends_with('\n')) text.remove_suffix(1);
-  Cells lines = split(text, '\n');
-  for (std::string_view& line : lines)
-    if (line.ends_with('\r')) line.remove_suffix(1);
-
-  const Cells header = split(lines[0], '\t');
+  const Table table = read_table(file);
+  const Cells& header = table.rows[0];
   const Columns columns(header);
   check<FileError>(columns.first < columns.count, "load_sentences",
                    "{}:1 must name a column `sentence`, or two as `sentence1` and `sentence2`, got "
-                   "`{}`",
-                   file.string(), lines[0]);
+                   "`{}`; columns are separated by tabs, in .csv files by commas",
+                   file.string(), fmt::join(header, "`, `"));
   SentenceDataset data;
   Labels labels(file.string());
-  for (size_t i = 1; i < lines.size(); ++i) {
-    const Cells cells = split(lines[i], '\t');
+  for (size_t i = 1; i < table.rows.size(); ++i) {
+    const Cells& cells = table.rows[i];
+    const size_t line = table.lines[i];
     check<FileError>(cells.size() == columns.count, "load_sentences",
-                     "{}:{} must have {} columns as the header has, got {}", file.string(), i + 1,
+                     "{}:{} must have {} columns as the header has, got {}", file.string(), line,
                      columns.count, cells.size());
     if (columns.is_gold && cells[*columns.label] == "-") continue;
     data.sentences.emplace_back(cells[columns.first]);
     if (columns.second) data.seconds.emplace_back(cells[*columns.second]);
-    if (columns.label) labels.add(cells[*columns.label], i + 1);
+    if (columns.label) labels.add(cells[*columns.label], line);
   }
   check<FileError>(data.size() > 0, "load_sentences", "{} must have a row below its header",
                    file.string());

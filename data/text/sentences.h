@@ -1,4 +1,4 @@
-// Sentences, and pairs of sentences, with classes in GLUE's TSV format.
+// Sentences, and pairs of sentences, with classes: GLUE's TSV files, or CSV files.
 #pragma once
 
 #include <cstdint>
@@ -20,13 +20,13 @@ struct SentenceDataset {
   bool has_pairs() const { return !seconds.empty(); }  // of sentences
 };
 
-// Reads a header that names the columns, then a row per sentence or pair. The sentence is in
-// `sentence`; pairs are in `sentence1` and `sentence2` (MNLI, RTE), `question1` and `question2`
-// (QQP), `question` and `sentence` (QNLI), `premise` and `hypothesis`, or `#1 String` and `#2
-// String` (MRPC). The label is in `gold_label`, `label`, `is_duplicate` or `Quality`, if there is
-// one of these; other columns are ignored. Labels are whole numbers in [0, 10000), or words, whose
-// sorted order numbers the classes. Pairs whose gold_label is `-`, on which the annotators did not
-// agree, are left out.
+// Reads a table (read_table()): a header that names the columns, then a row per sentence or pair.
+// The sentence is in `sentence`; pairs are in `sentence1` and `sentence2` (MNLI, RTE), `question1`
+// and `question2` (QQP), `question` and `sentence` (QNLI), `premise` and `hypothesis`, or `#1
+// String` and `#2 String` (MRPC). The label is in `gold_label`, `label`, `is_duplicate` or
+// `Quality`, if there is one of these; other columns are ignored. Labels are whole numbers in [0,
+// 10000), or words, whose sorted order numbers the classes. Pairs whose gold_label is `-`, on which
+// the annotators did not agree, are left out.
 //
 // `class_names` are those of the training data; any other label is an error. Throws FileError
 // naming the line.

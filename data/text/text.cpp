@@ -37,13 +37,6 @@ void append_documents(std::string_view text, std::vector<Document>& documents) {
   finish();
 }
 
-std::string read_text(const fs::path& file) {
-  const auto bytes = read_file(file);
-  check<FileError>(std::ranges::find(bytes, 0) == bytes.end(), "text",
-                   "{} must be a text file, but has NUL bytes", file.string());
-  return {bytes.begin(), bytes.end()};
-}
-
 }  // namespace
 
 std::vector<std::string> read_texts(std::span<const fs::path> files) {

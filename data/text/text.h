@@ -11,7 +11,8 @@ namespace rw {
 // One sentence (or line) per string, none blank.
 using Document = std::vector<std::string>;
 
-// The contents of files. Throws FileError for a file that is missing or is not text.
+// The contents of files, by read_text(). Throws FileError for a file that is missing or is not
+// text.
 std::vector<std::string> read_texts(std::span<const std::filesystem::path> files);
 
 // A line is a sentence; a blank line and the end of a file end a document. Throws FileError for a

@@ -175,6 +175,14 @@ TEST_CASE("list_speech: folders that are not as they should be" * doctest::test_
   const auto fault = [&](const char* name) {
     return fault_of([&] { list_speech(folder / name, Split::test); });
   };
+  // A mark at the start of a transcript is no part of a name.
+  write_chapter(folder / "marked", "1", {{"ONE", 2000}});
+  write_chapter(folder / "marked", "2", {{"TWO", 2000}});
+  std::ofstream(folder / "marked/1/7/1-7.trans.txt") << "\xef\xbb\xbf"
+                                                        "1-7-0 ONE\n\n";
+  CHECK(list_speech(folder / "marked", Split::train).size() == 1);
+  std::ofstream(folder / "marked/1/7/1-7.trans.txt") << "1-7-0 CAF\xe9\n";
+  CHECK(contains(fault("marked"), "1-7.trans.txt:1 must be UTF-8"));
   CHECK(contains(fault("nothing"), "must be a folder of speech, got nothing"));
   fs::create_directories(folder / "empty");
   CHECK(contains(fault("empty"), "none to test with"));

@@ -81,12 +81,21 @@ TEST_CASE("text: lines are sentences, blank lines and files end documents") {
   const std::vector files{folder / "a.txt", folder / "b.txt"};
   CHECK(read_documents(files) == std::vector<Document>{{"one", "two"}, {"three"}, {"four"}});
 
+  // A byte-order mark is no text.
+  write_file(folder / "marked.txt",
+             "\xef\xbb\xbf"
+             "one\n\xef\xbb\xbftwo"sv);
+  CHECK(read_texts(std::vector{folder / "marked.txt"})[0] == "one\n\xef\xbb\xbftwo");
+
   write_file(folder / "binary", "a\0b"sv);
+  write_file(folder / "latin", "a\n\n  caf\xe9\n"sv);
   write_file(folder / "blank", " \n\n"sv);
   const auto fault = [&](const char* name) {
     return fault_of([&] { read_documents(std::vector{folder / name}); });
   };
   CHECK(fault("binary").c_str() == doctest::Contains("NUL"));
+  CHECK(fault("latin").c_str() ==
+        doctest::Contains("latin:3 must be UTF-8, got the byte 0xe9 as byte 6 of the line"));
   CHECK(fault("blank").c_str() == doctest::Contains("must be text to read"));
   CHECK(fault("missing").c_str() == doctest::Contains("missing"));
 }
