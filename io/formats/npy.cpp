@@ -8,6 +8,7 @@
 #include "core/base/checked.h"
 #include "core/files/file.h"
 #include "io/formats/transfer.h"
+#include "ops/ops.h"
 
 namespace rw {
 
@@ -16,18 +17,22 @@ namespace {
 constexpr std::string_view npy_magic("\x93NUMPY", 6);
 
 struct NpyType {
-  const char* numpy;
+  const char* numpy;  // without the order of its bytes, '<', '>' or '|'
   const char* stored;
   DType dtype;  // of the tensor that it is loaded into
 };
+// A tensor is written as the first type that has its elements.
 constexpr NpyType npy_types[] = {
-    {"<f4", "F32", DType::f32}, {"<f2", "F16", DType::f16}, {"<i4", "I32", DType::i32},
-    {"|u1", "U8", DType::u8},   {"<f8", "F64", DType::f32}, {"<i8", "I64", DType::i32},
-    {"|b1", "BOOL", DType::u8},
+    {"f4", "F32", DType::f32}, {"f2", "F16", DType::f16}, {"i4", "I32", DType::i32},
+    {"u1", "U8", DType::u8},   {"f8", "F64", DType::f32}, {"i8", "I64", DType::i32},
+    {"b1", "BOOL", DType::u8}, {"i1", "I8", DType::i32},  {"i2", "I16", DType::i32},
+    {"u2", "U16", DType::i32}, {"u4", "U32", DType::i32}, {"u8", "U64", DType::i32},
 };
 
 struct Header {
   const NpyType* type = nullptr;
+  ByteOrder order = ByteOrder::little;
+  bool is_column_major = false;
   Shape shape;
 };
 
@@ -65,20 +70,31 @@ std::optional<Shape> parse_dims(std::string_view text) {
   return shape;
 }
 
+// Sets the type of a text as '<f4'.
+void parse_type(std::string_view text, Header& header, const std::string& path) {
+  for (const NpyType& type : npy_types)
+    if (!text.empty() && text.substr(1) == type.numpy) header.type = &type;
+  const bool orders = !text.empty() && std::string_view("<>|").find(text[0]) != text.npos;
+  check<FileError>(header.type != nullptr && orders, "npy",
+                   "'{}' has the unsupported dtype {:?}; numbers that are floats of 2, 4 or 8 "
+                   "bytes, integers or bool can be read",
+                   path, text.substr(0, 40));
+  if (text[0] == '>') header.order = ByteOrder::big;
+}
+
 // The header is the text of a Python dictionary with three keys in any order.
 Header parse_header(std::string_view text, const std::string& path) {
-  const auto descr = enclosed(value_of(text, "descr"), '\'', '\'');
+  const std::string_view type = value_of(text, "descr");
+  check<FileError>(!type.starts_with('[') && !type.starts_with('('), "npy",
+                   "'{}' has the structured dtype {:?}; save each field as an array of its own",
+                   path, type.substr(0, 60));
+  const auto descr = enclosed(type, '\'', '\'');
   const auto dims = enclosed(value_of(text, "shape"), '(', ')');
   const std::string_view order = value_of(text, "fortran_order");
   check<FileError>(descr && dims && (order.starts_with("True") || order.starts_with("False")),
                    "npy", "'{}' has no valid header", path);
-  check<FileError>(order.starts_with("False"), "npy", "'{}' must be row-major, got fortran_order",
-                   path);
-  Header header;
-  for (const NpyType& type : npy_types)
-    if (*descr == type.numpy) header.type = &type;
-  check<FileError>(header.type != nullptr, "npy", "'{}' has the unsupported dtype {:?}", path,
-                   descr->substr(0, 40));
+  Header header{.is_column_major = order.starts_with("True")};
+  parse_type(*descr, header, path);
   const auto shape = parse_dims(*dims);
   check<FileError>(shape.has_value(), "npy", "'{}' has the unsupported shape ({:?})", path,
                    dims->substr(0, 120));
@@ -109,8 +125,8 @@ void save_npy(const std::filesystem::path& path, const Tensor& tensor) {
   std::string dims;  // "2, 3"; "2," for one dimension, as Python writes tuples
   for (int i = 0; i < shape.rank(); ++i)
     dims += (i > 0 ? ", " : "") + std::to_string(shape[i]) + (shape.rank() == 1 ? "," : "");
-  std::string header =
-      fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}), }}", type->numpy, dims);
+  std::string header = fmt::format("{{'descr': '{}{}', 'fortran_order': False, 'shape': ({}), }}",
+                                   size_of(dtype) > 1 ? '<' : '|', type->numpy, dims);
   const size_t prefix = npy_magic.size() + 4;
   header.resize((prefix + header.size() + 64) / 64 * 64 - prefix, ' ');  // NumPy aligns the data
   header.back() = '\n';
@@ -145,8 +161,12 @@ Tensor load_npy(const std::filesystem::path& path) {
   check<FileError>(promised_bytes(header) == data.size, "npy",
                    "'{}' must have the bytes of {} elements, got {}", name, header.shape.str(),
                    data.size);
-  Tensor tensor = empty(header.shape, header.type->dtype);
-  upload(header.type->stored, data, tensor, "'" + name + "'");
+  const NoGrad guard;
+  Tensor tensor = empty(header.shape, header.type->dtype), target = tensor;
+  const int last = header.shape.rank() - 1;
+  if (header.is_column_major)  // elements come as those of the transpose do in rows
+    for (int i = 0; i < last - i; ++i) target = transpose(target, i, last - i);
+  upload(header.type->stored, data, target, "'" + name + "'", header.order);
   return tensor;
 }
 

@@ -10,8 +10,9 @@ namespace rw {
 // Writes f32, f16, i32 or u8, and bf16 as f32, which holds each of its values: NumPy has no bf16.
 // The order is row-major. The file is replaced as a whole; its folder must exist.
 void save_npy(const std::filesystem::path& path, const Tensor& tensor);
-// A new tensor on the default device: f2, f4 and u1 as they are, f8 as f32, i4 and i8 as i32.
-// Throws FileError for other dtypes and byte orders and for column-major files.
+// A new tensor on the default device: f2, f4 and u1 as they are, f8 as f32, bool as u8, and other
+// integers as i32, which they must fit. Any order of bytes, by rows or columns (as np.save writes a
+// transpose). Throws FileError for other dtypes: structured and complex ones, texts, objects.
 Tensor load_npy(const std::filesystem::path& path);
 
 }  // namespace rw

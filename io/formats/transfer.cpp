@@ -1,9 +1,10 @@
 #include "io/formats/transfer.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
-#include <limits>
+#include <utility>
 #include <vector>
 
 #include "core/tensor/launch.h"
@@ -69,16 +70,25 @@ void convert_all(std::span<const std::byte> from, std::vector<To>& to, const std
   }
 }
 
-// Calls `body(first, count, bytes)` with consecutive pieces of a file's elements, of `size` bytes.
-template <class Body>
-void for_each_piece_of(const FilePart& part, size_t size, const Body& body) {
-  std::vector<std::byte> bytes;
-  for_each_piece(static_cast<int64_t>(part.size / size), [&](int64_t first, int64_t count) {
-    bytes.resize(static_cast<size_t>(count) * size);
-    part.read(static_cast<uint64_t>(first) * size, bytes);
-    body(first, count, std::span<const std::byte>(bytes));
-  });
-}
+// Elements of a file.
+struct StoredElements {
+  const FilePart& part;
+  ByteOrder order;
+
+  // Calls `body(first, count, bytes)` with consecutive pieces, of elements of `size` bytes.
+  template <class Body>
+  void for_each_piece(size_t size, const Body& body) const {
+    std::vector<std::byte> bytes;
+    rw::for_each_piece(static_cast<int64_t>(part.size / size), [&](int64_t first, int64_t count) {
+      bytes.resize(static_cast<size_t>(count) * size);
+      part.read(static_cast<uint64_t>(first) * size, bytes);
+      if (order == ByteOrder::big)
+        for (auto at = bytes.begin(); at != bytes.end(); at += static_cast<ptrdiff_t>(size))
+          std::reverse(at, at + static_cast<ptrdiff_t>(size));
+      body(first, count, std::span<const std::byte>(bytes));
+    });
+  }
+};
 
 // Writes elements `first` and following of a dense tensor of floats.
 template <class From>
@@ -95,10 +105,10 @@ void write_floats(const Tensor& target, int64_t first, int64_t count,
 }
 
 // False if the file's type is not one of floats.
-bool upload_file_floats(std::string_view dtype, const FilePart& part, const Tensor& target,
+bool upload_file_floats(std::string_view dtype, const StoredElements& stored, const Tensor& target,
                         const std::string& what) {
   const auto upload_as = [&]<class From>(From) {
-    for_each_piece_of(part, sizeof(From), [&](int64_t first, int64_t count, auto bytes) {
+    stored.for_each_piece(sizeof(From), [&](int64_t first, int64_t count, auto bytes) {
       write_floats<From>(target, first, count, bytes, what);
     });
     return true;
@@ -110,34 +120,47 @@ bool upload_file_floats(std::string_view dtype, const FilePart& part, const Tens
   return false;
 }
 
-void upload_wide_integers(const FilePart& part, const Tensor& target, const std::string& what) {
-  for_each_piece_of(part, sizeof(int64_t), [&](int64_t first, int64_t count, auto bytes) {
-    std::vector<int32_t> piece;
-    for (int64_t i = 0; i < count; ++i) {
-      int64_t x;
-      std::memcpy(&x, bytes.data() + static_cast<size_t>(i) * sizeof x, sizeof x);
-      check<FileError>(
-          x >= std::numeric_limits<int32_t>::min() && x <= std::numeric_limits<int32_t>::max(),
-          "read", "{} must have values that fit 32 bits, got {} at index {}", what, x, first + i);
-      piece.push_back(static_cast<int32_t>(x));
-    }
-    write_elements(target, first, count, piece.data());
-  });
+// False if the file's type is not one of integers.
+bool upload_integers(std::string_view dtype, const StoredElements& stored, const Tensor& target,
+                     const std::string& what) {
+  const auto upload_as = [&]<class From>(From x) {
+    stored.for_each_piece(sizeof x, [&](int64_t first, int64_t count, auto bytes) {
+      std::vector<int32_t> piece;
+      for (int64_t i = 0; i < count; ++i) {
+        std::memcpy(&x, bytes.data() + static_cast<size_t>(i) * sizeof x, sizeof x);
+        check<FileError>(std::in_range<int32_t>(x), "read",
+                         "{} must have values that fit 32 bits, got {} at index {}", what, x,
+                         first + i);
+        piece.push_back(static_cast<int32_t>(x));
+      }
+      write_elements(target, first, count, piece.data());
+    });
+    return true;
+  };
+  if (dtype == "I8") return upload_as(int8_t());
+  if (dtype == "I16") return upload_as(int16_t());
+  if (dtype == "I32") return upload_as(int32_t());
+  if (dtype == "I64") return upload_as(int64_t());
+  if (dtype == "U8") return upload_as(uint8_t());
+  if (dtype == "U16") return upload_as(uint16_t());
+  if (dtype == "U32") return upload_as(uint32_t());
+  if (dtype == "U64") return upload_as(uint64_t());
+  return false;
 }
 
-void upload_dense(std::string_view dtype, const FilePart& part, const Tensor& target,
+void upload_dense(std::string_view dtype, const StoredElements& stored, const Tensor& target,
                   const std::string& what) {
   const bool same =
       dtype == stored_name(target.dtype()) || (dtype == "BOOL" && target.dtype() == DType::u8);
   if (same)
-    return for_each_piece_of(part, size_of(target.dtype()),
-                             [&](int64_t first, int64_t count, auto bytes) {
-                               write_elements(target, first, count, bytes.data());
-                             });
-  if (dtype == "I64" && target.dtype() == DType::i32)
-    return upload_wide_integers(part, target, what);
-  check<FileError>(is_float(target.dtype()) && upload_file_floats(dtype, part, target, what),
-                   "read", "{} is needed as {}, got {}", what, name(target.dtype()), dtype);
+    return stored.for_each_piece(size_of(target.dtype()),
+                                 [&](int64_t first, int64_t count, auto bytes) {
+                                   write_elements(target, first, count, bytes.data());
+                                 });
+  const bool fits = is_float(target.dtype()) ? upload_file_floats(dtype, stored, target, what)
+                                             : target.dtype() == DType::i32 &&
+                                                   upload_integers(dtype, stored, target, what);
+  check<FileError>(fits, "read", "{} is needed as {}, got {}", what, name(target.dtype()), dtype);
 }
 
 // Calls `body` with a dense tensor, whose values then become those of `target`.
@@ -195,11 +218,11 @@ void download(const Tensor& source, DType dtype, const std::string& what,
 }
 
 void upload(std::string_view dtype, const FilePart& part, const Tensor& target,
-            const std::string& what) {
+            const std::string& what, ByteOrder order) {
   check<FileError>(part.size == static_cast<uint64_t>(target.numel()) * stored_size(dtype), "read",
                    "{} must have {} elements of {}, got {} bytes", what, target.numel(), dtype,
                    part.size);
-  fill_dense(target, [&](const Tensor& dense) { upload_dense(dtype, part, dense, what); });
+  fill_dense(target, [&](const Tensor& dense) { upload_dense(dtype, {part, order}, dense, what); });
 }
 
 void upload_floats(const Tensor& target, const std::string& what,

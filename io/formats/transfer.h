@@ -11,10 +11,15 @@
 
 namespace rw {
 
-// Element types of files, in safetensors' spelling. All are little-endian, like the hosts that this
-// framework runs on.
+// Element types of files, in safetensors' spelling.
 size_t stored_size(std::string_view dtype);  // bytes per element; 0: unknown
 std::string_view stored_name(DType dtype);   // "F32", "F16", "BF16", "I32", "U8"
+
+// The order of the bytes of an element. The hosts that this framework runs on are little-endian.
+enum class ByteOrder {
+  little,  // the least significant byte comes first
+  big      // it comes last
+};
 
 // Calls `piece` with consecutive pieces of the tensor's elements as `dtype`, in row-major order:
 // all but the last have 2^20 elements. Floats are converted to each other; one that 16 bits do not
@@ -23,9 +28,10 @@ void download(const Tensor& source, DType dtype, const std::string& what,
               const std::function<void(std::span<const std::byte>)>& piece);
 
 // Fills `target`, of any strides, with as many elements of a file. Throws FileError with `what` if
-// the types do not go together, an I64 does not fit i32, or a float is beyond a target of 16 bits.
+// the types do not go together, or a float is beyond a target of 16 bits: floats become any floats,
+// and integers i32, which each of them must fit; U8 and BOOL also u8.
 void upload(std::string_view dtype, const FilePart& part, const Tensor& target,
-            const std::string& what);
+            const std::string& what, ByteOrder order = ByteOrder::little);
 // Fills `target`, of floats and of any strides, with values that `fill` writes: those of elements
 // `first` and following, in row-major order and in the same pieces. FileError as upload().
 void upload_floats(const Tensor& target, const std::string& what,
