@@ -151,6 +151,7 @@
 #include "data/images/idx.h"
 #include "data/images/image_file.h"
 #include "data/images/loader.h"
+#include "data/images/photo_check.h"
 #include "data/images/photo_loader.h"
 #include "data/images/photos.h"
 #include "data/images/resample.h"

@@ -2,6 +2,7 @@
 // and shows where the memory went. With --plan it predicts the memory instead; with --predict it
 // classifies photographs.
 #include <CLI/CLI.hpp>
+#include <fmt/format.h>
 
 #include "apps/resnet/prediction.h"
 #include "apps/resnet/training.h"
@@ -20,11 +21,14 @@ void run(ResNetOptions& options) {
   options.device.open();
   manual_seed(options.seed);
   const Images images(options);
+  const PhotoFolder* const photos = options.photos();
+  if (photos && !options.quiet) fmt::print("{}\n", photos->str());
   ProgramRun planned(ResNetTrainer::program(options, images), options.planning);
   planned.guard([&] {
     ResNetTrainer trainer(options, images, planned);
     options.eval ? trainer.run_evaluation() : trainer.run();
   });
+  if (photos) photos->tell_left_out();
 }
 
 }  // namespace

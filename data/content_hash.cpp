@@ -43,12 +43,13 @@ uint64_t content_hash(const ImageDataset& data) {
 }
 
 uint64_t content_hash(const PhotoDataset& data) {
-  check(data.hashes.size() == data.size(), "content_hash",
+  check(data.headers.size() == data.size(), "content_hash",
         "check_photos() must have looked through all {} photographs, got {}", data.size(),
-        data.hashes.size());
+        data.headers.size());
   Content content;
   for (const auto& file : data.files) content.add(file.filename().string());
-  return content.add(data.hashes).add(data.labels).add(data.class_names).hash();
+  for (const ImageHeader& header : data.headers) content.add(header.hash);
+  return content.add(data.labels).add(data.class_names).hash();
 }
 
 uint64_t content_hash(const SpeechDataset& data) {

@@ -13,7 +13,8 @@ namespace rw {
 
 // Covers pixels, labels and names of classes.
 uint64_t content_hash(const ImageDataset& data);
-// Covers names, labels and bytes of the files, after check_photos(). ValueError before that.
+// Covers names, labels, sizes and the first 64 KiB of the files, after check_photos(). ValueError
+// before that.
 uint64_t content_hash(const PhotoDataset& data);
 // Covers names, speakers, transcripts, lengths and sizes of all sounds, and the bytes of up to 16
 // of them: reading all of LibriSpeech would take minutes. FileError if one is gone.

@@ -1,7 +1,5 @@
 #include "apps/resnet/images.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include "core/base/hash.h"
@@ -13,25 +11,12 @@
 
 namespace rw {
 
-Images::Images(const ResNetOptions& options)
-    : has_photos_(options.has_photos()), image_(options.image) {
-  if (has_photos_)
-    list(options);
-  else
+Images::Images(const ResNetOptions& options) : photos_(options.photos()), image_(options.image) {
+  if (!photos_) {
     load(options);
-}
-
-void Images::list(const ResNetOptions& options) {
-  const PhotoOptions how{.test_share = options.test_share};
-  train_photos_ = list_photos(options.data, Split::train, how);
-  test_photos_ = list_photos(options.data, Split::test, how);
-  if (!options.quiet)
-    fmt::print("looking through {} photographs of {} classes\n",
-               (options.eval ? 0 : train_photos_.size()) + test_photos_.size(),
-               train_photos_.class_names.size());
-  if (!options.eval) check_photos(train_photos_, options);
-  check_photos(test_photos_, options);
-  class_names = train_photos_.class_names;
+    return;
+  }
+  class_names = photos_->train.class_names;
   classes = static_cast<int>(class_names.size());
   statistics = imagenet_statistics();
 }
@@ -52,14 +37,15 @@ void Images::load(const ResNetOptions& options) {
 std::unique_ptr<ImageBatches> Images::training(const ResNetOptions& options) const {
   const auto batch = static_cast<int>(std::min(options.batch, train_size()));
   const bool drop_last = train_size() > batch;
-  if (has_photos_)
-    return std::make_unique<PhotoLoader>(train_photos_,
+  if (photos_)
+    return std::make_unique<PhotoLoader>(photos_->train,
                                          PhotoLoaderOptions{.batch_size = batch,
                                                             .image = static_cast<int>(image_),
                                                             .shuffle = true,
                                                             .drop_last = drop_last,
                                                             .augment = true,
-                                                            .seed = options.seed});
+                                                            .seed = options.seed,
+                                                            .faults = photos_->faults()});
   return std::make_unique<Loader>(train_,
                                   LoaderOptions{.batch_size = batch,
                                                 .shuffle = true,
@@ -72,25 +58,18 @@ std::unique_ptr<ImageBatches> Images::training(const ResNetOptions& options) con
 }
 
 std::unique_ptr<ImageBatches> Images::testing(int batch) const {
-  if (has_photos_)
+  if (photos_)
     return std::make_unique<PhotoLoader>(
-        test_photos_, PhotoLoaderOptions{.batch_size = batch, .image = static_cast<int>(image_)});
+        photos_->test,
+        PhotoLoaderOptions{
+            .batch_size = batch, .image = static_cast<int>(image_), .faults = photos_->faults()});
   return std::make_unique<Loader>(
       test_, LoaderOptions{.batch_size = batch, .mean = statistics.mean, .std = statistics.std});
 }
 
 uint64_t Images::hash() const {
-  if (has_photos_) return fnv1a(content_hash(train_photos_), content_hash(test_photos_));
+  if (photos_) return fnv1a(content_hash(photos_->train), content_hash(photos_->test));
   return fnv1a(content_hash(train_), content_hash(test_));
-}
-
-void check_photos(PhotoDataset& photos, const ResNetOptions& options) {
-  const auto skipped =
-      check_photos(photos, options.skip_bad ? BadPhotos::are_skipped : BadPhotos::are_refused);
-  constexpr size_t most = 10;
-  for (size_t i = 0; i < std::min(most, skipped.size()); ++i)
-    warn(fmt::format("left out: {}", skipped[i]));
-  if (skipped.size() > most) warn(fmt::format("{} more are left out", skipped.size() - most));
 }
 
 }  // namespace rw

@@ -5,17 +5,24 @@
 
 #include "../../data/base/dataset.h"
 #include "../../data/images/loader.h"
-#include "../../data/images/photos.h"
 #include "options.h"
 
 namespace rw {
 
 class Images {
  public:
-  explicit Images(const ResNetOptions& options);
+  explicit Images(const ResNetOptions& options);  // whose photographs must outlive it
 
-  int64_t train_size() const { return static_cast<int64_t>(train_.size() + train_photos_.size()); }
-  int64_t test_size() const { return static_cast<int64_t>(test_.size() + test_photos_.size()); }
+  int64_t train_size() const {
+    return static_cast<int64_t>(photos_ ? photos_->train.size() : train_.size());
+  }
+  int64_t test_size() const {
+    return static_cast<int64_t>(photos_ ? photos_->test.size() : test_.size());
+  }
+  // How many of those to test with could be read so far.
+  int64_t readable_tests() const {
+    return test_size() - (photos_ ? photos_->unreadable_tests() : 0);
+  }
   // Returns batches that refer to the images here.
   std::unique_ptr<ImageBatches> training(const ResNetOptions& options) const;
   std::unique_ptr<ImageBatches> testing(int batch) const;
@@ -26,17 +33,11 @@ class Images {
   ChannelStatistics statistics;
 
  private:
-  void list(const ResNetOptions& options);
   void load(const ResNetOptions& options);
 
-  // Only one kind is used, and the others are empty.
+  const PhotoFolder* const photos_;  // null: the images are these
   ImageDataset train_, test_;
-  PhotoDataset train_photos_, test_photos_;
-  const bool has_photos_;
   const int64_t image_;
 };
-
-// Checks the photographs that were listed, as --skip-bad-images asks for.
-void check_photos(PhotoDataset& photos, const ResNetOptions& options);
 
 }  // namespace rw

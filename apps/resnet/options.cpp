@@ -2,11 +2,11 @@
 
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
 #include <filesystem>
 #include <utility>
 
 #include "data/images/cifar.h"
-#include "data/images/photos.h"
 #include "io/models/classifier.h"
 #include "trainer/program/shared_options.h"
 
@@ -15,8 +15,10 @@ namespace rw {
 void ResNetOptions::add_to(CLI::App& app) {
   shared_option(
       app, "--data", data,
-      "a folder of photographs (PNG, JPEG) for each class, or train/ and val/ with these; or "
-      "CIFAR-10's binary files; without it, the images are synthetic");
+      "a folder of photographs (PNG, JPEG, WebP) for each class, or train/ and val/ (or other "
+      "usual "
+      "names "
+      "of splits) with these; or CIFAR-10's binary files; without it, the images are synthetic");
   shared_option(app, "--model", model,
                 "resnet20, 32, 56, 110 (6k + 2), resnet18, 34, 50, 101, 152, v2-20 (6k + 2), "
                 "v2-bottleneck-164 (9k + 2) (default resnet20, for images of more than 64 "
@@ -25,11 +27,13 @@ void ResNetOptions::add_to(CLI::App& app) {
                  "the normalisation: batch, or group, which looks at one image only")
       ->check(CLI::IsMember({"batch", "group"}))
       ->capture_default_str();
-  must_be_positive(app.add_option(
-      "--image", image,
-      "the height and width to which photographs are scaled (default 224), or to plan for"));
-  app.add_flag("--skip-bad-images", skip_bad,
-               "leave out photographs that cannot be read, with a warning");
+  must_be_positive(app.add_option("--image", image,
+                                  "the height and width to which photographs are scaled (default: "
+                                  "about what half of them have, "
+                                  "but at most 224), or to plan for"));
+  app.add_flag(
+      "--strict", strict,
+      "end with an error at a photograph that cannot be read, which is left out otherwise");
   shared_option(app, "--test-share", test_share,
                 "of the photographs of each class, if there is no val/")
       ->capture_default_str();
@@ -73,22 +77,33 @@ void ResNetOptions::take_from_file() {
   if (image == 0) image = stored.image;
 }
 
+// Photographs have the size of most of them, in steps of 16 pixels, but no more than is usual.
+int64_t ResNetOptions::image_of_data() const {
+  constexpr int cifar_image = 32, usual_image = 224, step = 16;
+  if (!photos_) return predict.empty() ? cifar_image : usual_image;
+  return std::clamp((photos_->usual_side() + step / 2) / step * step, cifar_image, usual_image);
+}
+
 void ResNetOptions::complete() {
   check_own_numbers();
-  has_photos_ = std::filesystem::is_directory(data) && !is_cifar10(data);
-  const bool cifar = !data.empty() && !has_photos_;
-  constexpr int cifar_image = 32, cifar_classes = 10, usual_image = 224, small_image = 64;
+  const bool has_photos = std::filesystem::is_directory(data) && !is_cifar10(data);
+  const bool cifar = !data.empty() && !has_photos;
+  constexpr int cifar_image = 32, cifar_classes = 10, small_image = 64;
   take_from_file();
-  const bool any_image = has_photos_ || !predict.empty();
-  if (image == 0) image = any_image ? usual_image : cifar_image;
+  if (has_photos && predict.empty()) {
+    const PhotoFolderOptions how = {
+        .test_share = test_share, .strict = strict, .trains = !eval, .quiet = quiet};
+    photos_ = std::make_shared<PhotoFolder>(data, how);
+  }
+  const bool any_image = photos_ || !predict.empty();
+  if (image == 0) image = image_of_data();
   check(any_image || planning.plan || image == cifar_image, "options",
         "--image must be {} for CIFAR-10 and synthetic images, got {}; other sizes are for "
         "photographs",
         cifar_image, image);
   if (model.empty()) model = image > small_image ? "resnet18" : "resnet20";
   if (classes == 0 && planning.plan)
-    classes = has_photos_ ? static_cast<int>(list_photos(data, Split::train).class_names.size())
-                          : cifar_classes;
+    classes = photos_ ? static_cast<int>(photos_->train.class_names.size()) : cifar_classes;
   if (batch == 0) batch = cifar ? 128 : 32;
   if (epochs == 0) epochs = data.empty() ? 1 : 30;
   check_numbers();

@@ -1,10 +1,12 @@
 // The options of the ResNet program.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "../../trainer/trainer_options.h"
+#include "photos.h"
 #include "steps.h"
 
 namespace rw {
@@ -19,13 +21,14 @@ struct ResNetOptions : TrainerOptions {
   double test_share = 0.2;
   bool exact_batch_norm = false;
   uint32_t parts = 1;  // parts of a batch, with exact_batch_norm
-  bool eval = false, skip_bad = false;
+  bool eval = false, strict = false;
 
   void add_to(CLI::App& app);
   // Checks the options, and fills in those that depend on the data (batch and epochs, where they
   // are 0) or on the file of --load.
   void complete();
-  bool has_photos() const { return has_photos_; }  // --data is a folder of photographs
+  // The photographs, if --data is a folder of them; else null.
+  const PhotoFolder* photos() const { return photos_.get(); }
 
   // Tells whether ranks normalise together: each has one of the batches that --exact-batch-norm
   // joins.
@@ -38,8 +41,9 @@ struct ResNetOptions : TrainerOptions {
  private:
   void check_own_numbers() const;
   void take_from_file();
+  int64_t image_of_data() const;
 
-  bool has_photos_ = false;
+  std::shared_ptr<const PhotoFolder> photos_;
 };
 
 }  // namespace rw

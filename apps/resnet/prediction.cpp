@@ -3,8 +3,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "apps/resnet/images.h"
-#include "data/images/photo_loader.h"
+#include "apps/resnet/photos.h"
 #include "io/models/classifier.h"
 #include "io/models/model.h"
 #include "trainer/program/ranking.h"
@@ -77,7 +76,8 @@ void predict(const ResNetOptions& options) {
   PhotoDataset photos{.files = {options.predict.begin(), options.predict.end()},
                       .labels = std::vector<int32_t>(options.predict.size()),
                       .class_names = {"unknown"}};
-  check_photos(photos, options);
+  const auto bad = options.strict ? BadPhotos::are_refused : BadPhotos::are_skipped;
+  look_through(photos, {.bad = bad, .decodes = true}, options.quiet);
   options.device.open();
   const ResNetRecipe recipe = options.recipe(stored.classes);
   ProgramRun run(program_of(options, recipe, static_cast<int64_t>(photos.size())),

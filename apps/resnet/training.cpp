@@ -60,7 +60,7 @@ std::unique_ptr<ImageBatches> ResNetTrainer::testing(int64_t batch) {
 
 std::string ResNetTrainer::result(const char* whose, const Meter::Values& values) const {
   return fmt::format("test accuracy {}{:.2f} % of {} images", whose, 100 * values.accuracy,
-                     images_.test_size());
+                     images_.readable_tests());
 }
 
 void ResNetTrainer::save(bool is_average) {

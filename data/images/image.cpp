@@ -1,6 +1,7 @@
 #include "data/images/image.h"
 
 #include <algorithm>
+#include <string_view>
 #include <utility>
 
 #include "core/base/error.h"
@@ -25,9 +26,12 @@ void check_image_size(uint64_t height, uint64_t width, uint64_t stored, const st
 }
 
 int exif_orientation(std::span<const uint8_t> tiff) {
-  if (tiff.size() < 8) return 1;
-  const bool little = tiff[0] == 'I';
-  // Reads numbers of 2 or 4 bytes; bytes beyond the end are zeros.
+  const auto begins_with = [&](std::string_view text) {
+    return tiff.size() >= 8 && std::equal(text.begin(), text.end(), tiff.begin());
+  };
+  const bool little = begins_with({"II*\0", 4});
+  if (!little && !begins_with({"MM\0*", 4})) return 1;
+  // Reads numbers of 1, 2 or 4 bytes; bytes beyond the end are zeros.
   const auto number = [&](size_t at, size_t bytes) {
     uint32_t value = 0;
     for (size_t i = 0; i < bytes; ++i) {
@@ -36,13 +40,22 @@ int exif_orientation(std::span<const uint8_t> tiff) {
     }
     return value;
   };
+  // The types of TIFF that are integers, by their bytes: SBYTE, SHORT and SSHORT, LONG, SLONG and
+  // IFD. The standard has SHORT here, and cameras also write others.
+  const auto bytes_of = [](uint32_t type) -> size_t {
+    if (type == 6) return 1;
+    if (type == 3 || type == 8) return 2;
+    return type == 4 || type == 9 || type == 13 ? 4 : 0;
+  };
   const size_t directory = number(4, 4), entries = number(directory, 2);
   for (size_t i = 0; i < entries; ++i) {
     const size_t entry = directory + 2 + 12 * i;
     if (entry + 12 > tiff.size()) return 1;
-    constexpr uint32_t orientation = 0x112, u16 = 3;
-    if (number(entry, 2) == orientation && number(entry + 2, 2) == u16)
-      return static_cast<int>(number(entry + 8, 2));
+    constexpr uint32_t orientation = 0x112;
+    const size_t bytes = bytes_of(number(entry + 2, 2)), count = number(entry + 4, 4);
+    if (number(entry, 2) != orientation || bytes == 0 || count == 0) continue;
+    const size_t place = bytes * count <= 4 ? entry + 8 : number(entry + 8, 4);  // of the first one
+    return static_cast<int>(number(place, bytes));
   }
   return 1;
 }

@@ -14,6 +14,11 @@ struct Image {
   std::vector<uint8_t> pixels;  // RGB, [height, width, 3]
 };
 
+// The size of a picture as it is stored, in pixels.
+struct ImageSize {
+  int height = 0, width = 0;  // rows and columns
+};
+
 // Throws FileError if the file `name` of `stored` bytes claims to hold more than pictures do: a
 // side of more than 65535 pixels, more than 1 GiB, or more than 32 MiB and 200 times its own size.
 // Memory for pixels is taken after this check.

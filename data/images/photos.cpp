@@ -1,18 +1,19 @@
 #include "data/images/photos.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
-#include <array>
 #include <cctype>
 #include <cmath>
-#include <optional>
-#include <tuple>
+#include <initializer_list>
+#include <map>
+#include <span>
+#include <string_view>
 
 #include "core/base/error.h"
 #include "core/base/hash.h"
 #include "data/base/files.h"
-#include "data/base/parallel.h"
 #include "data/base/unicode.h"
-#include "data/images/image_file.h"
 
 namespace rw {
 
@@ -24,10 +25,55 @@ bool is_hidden(const fs::path& path) {
   return path.filename().native().starts_with('.');
 }
 
-bool is_photo(const fs::path& file) {
-  std::string ending = file.extension().string();
-  for (char& c : ending) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return ending == ".png" || ending == ".jpg" || ending == ".jpeg";
+std::string lower(std::string text) {
+  for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return text;
+}
+
+// All that a listing leaves out, and folders where one may not expect them.
+struct Findings {
+  std::map<std::string, size_t> others;  // files that are not read, by their endings
+  std::vector<std::string> inner, links, unused;
+  size_t outside = 0;  // photographs beside the folders of classes
+
+  static std::string some_of(std::vector<std::string> names) {
+    std::ranges::sort(names);
+    constexpr size_t most = 5;
+    const std::span<const std::string> shown(names.data(), std::min(most, names.size()));
+    const std::string rest =
+        names.size() > most ? fmt::format(" and {} more", names.size() - most) : "";
+    return fmt::format("{}{}", fmt::join(shown, ", "), rest);
+  }
+  std::string others_text() const {
+    std::vector<std::string> kinds;
+    for (const auto& [ending, n] : others)
+      kinds.push_back(
+          fmt::format("{} {} file{}", n, ending.empty() ? "nameless" : ending, n == 1 ? "" : "s"));
+    return fmt::format("{}", fmt::join(kinds, ", "));
+  }
+  std::vector<std::string> notes() const;
+};
+
+std::vector<std::string> Findings::notes() const {
+  std::vector<std::string> found;
+  for (const auto& [ending, n] : others)
+    found.push_back(fmt::format(
+        "{} {} not read", n,
+        ending.empty() ? (n == 1 ? "file without an ending is" : "files without an ending are")
+                       : ending + (n == 1 ? " file is" : " files are")));
+  if (!inner.empty())
+    found.push_back(fmt::format("folders inside of the folder of a class belong to this class: {}",
+                                some_of(inner)));
+  if (!links.empty())
+    found.push_back(fmt::format("links to folders inside of the folder of a class are left out: {}",
+                                some_of(links)));
+  if (!unused.empty())
+    found.push_back(
+        fmt::format("folders beside those of the splits are left out: {}", some_of(unused)));
+  if (outside > 0)
+    found.push_back(fmt::format("{} photograph{} left out, in no folder of a class", outside,
+                                outside == 1 ? " is" : "s are"));
+  return found;
 }
 
 std::vector<fs::path> folders_in(const fs::path& folder) {
@@ -38,28 +84,42 @@ std::vector<fs::path> folders_in(const fs::path& folder) {
   return found;
 }
 
+bool holds_photos(const fs::path& folder) {
+  for (const auto& entry : fs::directory_iterator(folder))
+    if (is_image_name(entry.path()) && !is_hidden(entry.path()) && !is_folder(entry.path()))
+      return true;
+  return false;
+}
+
 // The photographs of a class, sorted.
-std::vector<fs::path> photos_in(const fs::path& folder, const PhotoOptions& options) {
+std::vector<fs::path> photos_in(const fs::path& folder, const PhotoOptions& options,
+                                Findings& findings) {
   std::vector<fs::path> found;
+  Findings own;
   for (auto at = fs::recursive_directory_iterator(folder); at != fs::end(at); ++at) {
     const fs::path& path = at->path();
     const bool is_directory = is_folder(path);
+    const auto name = [&] { return path.lexically_relative(folder.parent_path()).string(); };
     if (is_hidden(path)) {
       if (is_directory) at.disable_recursion_pending();
-    } else if (is_photo(path) && !is_directory) {
+    } else if (is_directory) {
+      (at->is_symlink() ? findings.links : findings.inner).push_back(name());
+    } else if (is_image_name(path)) {
       found.push_back(path);
     } else {
-      check<FileError>(is_directory || !options.refuse_others, "list_photos",
-                       "'{}' must be a PNG or JPEG file, got another ending; remove it",
-                       path.string());
+      check<FileError>(!options.refuse_others, "list_photos",
+                       "'{}' must be a {} file, got another ending; remove it", path.string(),
+                       image_format_names());
+      ++own.others[lower(path.extension().string())];
     }
   }
   std::ranges::sort(
       found, {}, [](const fs::path& p) -> const auto& { return p.native(); });
   check<FileError>(!found.empty(), "list_photos",
-                   "'{}' must hold PNG or JPEG files of its class, got none; add some, or remove "
-                   "the folder",
-                   folder.string());
+                   "'{}' must hold {} files of its class, got {}; add some, or remove the folder",
+                   folder.string(), image_format_names(),
+                   own.others.empty() ? "none" : "only " + own.others_text());
+  for (const auto& [ending, n] : own.others) findings.others[ending] += n;
   return found;
 }
 
@@ -89,11 +149,40 @@ struct Roots {
   fs::path train, test;  // test: empty where train is to be split
 };
 
-Roots roots_of(const fs::path& folder) {
-  if (!is_folder(folder / "train")) return {folder, {}};
-  for (const char* name : {"val", "test"})
-    if (is_folder(folder / name)) return {folder / "train", folder / name};
-  return {folders_in(folder).size() == 1 ? folder / "train" : folder, {}};
+// Those folders that have one of these names, by the order of the names.
+std::vector<fs::path> named(const std::vector<fs::path>& folders,
+                            std::initializer_list<std::string_view> names) {
+  constexpr std::string_view endings[] = {"", "set", "_set", "-set", " set"};
+  std::vector<fs::path> found;
+  for (const std::string_view name : names) {
+    for (const fs::path& folder : folders) {
+      const std::string own = lower(folder.filename().string());
+      if (own.starts_with(name) && std::ranges::count(endings, own.substr(name.size())))
+        found.push_back(folder);
+    }
+  }
+  return found;
+}
+
+// A class, too, may be called "train" or "test": then it is beside others that are no splits, and
+// holds photographs itself.
+Roots roots_of(const fs::path& folder, Findings& findings) {
+  const std::vector<fs::path> folders = folders_in(folder);
+  std::vector<fs::path> train = named(folders, {"train", "training"});
+  std::vector<fs::path> test =
+      named(folders, {"val", "validation", "valid", "dev", "eval", "test", "testing"});
+  if (train.size() + test.size() < folders.size())
+    for (std::vector<fs::path>* const split : {&train, &test}) std::erase_if(*split, holds_photos);
+  if (train.empty() && test.empty()) return {folder, {}};
+  check<FileError>(!train.empty(), "list_photos",
+                   "'{}' must hold a folder train beside {}, got none; put the folders of classes "
+                   "to train with into it, or give '{}' another name if it is a class",
+                   folder.string(), test[0].filename().string(), test[0].string());
+  const Roots roots{train[0], test.empty() ? fs::path() : test[0]};
+  for (const fs::path& other : folders)
+    if (other != roots.train && other != roots.test)
+      findings.unused.push_back(other.filename().string());
+  return roots;
 }
 
 std::vector<std::string> class_names_in(const fs::path& root) {
@@ -111,17 +200,27 @@ std::vector<std::string> class_names_in(const fs::path& root) {
   return names;
 }
 
+void count_outside(const fs::path& root, Findings& findings) {
+  for (const auto& entry : fs::directory_iterator(root)) {
+    const fs::path& path = entry.path();
+    findings.outside += is_image_name(path) && !is_hidden(path) && !is_folder(path);
+  }
+}
+
 PhotoDataset list_split(const fs::path& folder, Split split, const PhotoOptions& options) {
-  const Roots roots = roots_of(folder);
+  Findings findings;
+  const Roots roots = roots_of(folder, findings);
   PhotoDataset data{.class_names = class_names_in(roots.train)};
   const bool own_split = !roots.test.empty();
   const fs::path& root = own_split && split == Split::test ? roots.test : roots.train;
+  count_outside(root, findings);
+  if (root != folder) count_outside(folder, findings);
   for (const fs::path& of_class : folders_in(root)) {
     const auto found = std::ranges::find(data.class_names, of_class.filename().string());
     check<FileError>(found != data.class_names.end(), "list_photos",
                      "'{}' must be one of the classes of '{}', got another; remove it",
                      of_class.string(), roots.train.string());
-    std::vector<fs::path> files = photos_in(of_class, options);
+    std::vector<fs::path> files = photos_in(of_class, options, findings);
     if (!own_split) files = part_of(of_class, std::move(files), split, options);
     for (fs::path& file : files) {
       data.files.push_back(std::move(file));
@@ -131,6 +230,7 @@ PhotoDataset list_split(const fs::path& folder, Split split, const PhotoOptions&
   check<FileError>(data.size() > 0, "list_photos",
                    "'{}' must hold photographs to test with, got none; add more, or a folder val",
                    root.string());
+  data.notes = findings.notes();
   return data;
 }
 
@@ -146,40 +246,6 @@ PhotoDataset list_photos(const fs::path& folder, Split split, const PhotoOptions
   } catch (const fs::filesystem_error& error) {
     fail<FileError>("list_photos", "'{}' must be readable, got: {}", folder.string(), error.what());
   }
-}
-
-std::vector<std::string> check_photos(PhotoDataset& data, BadPhotos bad) {
-  std::vector<std::string> faults(data.size());
-  data.hashes.resize(data.size());
-  parallel_for(data.size(), 0, [&](size_t i) {
-    try {
-      load_image(data.files[i], 1);
-      data.hashes[i] = file_hash(data.files[i]);
-    } catch (const FileError& error) {
-      if (bad == BadPhotos::are_refused) throw;
-      faults[i] = error.what();
-    }
-  });
-  PhotoDataset good{.class_names = data.class_names};
-  std::vector<bool> has_photos(data.class_names.size());
-  for (size_t i = 0; i < data.size(); ++i) {
-    if (!faults[i].empty()) continue;
-    good.files.push_back(data.files[i]);
-    good.labels.push_back(data.labels[i]);
-    good.hashes.push_back(data.hashes[i]);
-    has_photos.at(static_cast<size_t>(data.labels[i])) = true;
-  }
-  std::vector<std::string> found;
-  for (size_t i = 0; i < data.size(); ++i) {
-    if (faults[i].empty()) continue;
-    const auto label = static_cast<size_t>(data.labels[i]);
-    check<FileError>(has_photos[label], "check_photos",
-                     "the class '{}' must have a photograph that can be read, got none: {}",
-                     data.class_names[label], faults[i]);
-    found.push_back(std::move(faults[i]));
-  }
-  data = std::move(good);
-  return found;
 }
 
 }  // namespace rw

@@ -65,13 +65,13 @@ CropBox centre_crop(int height, int width, double share) {
   return in_the_middle(height, width, side, side);
 }
 
-CropBox random_crop(int height, int width, DataRandom& random) {
+CropBox random_crop(int height, int width, DataRandom& random, double least) {
   constexpr int tries = 10;
   constexpr double narrow = 3.0 / 4, wide = 4.0 / 3;  // width : height
   const auto log_wide = static_cast<float>(std::log(wide));
   const double area = static_cast<double>(height) * width;
   for (int i = 0; i < tries; ++i) {
-    const double part = area * random.uniform(0.08f, 1);
+    const double part = area * random.uniform(static_cast<float>(least), 1);
     const double ratio = std::exp(random.uniform(-log_wide, log_wide));
     const double w = std::sqrt(part * ratio), h = std::sqrt(part / ratio);
     if (w > width || h > height) continue;

@@ -14,8 +14,9 @@ struct CropBox {
 // The square in the middle that remains when the shorter side becomes 1 / `share` times as long as
 // the model's images: torchvision resizes to 256 and crops 224, which is a share of 7/8.
 CropBox centre_crop(int height, int width, double share);
-// A part of 8 to 100 % of the area, with an aspect ratio from 3:4 to 4:3 (Szegedy et al. 2014).
-CropBox random_crop(int height, int width, DataRandom& random);
+// A part of 8 % (or another least share) to 100 % of the area, with an aspect ratio from 3:4 to 4:3
+// (Szegedy et al. 2014).
+CropBox random_crop(int height, int width, DataRandom& random, double least = 0.08);
 
 // Writes the box as `size` x `size` pixels of [0, 255] to out [size, size, 3]: linear between
 // pixels if it becomes larger, and a mean of all pixels, weighted by a triangle, if it becomes

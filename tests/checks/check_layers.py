@@ -114,6 +114,7 @@ LIBRARY_RULES = {
     "i915_drm.h": ["tests/stand_ins/"],
     "jpeglib.h": ["data/", "tests/"],
     "jerror.h": ["data/"],
+    "webp/": ["data/"],
     "sndfile.h": ["data/", "tests/"],
     "oneapi/dnnl/": ["backends/cpu/"],
     "mpi.h": ["dist/world/mpi_world.cpp"],

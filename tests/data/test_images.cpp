@@ -231,11 +231,38 @@ TEST_CASE("photos: EXIF says how a photograph is held") {
   CHECK(decode_image(file, "x").pixels == stored.pixels);
 }
 
+TEST_CASE("photos: the size is read from the first bytes of a file") {
+  const TemporaryFolder folder;
+  PhotoBytes jpeg = jpeg_bytes(gradient(24, 40));
+  for (const auto& [name, bytes] :
+       {std::pair{"a.png", png_bytes(gradient(24, 40))}, {"a.jpg", jpeg}}) {
+    CAPTURE(name);
+    write_file(folder / name,
+               std::span(bytes).first(bytes.size() - 40));  // later damage is not seen
+    const ImageHeader header = load_image_header(folder / name);
+    CHECK(header.size.height == 24);
+    CHECK(header.size.width == 40);
+    write_file(folder / name, bytes);
+    CHECK(load_image_header(folder / name).hash != header.hash);
+    write_file(folder / name, std::span(bytes).first(20));
+    CHECK_THROWS_WITH_AS(load_image_header(folder / name), doctest::Contains("must be a whole "),
+                         FileError);
+  }
+  // Much lies before the size, as thumbnails and profiles do.
+  const std::vector<PhotoBytes> long_blocks(3, PhotoBytes(60'000, 1));
+  write_file(folder / "b.jpg", jpeg_bytes(24, 40, gradient(24, 40).pixels, {.exif = long_blocks}));
+  CHECK(load_image_header(folder / "b.jpg").size.width == 40);
+  write_file(folder / "c.jpg", png_bomb(60000, 60000));
+  CHECK_THROWS_WITH_AS(load_image_header(folder / "c.jpg"),
+                       doctest::Contains("at most 1 GiB of pixels"), FileError);
+}
+
 TEST_CASE("photos: what is no photograph is refused by name") {
   CHECK(image_fault({}).c_str() ==
-        doctest::Contains("'photo.jpg' must be a PNG or JPEG image, got 0"));
+        doctest::Contains(
+            ("'photo.jpg' must be a " + image_format_names() + " image, got 0").c_str()));
   CHECK(image_fault(PhotoBytes{'G', 'I', 'F', '8', '9', 'a'}).c_str() ==
-        doctest::Contains("must be a PNG or JPEG image, got 6 bytes"));
+        doctest::Contains("image, got 6 bytes that begin otherwise"));
   for (const PhotoBytes& whole : {png_bytes(gradient(40, 50)), jpeg_bytes(gradient(40, 50)),
                                   jpeg_bytes(gradient(40, 50), {.progressive = true})}) {
     CHECK(image_fault(whole) == "no FileError");

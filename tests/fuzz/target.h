@@ -48,6 +48,7 @@ inline std::vector<std::string_view> json_words() {
 }
 
 std::vector<Target> data_targets();       // data/
+std::vector<Target> photo_targets();      // data/images/formats/
 std::vector<Target> io_targets();         // io/, and device profiles
 std::vector<Target> decoder_targets();    // language models in io/
 std::vector<Target> tokenizer_targets();  // data/tokenizers
@@ -56,7 +57,7 @@ std::vector<Target> planted_targets();
 
 inline std::vector<Target> all_targets() {
   std::vector<Target> all = data_targets();
-  for (auto* more : {io_targets, decoder_targets, tokenizer_targets})
+  for (auto* more : {photo_targets, io_targets, decoder_targets, tokenizer_targets})
     for (Target& target : more()) all.push_back(std::move(target));
   return all;
 }

@@ -1,4 +1,4 @@
-// Readers of data/: images, compressed files, text, vocabularies, sentences.
+// Readers of data/: images in arrays, compressed files, text, vocabularies, sentences.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -8,19 +8,17 @@
 #include "data/base/files.h"
 #include "data/images/cifar.h"
 #include "data/images/idx.h"
-#include "data/images/image_file.h"
 #include "data/images/loader.h"
-#include "data/images/resample.h"
 #include "data/images/synthetic.h"
 #include "data/speech/audio.h"
 #include "data/speech/speech.h"
 #include "data/speech/transcripts.h"
 #include "data/text/sentences.h"
+#include "data/text/table.h"
 #include "data/text/text.h"
 #include "data/text/text_examples.h"
 #include "data/text/text_loader.h"
 #include "data/text/tokenizer_training.h"
-#include "tests/data/photo_fixture.h"
 #include "tests/fuzz/target.h"
 
 namespace rw::fuzz {
@@ -93,61 +91,6 @@ std::vector<Bytes> cifar_seeds() {
   save_cifar10(scratch_file("."), Split::test, draw_shapes(2, 1));
   return {join(file_bytes(scratch_file("batches.meta.txt")),
                file_bytes(scratch_file("test_batch.bin")))};
-}
-
-// An accepted image is whole, and can be made smaller.
-void use_image(const Image& image) {
-  expect(image.height > 0 && image.width > 0 &&
-             image.pixels.size() ==
-                 3 * static_cast<size_t>(image.height) * static_cast<size_t>(image.width),
-         "an image has its pixels");
-  std::vector<float> out(3 * 4 * 4);
-  DataRandom random(1);
-  for (const CropBox& box : {centre_crop(image.height, image.width, 0.875),
-                             random_crop(image.height, image.width, random)})
-    resample(image, box, 4, true, out.data());
-  for (const float v : out) expect(v >= 0 && v <= 255.1f, "means lie between pixels");
-}
-
-// The checksums are made right, so that mutations get further.
-void read_png(Input input) {
-  Bytes file(input.begin(), input.end());
-  const auto number = [&](size_t at) {
-    return uint32_t{file[at]} << 24 | uint32_t{file[at + 1]} << 16 | uint32_t{file[at + 2]} << 8 |
-           file[at + 3];
-  };
-  for (size_t at = 8; at + 12 <= file.size() && number(at) <= file.size() - at - 12;) {
-    const size_t length = number(at);
-    const auto sum = static_cast<uint32_t>(crc32(0, &file[at + 4], static_cast<uInt>(length + 4)));
-    for (size_t i = 0; i < 4; ++i)
-      file[at + 8 + length + i] = static_cast<uint8_t>(sum >> (24 - 8 * i));
-    at += length + 12;
-  }
-  use_image(decode_image(file, "photo"));
-}
-
-void read_jpeg(Input input) {
-  use_image(decode_image(input, "photo", input.size() % 2 ? 3 : 0));
-}
-
-std::vector<Bytes> png_seeds() {
-  using namespace rw::test;
-  return {png_bytes(gradient(9, 13)),
-          png_bytes(4, 4, Bytes(32, 9), {.bits = 16, .colours = PNG_COLOR_TYPE_GRAY}),
-          png_bytes(3, 2, Bytes(24, 7), {.colours = PNG_COLOR_TYPE_RGBA, .interlaced = true}),
-          png_bytes(3, 5, Bytes(90, 7), {.bits = 16, .interlaced = true, .orientation = 6}),
-          png_bytes(1, 2, {0, 1},
-                    {.colours = PNG_COLOR_TYPE_PALETTE,
-                     .palette = {{1, 2, 3}, {4, 5, 6}},
-                     .transparency = {9}})};
-}
-
-std::vector<Bytes> jpeg_seeds() {
-  using namespace rw::test;
-  return {jpeg_bytes(gradient(9, 13), {.orientation = 6}),
-          jpeg_bytes(gradient(20, 17), {.progressive = true}),
-          jpeg_bytes(8, 8, Bytes(64, 9), {JCS_GRAYSCALE}),
-          jpeg_bytes(8, 9, Bytes(8 * 9 * 4, 99), {JCS_CMYK})};
 }
 
 // ---- compressed files ---------------------------------------------------------------------------
@@ -336,6 +279,17 @@ void read_sentences(Input input) {
   expect_examples(sentence_examples(data, tokenizer(), 16), 16, tokenizer().vocabulary().size());
 }
 
+void read_csv(Input input) {
+  const Table table = read_table(write_scratch("table.csv", input));
+  expect(!table.rows.empty() && table.rows.size() == table.lines.size(), "rows have their lines");
+  for (const auto& row : table.rows) expect(!row.empty(), "a row has cells");
+}
+
+std::vector<Bytes> csv_seeds() {
+  return {to_bytes("a,\"b, c\"\r\n1,\"x \"\"y\"\"\"\n\"\",\"two\nlines\"\n,\n\n"),
+          to_bytes("\xef\xbb\xbfsentence,label\nthe ab,1")};
+}
+
 std::vector<Bytes> sentence_seeds() {
   return {to_bytes("sentence\tlabel\na good film \t1\nbad\t0\n"),
           to_bytes("index\tsentence\r\n0\tthe ab\r\n1\t\r\n"),
@@ -393,12 +347,13 @@ std::vector<Target> data_targets() {
           {"text", read_text, text_seeds, text},
           {"vocabulary", read_vocabulary, vocabulary_seeds, tokens, true, ' '},
           {"tokenizer", read_tokens, token_seeds, text, false},
-          {"png", read_png, png_seeds, {"IDAT", "IHDR", "PLTE", "tRNS", "gAMA", "iCCP", "IEND"}},
-          {"jpeg",
-           read_jpeg,
-           jpeg_seeds,
-           {"Exif", "\xff\xda", "\xff\xc2", "\xff\xd9", "\xff\xdd", "Adobe"}},
           {"sound", read_sound, sound_seeds, {"RIFF", "WAVE", "fmt ", "data", "fLaC", "LIST"}},
+          {"csv",
+           read_csv,
+           csv_seeds,
+           {"\"", "\"\"", ",\"", "\",", "\r\n", "\r", "\xef\xbb\xbf"},
+           true,
+           ','},
           {"sentences", read_sentences, sentence_seeds, columns, true, '\t'},
           {"speech", read_speech, speech_seeds, transcripts, true, ' '}};
 }

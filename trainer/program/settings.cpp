@@ -31,7 +31,7 @@ constexpr std::array may_change = {
     // Monitors and evaluations.
     "--check-numerics", "--gradient-ranges", "--beam", "--sample", "--allow-rise",
     // The setting "the data" has their contents.
-    "--data", "--text", "--task", "--skip-bad-images",
+    "--data", "--text", "--task", "--strict",
     // The setting "--lr" has their result.
     "--scale-lr", "--reference-batch",
     // Memory, which leaves the bits as they are.

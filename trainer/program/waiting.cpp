@@ -17,7 +17,7 @@ namespace rw {
 
 namespace {
 
-void draw_until(const std::stop_token& stop, const std::string& what) {
+void draw_until(const std::stop_token& stop, const std::function<std::string()>& what) {
   const auto start = std::chrono::steady_clock::now();
   std::mutex mutex;
   std::condition_variable_any stopped;
@@ -29,7 +29,7 @@ void draw_until(const std::stop_token& stop, const std::string& what) {
   };
   while (waits()) {
     const std::chrono::duration<double> past = std::chrono::steady_clock::now() - start;
-    const std::string line = fmt::format("{} ... {:.0f} s", what, past.count());
+    const std::string line = fmt::format("{} ... {:.0f} s", what(), past.count());
     const auto columns = static_cast<size_t>(terminal_columns(STDERR_FILENO));
     fmt::print(stderr, "\r{}\x1b[K", line.substr(0, columns - 1));
     drawn = true;
@@ -39,7 +39,9 @@ void draw_until(const std::stop_token& stop, const std::string& what) {
 
 }  // namespace
 
-Waiting::Waiting(std::string what) {
+Waiting::Waiting(std::string what) : Waiting([what = std::move(what)] { return what; }) {}
+
+Waiting::Waiting(std::function<std::string()> what) {
   if (rank_count() > 1 || terminal_columns(STDERR_FILENO) == 0) return;
   std::fflush(stdout);
   thread_ = std::jthread(draw_until, std::move(what));

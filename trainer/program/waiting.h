@@ -1,6 +1,7 @@
 // A sign of life while a program prints nothing.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <thread>
 
@@ -11,8 +12,9 @@ namespace rw {
 class Waiting {
  public:
   explicit Waiting(std::string what);
-  Waiting(const Waiting&) = delete;             // it owns a line of the terminal
-  Waiting& operator=(const Waiting&) = delete;  // as above
+  explicit Waiting(std::function<std::string()> what);  // returns what to say now, in a thread
+  Waiting(const Waiting&) = delete;                     // it owns a line of the terminal
+  Waiting& operator=(const Waiting&) = delete;          // as above
 
  private:
   std::jthread thread_;  // draws the line; not running without a terminal

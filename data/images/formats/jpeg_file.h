@@ -3,7 +3,7 @@
 
 #include <span>
 
-#include "image.h"
+#include "../image.h"
 
 namespace rw {
 
@@ -12,5 +12,8 @@ namespace rw {
 // `least_side` pixels: this is much faster, and no worse for pictures that are made smaller anyway.
 // 0 means its own size. Throws FileError with `name`, also if data are missing or damaged.
 Image decode_jpeg(std::span<const uint8_t> bytes, const std::string& name, int least_side = 0);
+// The size in the header of a file of `stored` bytes, of which these are the first. FileError, also
+// if they end before the header does.
+ImageSize jpeg_size(std::span<const uint8_t> bytes, uint64_t stored, const std::string& name);
 
 }  // namespace rw

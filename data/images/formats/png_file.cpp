@@ -1,10 +1,9 @@
-#include "data/images/png_file.h"
+#include "data/images/formats/png_file.h"
 
 #include <algorithm>
 #include <csetjmp>
 #include <cstdio>
 #include <cstring>
-#include <memory>
 #include <new>
 #include <png.h>
 #include <utility>
@@ -113,14 +112,29 @@ bool has_16_bits_in_passes(std::span<const uint8_t> file) {
 }
 
 // libpng's "simplified" interface: it has its longjmp() inside, and converts everything.
-Image decode_simply(std::span<const uint8_t> bytes, const std::string& name) {
+struct SimplePng {
   png_image png{};
-  png.version = PNG_IMAGE_VERSION;
-  const std::unique_ptr<png_image, void (*)(png_imagep)> owner(&png, png_image_free);
-  check<FileError>(png_image_begin_read_from_memory(&png, bytes.data(), bytes.size()) != 0,
-                   "decode_image", "'{}' must be a whole PNG image, got one with: {}", name,
-                   std::string(png.message));
-  check_image_size(png.height, png.width, bytes.size(), name);
+
+  // Reads the header of a file of `stored` bytes.
+  SimplePng(std::span<const uint8_t> bytes, uint64_t stored, const std::string& name) {
+    png.version = PNG_IMAGE_VERSION;
+    if (png_image_begin_read_from_memory(&png, bytes.data(), bytes.size()) == 0)
+      fail_with_message(name);
+    check_image_size(png.height, png.width, stored, name);
+  }
+  ~SimplePng() { png_image_free(&png); }
+  SimplePng(const SimplePng&) = delete;
+  SimplePng& operator=(const SimplePng&) = delete;
+
+  [[noreturn]] void fail_with_message(const std::string& name) const {
+    fail<FileError>("decode_image", "'{}' must be a whole PNG image, got one with: {}", name,
+                    std::string(png.message));
+  }
+};
+
+Image decode_simply(std::span<const uint8_t> bytes, const std::string& name) {
+  SimplePng reader(bytes, bytes.size(), name);
+  png_image& png = reader.png;
   // Debian's libpng 1.6.39 gives wrong pixels for these, so they are written anew without passes.
   if (has_16_bits_in_passes(bytes)) {
     PngRewriter rewriter(bytes);
@@ -134,9 +148,8 @@ Image decode_simply(std::span<const uint8_t> bytes, const std::string& name) {
   Image image{static_cast<int>(png.height), static_cast<int>(png.width), {}};
   image.pixels.resize(PNG_IMAGE_SIZE(png));
   const png_color white{255, 255, 255};
-  const bool whole = png_image_finish_read(&png, &white, image.pixels.data(), 0, nullptr) != 0;
-  check<FileError>(whole, "decode_image", "'{}' must be a whole PNG image, got one with: {}", name,
-                   std::string(png.message));
+  if (png_image_finish_read(&png, &white, image.pixels.data(), 0, nullptr) == 0)
+    reader.fail_with_message(name);
   return image;
 }
 
@@ -145,6 +158,11 @@ Image decode_simply(std::span<const uint8_t> bytes, const std::string& name) {
 Image decode_png(std::span<const uint8_t> bytes, const std::string& name) {
   Image image = decode_simply(bytes, name);  // first, since only a whole file has chunks
   return oriented(std::move(image), png_orientation(bytes));
+}
+
+ImageSize png_size(std::span<const uint8_t> bytes, uint64_t stored, const std::string& name) {
+  const SimplePng reader(bytes, stored, name);
+  return {static_cast<int>(reader.png.height), static_cast<int>(reader.png.width)};
 }
 
 }  // namespace rw

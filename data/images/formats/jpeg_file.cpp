@@ -1,4 +1,4 @@
-#include "data/images/jpeg_file.h"
+#include "data/images/formats/jpeg_file.h"
 
 #include <algorithm>
 #include <csetjmp>
@@ -107,36 +107,45 @@ void cmyk_to_rgb(std::vector<uint8_t>& pixels) {
   pixels.resize(pixels.size() / 4 * 3);
 }
 
-// The orientation of the first APP1 marker that turns the picture, or 1.
+// The orientation in the EXIF data, which may go on in further markers: so of two whole ones, the
+// first counts.
 int orientation_of(const jpeg_decompress_struct& jpeg) {
+  constexpr uint8_t exif[] = {'E', 'x', 'i', 'f', 0, 0};
+  std::vector<uint8_t> all;
   for (const jpeg_marker_struct* marker = jpeg.marker_list; marker; marker = marker->next) {
-    constexpr uint8_t exif[] = {'E', 'x', 'i', 'f', 0, 0};
     const std::span<const uint8_t> data(marker->data, marker->data_length);
-    if (data.size() < sizeof exif || !std::equal(exif, exif + sizeof exif, data.begin())) continue;
-    const int found = exif_orientation(data.subspan(sizeof exif));
-    if (found != 1) return found;
+    if (data.size() >= sizeof exif && std::equal(exif, exif + sizeof exif, data.begin()))
+      all.insert(all.end(), data.begin() + sizeof exif, data.end());
   }
-  return 1;
+  return exif_orientation(all);
+}
+
+void check_whole(bool whole, const JpegReader& reader, const std::string& name) {
+  check<FileError>(whole, "decode_image", "'{}' must be a whole JPEG image, got one with: {}", name,
+                   std::string(reader.why));
 }
 
 }  // namespace
 
 Image decode_jpeg(std::span<const uint8_t> bytes, const std::string& name, int least_side) {
   JpegReader reader;
-  const auto check_whole = [&](bool whole) {
-    check<FileError>(whole, "decode_image", "'{}' must be a whole JPEG image, got one with: {}",
-                     name, std::string(reader.why));
-  };
-  check_whole(reader.read_header(bytes));
+  check_whole(reader.read_header(bytes), reader, name);
   const jpeg_decompress_struct& jpeg = reader.jpeg;
   check_image_size(jpeg.image_height, jpeg.image_width, bytes.size(), name);
-  check_whole(reader.choose_size(least_side));
+  check_whole(reader.choose_size(least_side), reader, name);
   const int orientation = orientation_of(jpeg);  // markers go with the last pixel
   Image image{static_cast<int>(jpeg.output_height), static_cast<int>(jpeg.output_width), {}};
   image.pixels.resize(size_t{jpeg.output_height} * jpeg.output_width * reader.channels());
-  check_whole(reader.read_pixels(image.pixels.data()));
+  check_whole(reader.read_pixels(image.pixels.data()), reader, name);
   if (reader.channels() == 4) cmyk_to_rgb(image.pixels);
   return oriented(std::move(image), orientation);
+}
+
+ImageSize jpeg_size(std::span<const uint8_t> bytes, uint64_t stored, const std::string& name) {
+  JpegReader reader;
+  check_whole(reader.read_header(bytes), reader, name);
+  check_image_size(reader.jpeg.image_height, reader.jpeg.image_width, stored, name);
+  return {static_cast<int>(reader.jpeg.image_height), static_cast<int>(reader.jpeg.image_width)};
 }
 
 }  // namespace rw
