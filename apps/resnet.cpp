@@ -22,7 +22,7 @@ void run(ResNetOptions& options) {
   manual_seed(options.seed);
   const Images images(options);
   const PhotoFolder* const photos = options.photos();
-  if (photos && !options.quiet) fmt::print("{}\n", photos->str());
+  if (photos && !options.quiet) fmt::print("{}\n", photos->str(options.image));
   ProgramRun planned(ResNetTrainer::program(options, images), options.planning);
   planned.guard([&] {
     ResNetTrainer trainer(options, images, planned);

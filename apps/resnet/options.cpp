@@ -40,7 +40,8 @@ void ResNetOptions::add_to(CLI::App& app) {
   app.add_flag("--exact-batch-norm", exact_batch_norm,
                "run the --accumulate batches of an update side by side, so that BatchNorm sees all "
                "of them as in one large batch, in about its memory: see --checkpoint");
-  must_be_positive(shared_option(app, "--epochs", epochs, "default 1, with --data 30"));
+  must_be_positive(shared_option(app, "--epochs", epochs,
+                                 "default 1, with --data 30, or more for few photographs"));
   must_be_positive(shared_option(app, "--steps", steps, "instead of --epochs"));
   shared_option(app, "--load", load);
   shared_option(app, "--save", save, "a safetensors file, in PyTorch's layout");
@@ -105,7 +106,8 @@ void ResNetOptions::complete() {
   if (classes == 0 && planning.plan)
     classes = photos_ ? static_cast<int>(photos_->train.class_names.size()) : cifar_classes;
   if (batch == 0) batch = cifar ? 128 : 32;
-  if (epochs == 0) epochs = data.empty() ? 1 : 30;
+  const bool takes_passes = epochs == 0;
+  if (takes_passes) epochs = 1;
   check_numbers();
   ranks.share_out(accumulate);
   if (joins_ranks()) {
@@ -120,9 +122,17 @@ void ResNetOptions::complete() {
     steps = (steps + accumulate - 1) / accumulate;
     parts = std::exchange(accumulate, 1);
   }
+  take_recipe(takes_passes && !data.empty() && steps == 0);
+}
+
+// A batch has no more photographs than there are.
+void ResNetOptions::take_recipe(bool takes_passes) {
+  const int64_t samples = photos_ ? static_cast<int64_t>(photos_->train.size()) : 0;
   chosen = rw::recipe({.kind = TrainingWork::Kind::images,
                        .is_loaded = !load.empty(),
-                       .batch = batch * accumulate});
+                       .batch = (photos_ ? std::min(batch, samples) : batch) * accumulate,
+                       .samples = takes_passes ? samples : 0});
+  if (takes_passes) epochs = chosen.passes;
 }
 
 bool ResNetOptions::joins_ranks() const {

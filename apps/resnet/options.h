@@ -42,6 +42,7 @@ struct ResNetOptions : TrainerOptions {
   void check_own_numbers() const;
   void take_from_file();
   int64_t image_of_data() const;
+  void take_recipe(bool takes_passes);
 
   std::shared_ptr<const PhotoFolder> photos_;
 };

@@ -65,7 +65,7 @@ void PhotoFolder::look(PhotoDataset& data, const std::string& cache, bool quiet)
     left_out_.push_back(fault);
 }
 
-std::string PhotoFolder::str() const {
+std::string PhotoFolder::str(int64_t image) const {
   const std::vector<std::string>& names = train.class_names;
   std::vector<int64_t> counts(names.size());
   for (const PhotoDataset* split : {&train, &test})
@@ -75,8 +75,10 @@ std::string PhotoFolder::str() const {
     shown.push_back(fmt::format("{} ({})", names[i], counts[i]));
   if (names.size() > most_named)
     shown.push_back(fmt::format("and {} more", names.size() - most_named));
-  return fmt::format("{} classes: {}; {} photographs to train with and {} to test with",
-                     names.size(), fmt::join(shown, ", "), train.size(), test.size());
+  return fmt::format(
+      "{} classes: {}; {} photographs to train with and {} to test with, scaled to {} x {} pixels: "
+      "half of them have {} or more on the shorter side",
+      names.size(), fmt::join(shown, ", "), train.size(), test.size(), image, image, usual_side());
 }
 
 int PhotoFolder::usual_side() const {

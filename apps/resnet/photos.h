@@ -23,8 +23,9 @@ class PhotoFolder {
   // Warns of what is not read.
   PhotoFolder(const std::string& folder, const PhotoFolderOptions& options);
 
-  // The classes and their photographs, and the splits: "2 classes: a (120), b (118); ...".
-  std::string str() const;
+  // The classes and their photographs, the splits, and their sizes beside that of what the model
+  // sees: "2 classes: a (120), b (118); ...".
+  std::string str(int64_t image) const;
   // The number of pixels that the shorter side has in half of the photographs, or more.
   int usual_side() const;
   // Counts and names all that was left out, if anything was.

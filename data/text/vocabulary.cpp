@@ -36,8 +36,7 @@ std::optional<std::string> fault_of(const std::vector<std::string>& tokens) {
   return std::nullopt;
 }
 
-std::vector<std::string> lines_of(std::span<const uint8_t> bytes) {
-  std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+std::vector<std::string> lines_of(std::string_view text) {
   std::vector<std::string> lines;
   while (!text.empty() && lines.size() <= most_tokens) {
     const size_t end = std::min(text.find('\n'), text.size());
@@ -66,7 +65,7 @@ Vocabulary::Vocabulary(std::vector<std::string> tokens) : tokens_(std::move(toke
 }
 
 Vocabulary Vocabulary::load(const std::filesystem::path& file) {
-  auto tokens = lines_of(read_file(file, most_bytes));
+  auto tokens = lines_of(read_text(file, most_bytes));
   if (const auto fault = fault_of(tokens))
     fail<FileError>("Vocabulary", "{} must be a vocabulary of one token per line, but {}",
                     file.string(), *fault);

@@ -27,7 +27,7 @@ struct KnownRecipe {
   LearningRateRule rule;        // how it follows the batch
   Schedule::Kind decay;
   float warmup, floor, max_norm;
-  int64_t passes, updates;  // passes over the data, or more until there are so many updates
+  int64_t passes, updates;  // passes over the data, or more until there are so many updates of it
 };
 
 // The rates of new language models go through those of GPT-3's table (Brown et al. 2020: 6e-4 for
@@ -52,9 +52,9 @@ constexpr KnownRecipe known_recipes[] = {
     {WorkKind::speech, true, "trained recognisers of speech", 1e-3f, 1e-5f, 2e5, 0.4, 8, by_root,
      by_cosine, 0.1f, 0, 1, 20, 0},
     {WorkKind::images, false, "new classifiers of images", 0.1f, 0, 0, 0, 128, in_proportion,
-     by_cosine, 0.1f, 0, 0, 30, 0},
+     by_cosine, 0.1f, 0, 0, 30, 80},
     {WorkKind::images, true, "trained classifiers of images", 0.01f, 0, 0, 0, 128, in_proportion,
-     by_cosine, 0.1f, 0, 0, 30, 0},
+     by_cosine, 0.1f, 0, 0, 30, 25},
 };
 
 const KnownRecipe& known_for(const TrainingWork& work) {
@@ -75,13 +75,20 @@ float rate_by_size(const KnownRecipe& known, int64_t parameters) {
   return std::max(known.least, static_cast<float>(known.lr * share));
 }
 
-// Few samples are seen more often, but no more than 20 times.
+// Few samples are seen more often, but no more than 20 times; images, which are cropped and
+// mirrored otherwise in each pass, 200 times. Where the rate is in proportion to the batch, so many
+// samples make the same progress in batches of any size.
 int64_t passes_over(const KnownRecipe& known, const TrainingWork& work) {
-  constexpr int64_t most = 20;
   if (work.samples == 0 || known.updates == 0) return known.passes;
-  const int64_t updates = (work.samples + work.batch - 1) / work.batch;
-  const int64_t enough = std::min(most, (known.updates + updates - 1) / updates);
-  return std::max(known.passes, enough);
+  const auto divided_up = [](int64_t a, int64_t b) { return (a + b - 1) / b; };
+  if (known.rule == in_proportion) {
+    constexpr int64_t most = 200;
+    const int64_t enough = divided_up(known.updates * known.batch, work.samples);
+    return std::max(known.passes, std::min(most, enough));
+  }
+  constexpr int64_t most = 20;
+  const int64_t enough = divided_up(known.updates, divided_up(work.samples, work.batch));
+  return std::max(known.passes, std::min(most, enough));
 }
 
 }  // namespace

@@ -367,6 +367,27 @@ TEST_CASE("photo loader: augmentation mirrors half of the photographs") {
   CHECK(mirrored < 42);
 }
 
+TEST_CASE("photo loader: crops of small photographs are magnified twice at most") {
+  const TemporaryFolder folder;
+  write_file(folder / "a.png", png_bytes(gradient(16, 16)));
+  const PhotoDataset data{.files = {folder / "a.png"}, .labels = {0}, .class_names = {"x"}};
+  // The second channel grows to the right: its range tells the width of the crop, at least 0.43 of
+  // the photograph (a quarter of its area, at 3:4), where 8 % of the area would be down to 0.24.
+  PhotoLoader loader(data, {.batch_size = 1, .image = 16, .augment = true});
+  const float std = imagenet_statistics().std[1];
+  float least = 1, most = 0;
+  for (int64_t epoch = 0; epoch < 200; ++epoch) {
+    const auto pixels = loader.batch(epoch, 0).pixels;
+    float low = pixels[1], high = pixels[1];
+    for (size_t i = 1; i < pixels.size(); i += 3)
+      low = std::min(low, pixels[i]), high = std::max(high, pixels[i]);
+    least = std::min(least, (high - low) * std), most = std::max(most, (high - low) * std);
+  }
+  CHECK(least > 0.34);
+  CHECK(least < 0.5);
+  CHECK(most > 0.85);
+}
+
 TEST_CASE("parallel_for: everything once; the first of several errors") {
   using Work = std::function<void(size_t)>;
   for (const int threads : {0, 1, 3}) {

@@ -204,11 +204,11 @@ TEST_CASE("vocabulary: files that are none") {
         doctest::Contains("token 8 is there a second time"));
   CHECK(vocabulary_fault(special_lines + "\na\n").c_str() == doctest::Contains("token 6 is empty"));
   CHECK(vocabulary_fault(special_lines + "a\xFF\n").c_str() ==
-        doctest::Contains("token 6 is not UTF-8"));
+        doctest::Contains(":6 must be UTF-8, got the byte 0xff as byte 2 of the line"));
   CHECK(vocabulary_fault(special_lines + "the\t12\n").c_str() ==
         doctest::Contains("token 6 holds a tab"));
   CHECK(vocabulary_fault(special_lines + "a"s + '\0' + "\n").c_str() ==
-        doctest::Contains("token 6 holds a NUL"));
+        doctest::Contains(":6 must be a text file, but has NUL bytes"));
   CHECK_THROWS_AS(Vocabulary::load("/no/such/file"), FileError);
   CHECK_THROWS_AS(Vocabulary({"a"}), ValueError);
   CHECK_THROWS_AS(small_vocab().token(small_vocab().size()), ValueError);
@@ -217,6 +217,8 @@ TEST_CASE("vocabulary: files that are none") {
 TEST_CASE("vocabulary: written and read back, with either line ending") {
   const TemporaryFolder folder;
   small_vocab().save(folder / "vocab.txt");
+  const std::vector<uint8_t> bytes = read_file(folder / "vocab.txt");
+  write_file(folder / "vocab.txt", "\xef\xbb\xbf" + std::string(bytes.begin(), bytes.end()));
   const Vocabulary read = Vocabulary::load(folder / "vocab.txt");
   REQUIRE(read.size() == small_vocab().size());
   for (int64_t id = 0; id < read.size(); ++id) CHECK(read.token(id) == small_vocab().token(id));

@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "optim/base/plateau.h"
+#include "optim/schedules/recipe.h"
 #include "optim/sgd.h"
 #include "tests/fixtures/optim_fixture.h"
 #include "tests/fixtures/tape_fixture.h"
@@ -201,4 +202,27 @@ TEST_CASE("schedules: a skipped update does not advance them") {
     one_step(sgd, w, {1});
     CHECK(w.item() == -1);
   });
+}
+
+TEST_CASE("recipe: few images are seen more often, by a rate that follows the batch") {
+  struct Images {
+    int64_t batch, samples, passes;
+    float lr;
+  };
+  for (const auto& [batch, samples, passes, lr] : {Images{32, 96, 107, 0.025f},
+                                                   {16, 96, 107, 0.0125f},
+                                                   {8, 48, 200, 0.00625f},
+                                                   {32, 340, 31, 0.025f},
+                                                   {32, 640, 30, 0.025f},
+                                                   {128, 50'000, 30, 0.1f},
+                                                   {128, 0, 30, 0.1f}}) {
+    CAPTURE(batch);
+    CAPTURE(samples);
+    const TrainingRecipe known =
+        recipe({.kind = TrainingWork::Kind::images, .batch = batch, .samples = samples});
+    CHECK(known.passes == passes);
+    CHECK(known.lr == doctest::Approx(lr));
+    const std::string why = fmt::format("; {} passes, since {} samples are few", passes, samples);
+    CHECK((known.reason.find(why) != std::string::npos) == (passes > 30));
+  }
 }

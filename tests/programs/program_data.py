@@ -54,6 +54,11 @@ def png(height, width, colour):
     draw = random.Random(repr(colour))
     rows = b"".join(b"\0" + bytes(min(255, max(0, c + draw.randrange(-20, 20))) for _ in range(width) for c in colour)
                     for _ in range(height))
+    return png_file(height, width, rows)
+
+
+def png_file(height, width, rows):
+    """Returns the file of rows of RGB, each of which begins with its filter."""
     chunks = ((b"IHDR", struct.pack(">2I5B", width, height, 8, 2, 0, 0, 0)), (b"IDAT", zlib.compress(rows)), (b"IEND", b""))
     return b"\x89PNG\r\n\x1a\n" + b"".join(
         struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data)) for name, data in chunks)
@@ -64,6 +69,28 @@ def write_photos(folder, classes=(("night", (20, 20, 60)), ("sunset", (230, 90, 
         (folder / name).mkdir(parents=True)
         for i in range(each):
             (folder / name / f"{i}.png").write_bytes(png(40 + i, 60, tuple(c + i for c in colour)))
+
+
+def write_shapes(folder, each, seed):
+    """Writes circles and squares of bright colours on dark ground, at any place, of 24 to 40 pixels."""
+    draw = random.Random(seed)
+    for name in ("circles", "squares"):
+        (folder / name).mkdir(parents=True)
+        for i in range(each):
+            height, width = draw.randrange(24, 41), draw.randrange(24, 41)
+            radius = draw.uniform(0.28, 0.38) * min(height, width)
+            y, x = draw.uniform(radius, height - radius), draw.uniform(radius, width - radius)
+            ground, ink = [draw.randrange(60) for _ in "rgb"], [draw.randrange(60, 256) for _ in "rgb"]
+            ink[draw.randrange(3)] = 255
+            rows = []
+            for row in range(height):
+                line = b"\0"
+                for column in range(width):
+                    v, u = abs(row + 0.5 - y), abs(column + 0.5 - x)
+                    inside = (math.hypot(u, v) if name == "circles" else max(u, v)) < radius
+                    line += bytes(ink if inside else ground)
+                rows.append(line)
+            (folder / name / f"{i}.png").write_bytes(png_file(height, width, b"".join(rows)))
 
 
 def write_wav(path, samples, rate=16000):

@@ -8,7 +8,7 @@ import os
 import random
 import shutil
 
-from program_data import FAST, RESNET, WORDS, expect, run, run_tests, snapshots, write_photos, write_speech, write_wav
+from program_data import FAST, RESNET, WORDS, expect, run, run_tests, snapshots, write_photos, write_shapes, write_speech, write_wav
 
 
 def test_photos(folder):
@@ -74,6 +74,16 @@ def test_photos(folder):
     expect("must hold folders of 2 classes or more, got 0" in errors, "no classes", errors)
     _, errors = run(folder, *RESNET, "--image", "64", status=1)
     expect("--image must be 32 for CIFAR-10" in errors, "CIFAR-10 of another size", errors)
+
+
+def test_few_photographs(folder):
+    """Two shapes are told apart from a few dozen photographs by the defaults: size, rate and number of passes."""
+    write_shapes(folder / "shapes/train", 24, 1)
+    write_shapes(folder / "shapes/val", 20, 2)
+    out, _ = run(folder, "resnet", "--data", "shapes", "--model", "resnet8", "--batch", "8", *FAST)
+    expect("2 classes: circles (44), squares (44); 48 photographs to train with and 40 to test with, scaled to 32 x 32"
+           in out, "the size", out)
+    expect(float(out.split("test accuracy ")[1].split()[0]) >= 95, "what is so easy is learnt", out)
 
 
 def test_pairs(folder):
