@@ -8,7 +8,7 @@ import shutil
 from program_data import FAST, RESNET, expect, run, run_tests, write_photos, write_speech
 
 ASR = ("asr", "--data", "speech", "--tokens", "word", "--hidden", "8", "--channels", "8", "--batch", "4", "--steps", "4",
-       "--save", "net", *FAST)
+       "--lr", "0.01", "--save", "net", *FAST)
 BERT = ("bert", "--text", "text.txt", "--vocab", "vocab.txt", "--seq", "16", "--batch", "4", "--steps", "4",
         "--accumulate", "1", "--save", "model", *FAST)
 PHOTOS = ("resnet", "--data", "photos", "--model", "resnet8", "--image", "16", "--batch", "4", "--steps", "4", *FAST)

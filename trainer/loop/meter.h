@@ -33,10 +33,12 @@ class Meter {
   struct Values {
     double loss = 0;      // mean
     double accuracy = 0;  // hits over targets
+    double count = 0;     // targets
   };
   Values peek() const {
     const double count = sum_over(world(), count_);
-    return {sum_over(world(), loss_.item()) / count, sum_over(world(), hits_.item()) / count};
+    return {sum_over(world(), loss_.item()) / count, sum_over(world(), hits_.item()) / count,
+            count};
   }
   Values read() {
     const Values values = peek();

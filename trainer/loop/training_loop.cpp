@@ -29,6 +29,8 @@ nlohmann::json figures(const Settings& settings) {
   return json;
 }
 
+constexpr double enough_targets = 200;  // for a mean loss that says something
+
 }  // namespace
 
 TrainingLoop::TrainingLoop(LoopOptions options, Module& model, Optimizer& optimizer, Meter& meter,
@@ -145,7 +147,7 @@ void TrainingLoop::run(const std::function<int64_t(int64_t)>& step,
   const InterruptScope interrupts;
   Progress progress(options_.steps, options_.quiet, options_.points);
   int64_t saved = start_;
-  shown_ = start_;
+  compared_ = start_;
   const int64_t ranks = rank_count();
   for (int64_t i = start_; i < options_.steps; i += ranks) {
     const int64_t own = i + world().rank(), done = std::min(i + ranks, options_.steps);
@@ -155,10 +157,7 @@ void TrainingLoop::run(const std::function<int64_t(int64_t)>& step,
       trained_ += step(own);
     else
       options_.parallel->skip();
-    if (!start_loss_) {
-      start_loss_ = meter_.peek().loss;
-      check_finite(*start_loss_, done);
-    }
+    if (!start_loss_) begin_loss(meter_.peek(), done);
     if (progress.due(done, done - i)) show(done, progress);
     const bool ends_epoch = done / options_.batches > i / options_.batches && done < options_.steps;
     if (ends_epoch && average_ && evaluate) evaluate_epoch(done, evaluate, progress);
@@ -199,7 +198,7 @@ void TrainingLoop::stop(int64_t done) const {
 void TrainingLoop::show(int64_t done, Progress& progress) {
   const Meter::Values values = meter_.read();
   check_finite(values.loss, done);
-  check_rise(values.loss, done);
+  check_rise(values, done);
   const MemoryReport memory = default_device()->memory_report();
   const uint64_t budget = planned_.settings().budget;
   StepFigures figures = {.loss = values.loss,
@@ -226,18 +225,25 @@ void TrainingLoop::check_finite(double loss, int64_t done) const {
                       numerics_ ? numerics_->diagnose() : optimizer_.diagnose());
 }
 
-// Batches differ, so means over a twentieth of the run count, two in succession or the last one,
-// and a small loss may rise by a quarter.
-void TrainingLoop::check_rise(double loss, int64_t done) {
-  const int64_t steps = done - std::exchange(shown_, done);
-  recent_loss_ += loss * static_cast<double>(steps);
-  recent_ += steps;
+// The first steps, whose values show() may have taken, give the loss to compare with.
+void TrainingLoop::begin_loss(const Meter::Values& values, int64_t done) {
+  check_finite(values.loss, done);
+  LossSum sum = first_;
+  sum.add(values);
+  if (sum.targets >= enough_targets) start_loss_ = sum.mean();
+}
+
+// Batches differ, so it takes means over many targets and a twentieth of the run, two in succession
+// or the last one; and a small loss may rise by a quarter.
+void TrainingLoop::check_rise(const Meter::Values& values, int64_t done) {
+  if (!start_loss_) return first_.add(values);
+  recent_.add(values);
   const bool is_last = done == options_.steps;
-  if (recent_ * 20 < options_.steps && !is_last) return;
-  const double mean = recent_loss_ / static_cast<double>(recent_);
-  recent_loss_ = 0, recent_ = 0;
-  const double start = *start_loss_, limit = start + 0.5 * std::max(start, 0.5);
-  rises_ = mean > limit ? rises_ + 1 : 0;
+  if (recent_.targets < enough_targets || ((done - compared_) * 20 < options_.steps && !is_last))
+    return;
+  const double mean = std::exchange(recent_, {}).mean(), start = *start_loss_;
+  compared_ = done;
+  rises_ = mean > start + 0.5 * std::max(start, 0.5) ? rises_ + 1 : 0;
   check<NumericsError>(
       options_.allow_rise || rises_ < (is_last ? 1 : 2), "train",
       "the loss must not rise by half over its start of {:.3f}, got {:.3f} at step "

@@ -72,7 +72,8 @@ class TrainingLoop {
   double rate(double seconds) const;  // waits for the other ranks
   void show(int64_t done, Progress& progress);
   void check_finite(double loss, int64_t done) const;
-  void check_rise(double loss, int64_t done);
+  void begin_loss(const Meter::Values& values, int64_t done);
+  void check_rise(const Meter::Values& values, int64_t done);
   double trained_seconds(const Progress& progress) const;
   void evaluate_epoch(int64_t done, const std::function<nlohmann::json()>& evaluate,
                       Progress& progress);
@@ -89,13 +90,23 @@ class TrainingLoop {
   const NumericsWatch* numerics_;  // null: nothing is watched
   ParameterAverage* average_;      // null: there is none
   int64_t start_ = 0;
-  bool changes_scaler_ = false;       // the dtype differs from the snapshot's
-  int64_t trained_ = 0;               // samples, by this rank
-  std::optional<double> start_loss_;  // that of the first step of the whole run
-  // Since the loss was last compared with it: the sum over these steps, and their number. The last
-  // step that was shown, and how often in succession the loss was too high.
-  double recent_loss_ = 0;
-  int64_t recent_ = 0, shown_ = 0, rises_ = 0;
+  bool changes_scaler_ = false;  // the dtype differs from the snapshot's
+  int64_t trained_ = 0;          // samples, by this rank
+  // Sums of losses and targets: of the first steps of the whole run, and of those since the loss
+  // was last compared with their mean, at step `compared_`. It was too high `rises_` times in
+  // succession.
+  struct LossSum {
+    double loss = 0, targets = 0;
+
+    void add(const Meter::Values& values) {
+      loss += values.loss * values.count;
+      targets += values.count;
+    }
+    double mean() const { return loss / targets; }
+  };
+  LossSum first_, recent_;
+  std::optional<double> start_loss_;  // empty: the first steps had too few targets
+  int64_t compared_ = 0, rises_ = 0;
   double seconds_ = 0, evaluation_seconds_ = 0, rate_ = 0;
   nlohmann::json history_ = nlohmann::json::array(), evaluations_ = nlohmann::json::array();
 };
