@@ -20,7 +20,7 @@ namespace rw {
 
 namespace {
 
-using nlohmann::json;
+using OrderedJson = nlohmann::ordered_json;  // templates see the order of names
 
 constexpr int no_jinja = 3;  // the script's exit status where jinja2 is missing
 
@@ -142,11 +142,12 @@ std::string whole_text(std::FILE* file) {
   return text;
 }
 
-json job_of(const std::string& jinja, const std::map<std::string, std::string>& tokens,
-            std::span<const ChatRequest> requests) {
-  json job = {{"template", to_valid_utf8(jinja)}, {"tokens", tokens}, {"requests", json::array()}};
+OrderedJson job_of(const std::string& jinja, const std::map<std::string, std::string>& tokens,
+                   std::span<const ChatRequest> requests) {
+  OrderedJson job = {
+      {"template", to_valid_utf8(jinja)}, {"tokens", tokens}, {"requests", OrderedJson::array()}};
   for (const ChatRequest& request : requests) {
-    json messages = json::array();
+    OrderedJson messages = OrderedJson::array();
     for (const ChatMessage& message : request.messages)
       messages.push_back({{"role", message.role}, {"content", to_valid_utf8(message.content)}});
     job["requests"].push_back(
@@ -155,7 +156,7 @@ json job_of(const std::string& jinja, const std::map<std::string, std::string>& 
   return job;
 }
 
-json answer_of(const json& job, const std::vector<std::string>& pythons) {
+OrderedJson answer_of(const OrderedJson& job, const std::vector<std::string>& pythons) {
   const TemporaryFile in = temporary_file();
   const std::string text = job.dump(-1, ' ', true);
   check<FileError>(std::fwrite(text.data(), 1, text.size(), in.get()) == text.size() &&
@@ -171,7 +172,7 @@ json answer_of(const json& job, const std::vector<std::string>& pythons) {
           "format instead (--chat-format chatml)",
           WIFSIGNALED(status) ? "signal" : "status",
           WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
-    return json::parse(whole_text(out.get()));
+    return OrderedJson::parse(whole_text(out.get()));
   }
   fail<FileError>(
       "ChatFormat",
@@ -186,18 +187,18 @@ std::vector<RenderedChat> run_chat_template(const std::string& jinja,
                                             std::span<const ChatRequest> requests,
                                             const std::vector<std::string>& pythons) {
   try {
-    const json answer = answer_of(job_of(jinja, tokens, requests), pythons);
+    const OrderedJson answer = answer_of(job_of(jinja, tokens, requests), pythons);
     check(!answer.contains("error"), "ChatFormat",
           "the chat template must be one in Jinja, got: {}; name a format instead (--chat-format "
           "chatml)",
           answer.value("error", ""));
     std::vector<RenderedChat> chats;
-    for (const json& chat : answer.at("chats"))
+    for (const OrderedJson& chat : answer.at("chats"))
       chats.push_back({chat.value("text", ""), chat.value("refusal", "")});
     check(chats.size() == requests.size(), "ChatFormat", "there must be {} texts, got {}",
           requests.size(), chats.size());
     return chats;
-  } catch (const json::exception& error) {  // not UTF-8, as of half a surrogate pair
+  } catch (const OrderedJson::exception& error) {  // not UTF-8, as of half a surrogate pair
     fail("ChatFormat", "the chat template must make texts, got: {}", error.what());
   }
 }

@@ -134,7 +134,9 @@ std::string ChatFormat::end_of_answer(const BpeTokenizer& tokenizer) const {
   if (at == text.npos) return {};
   const std::vector<int32_t> ids =
       tokenizer.encode(stripped(std::string_view(text).substr(at + answer.size())));
-  return !ids.empty() && tokenizer.is_special(ids[0]) ? tokenizer.token(ids[0]) : std::string();
+  const bool is_end =
+      !ids.empty() && is_added(tokenizer.parts().tokens[static_cast<size_t>(ids[0])].type);
+  return is_end ? tokenizer.token(ids[0]) : std::string();
 }
 
 std::string ChatFormat::render(std::span<const ChatMessage> messages,

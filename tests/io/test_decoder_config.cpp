@@ -102,6 +102,7 @@ TEST_CASE("decoder config: other words for the same") {
     CHECK(act("qwen2", word) == "gelu_pytorch_tanh");
   CHECK(act("gemma", "gelu") == "gelu_pytorch_tanh");  // as transformers reads the first release
   const json lists = {{"model_type", "llama"},
+                      {"hidden_size", 64},
                       {"num_attention_heads", {8, 8, 8}},
                       {"num_key_value_heads", {4, 4, 4}},
                       {"intermediate_size", {96, 96}}};

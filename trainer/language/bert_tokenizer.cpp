@@ -37,9 +37,10 @@ json read_json_of(const std::filesystem::path& file) {
 Vocabulary read_word_pieces(const json& file, const std::filesystem::path& path) {
   try {
     const json& model = file.at("model");
-    check<FileError>(model.value("type", "WordPiece") == "WordPiece", bert_reader,
+    const json type = model.value("type", json("WordPiece"));
+    check<FileError>(type == "WordPiece", bert_reader,
                      "'{}' must hold a model of WordPiece, got {}", path.string(),
-                     describe_json(model["type"]));
+                     describe_json(type));
     check<FileError>(model.value("continuing_subword_prefix", "##") == "##" &&
                          model.value("unk_token", "[UNK]") == "[UNK]",
                      bert_reader, "'{}' must have pieces that begin with ## and [UNK]",
