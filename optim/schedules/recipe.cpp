@@ -75,17 +75,14 @@ float rate_by_size(const KnownRecipe& known, int64_t parameters) {
   return std::max(known.least, static_cast<float>(known.lr * share));
 }
 
-// Few samples are seen more often, but no more than 20 times; images, which are cropped and
-// mirrored otherwise in each pass, 200 times. Where the rate is in proportion to the batch, so many
-// samples make the same progress in batches of any size.
+// Few samples are seen more often, but texts no more than 20 times. Images are cropped and mirrored
+// otherwise in each pass, and where the rate is in proportion to the batch, so many of them make
+// the same progress in batches of any size.
 int64_t passes_over(const KnownRecipe& known, const TrainingWork& work) {
   if (work.samples == 0 || known.updates == 0) return known.passes;
   const auto divided_up = [](int64_t a, int64_t b) { return (a + b - 1) / b; };
-  if (known.rule == in_proportion) {
-    constexpr int64_t most = 200;
-    const int64_t enough = divided_up(known.updates * known.batch, work.samples);
-    return std::max(known.passes, std::min(most, enough));
-  }
+  if (known.rule == in_proportion)
+    return std::max(known.passes, divided_up(known.updates * known.batch, work.samples));
   constexpr int64_t most = 20;
   const int64_t enough = divided_up(known.updates, divided_up(work.samples, work.batch));
   return std::max(known.passes, std::min(most, enough));

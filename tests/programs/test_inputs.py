@@ -78,10 +78,10 @@ def test_photos(folder):
 
 def test_few_photographs(folder):
     """Two shapes are told apart from a few dozen photographs by the defaults: size, rate and number of passes."""
-    write_shapes(folder / "shapes/train", 15, 1)
+    write_shapes(folder / "shapes/train", 24, 1)
     write_shapes(folder / "shapes/val", 20, 2)
     out, _ = run(folder, "resnet", "--data", "shapes", "--model", "resnet8", "--batch", "8", *FAST)
-    expect("2 classes: circles (35), squares (35); 30 photographs to train with and 40 to test with, scaled to 32 x 32"
+    expect("2 classes: circles (44), squares (44); 48 photographs to train with and 40 to test with, scaled to 32 x 32"
            in out, "the size", out)
     expect(float(out.split("test accuracy ")[1].split()[0]) >= 95, "what is so easy is learnt", out)
 
