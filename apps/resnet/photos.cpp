@@ -9,6 +9,7 @@
 
 #include "core/base/hash.h"
 #include "trainer/program/program.h"
+#include "trainer/program/ranks.h"
 #include "trainer/program/waiting.h"
 
 namespace rw {
@@ -43,6 +44,7 @@ std::vector<std::string> look_through(PhotoDataset& data, PhotoCheck check, bool
     });
   std::vector<std::string> faults = check_photos(data, check);
   waiting.reset();
+  if (!is_first_rank()) return {};  // others find the same
   warn_of(faults);
   return faults;
 }
@@ -54,7 +56,8 @@ PhotoFolder::PhotoFolder(const std::string& folder, const PhotoFolderOptions& op
   std::vector<std::string> notes = train.notes;
   for (const std::string& note : test.notes)
     if (std::ranges::count(notes, note) == 0) notes.push_back(note);
-  for (const std::string& note : notes) warn(fmt::format("'{}': {}", folder, note));
+  if (is_first_rank())  // the others find the same
+    for (const std::string& note : notes) warn(fmt::format("'{}': {}", folder, note));
   if (options.trains) look(train, cache_of(folder, Split::train), options.quiet);
   look(test, cache_of(folder, Split::test), options.quiet);
 }

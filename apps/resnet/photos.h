@@ -45,7 +45,7 @@ class PhotoFolder {
 };
 
 // Looks through photographs as check_photos() does, with a sign of life, and warns of those that
-// are left out, whose faults it returns.
+// are left out, whose faults it returns on the first rank.
 std::vector<std::string> look_through(PhotoDataset& data, PhotoCheck check, bool quiet);
 
 }  // namespace rw

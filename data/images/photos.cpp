@@ -84,11 +84,13 @@ std::vector<fs::path> folders_in(const fs::path& folder) {
   return found;
 }
 
-bool holds_photos(const fs::path& folder) {
+// Whether a folder with the name of a split is a class of this name: by photographs in it, or for
+// want of folders.
+bool is_class(const fs::path& folder) {
   for (const auto& entry : fs::directory_iterator(folder))
     if (is_image_name(entry.path()) && !is_hidden(entry.path()) && !is_folder(entry.path()))
       return true;
-  return false;
+  return folders_in(folder).empty();
 }
 
 // The photographs of a class, sorted.
@@ -164,15 +166,14 @@ std::vector<fs::path> named(const std::vector<fs::path>& folders,
   return found;
 }
 
-// A class, too, may be called "train" or "test": then it is beside others that are no splits, and
-// holds photographs itself.
+// A class, too, may be called "train" or "test": then it is beside others that are no splits.
 Roots roots_of(const fs::path& folder, Findings& findings) {
   const std::vector<fs::path> folders = folders_in(folder);
   std::vector<fs::path> train = named(folders, {"train", "training"});
   std::vector<fs::path> test =
       named(folders, {"val", "validation", "valid", "dev", "eval", "test", "testing"});
   if (train.size() + test.size() < folders.size())
-    for (std::vector<fs::path>* const split : {&train, &test}) std::erase_if(*split, holds_photos);
+    for (std::vector<fs::path>* const split : {&train, &test}) std::erase_if(*split, is_class);
   if (train.empty() && test.empty()) return {folder, {}};
   check<FileError>(!train.empty(), "list_photos",
                    "'{}' must hold a folder train beside {}, got none; put the folders of classes "
