@@ -198,7 +198,7 @@ class Trainer {
             .restart = options_.restart,
             .change_dtype = options_.change_dtype,
             .allow_rise = options_.allow_rise,
-            .find_overflow = [this] { return overflow_of(*last_); },
+            .find_overflow = [this] { return last_ ? overflow_of(*last_) : ""; },
             .settings = about_.settings};
   }
 

@@ -243,7 +243,8 @@ def check_refusals():
             ("overflow rules", ["--overflow", "micro-batch"], "got '--overflow: window' on rank 0 and '--overflow: micro-batch'"),
             ("snapshots", ["--resume", str(folder / "one")], "got '--resume: not given' on rank 0 and '--resume: "),
             ("loss scales", ["--loss-scale", "fixed:8"], "got '--loss-scale: not given' on rank 0 and '--loss-scale: fixed:8'"),
-            ("options that change nothing", ["--lr", "0.1", "--batch", "03"], None)):
+            ("learning rates", ["--lr", "0.2"], "got '--lr: "),
+            ("options that change nothing", ["--batch", "03"], None)):
         result = two_kinds([], second)
         told = result.stderr.count("error: [ranks] all ranks must have the same, got ")
         expect(message is None and result.returncode == 0 or

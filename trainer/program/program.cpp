@@ -234,8 +234,9 @@ void DeviceOptions::add_to(CLI::App& app) {
                 "%r in it is the rank's number on its machine; to plan, dry:FILE.json, a saved "
                 "profile, or the name of one that comes with Rewind, as dry:rx7900xtx.json")
       ->capture_default_str();
-  CLI::Option* const type = shared_option(app, "--dtype", dtype,
-                                          dtype.empty() ? "default: as the model's files say" : "");
+  CLI::Option* const type =
+      shared_option(app, "--dtype", dtype,
+                    dtype.empty() ? "default: as the model's files say, f16 for a new one" : "");
   if (!dtype.empty()) type->capture_default_str();
   app.add_option("--memory-limit", memory_limit, "the most device memory to use, as 512MiB");
 }
