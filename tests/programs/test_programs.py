@@ -3,10 +3,12 @@
 and signals. Usage: test_programs.py FOLDER_OF_THE_PROGRAMS [NAME_OF_A_TEST...]"""
 
 import json
+import math
 import os
 import shutil
 import signal
 import stat
+import struct
 import time
 from pathlib import Path
 
@@ -139,6 +141,20 @@ def test_loss_scale(folder):
     out, _ = run(folder, "bert", "--text", "text.txt", "--vocab", "vocab.txt", "--seq", "16", "--batch", "4", "--steps",
                  "2", "--save", "model", "--check-numerics", "1", *FAST)
     expect("2 steps watched" in out and "no overflow was seen" in out, "bert", out)
+
+
+def test_loss_of_damaged_weights(folder):
+    """An evaluation whose loss is not finite is an error that names the first value, and so is training."""
+    run(folder, *RESNET, "--steps", "1", "--save", "net", "--quiet")
+    data = bytearray((folder / "net").read_bytes())
+    begin = 8 + int.from_bytes(data[:8], "little")
+    at = begin + json.loads(data[8:begin])["conv1.weight"]["data_offsets"][0]
+    data[at:at + 4] = struct.pack("<f", math.nan)
+    (folder / "net").write_bytes(data)
+    for options in (("--eval",), ("--steps", "2")):
+        out, errors = run(folder, *RESNET, "--load", "net", *options, status=1)
+        expect("the loss must be finite, got" in errors and "'conv1.weight', which conv2d (op " in errors
+               and "accuracy" not in out, options, out, errors)
 
 
 def test_learning_rate(folder):
