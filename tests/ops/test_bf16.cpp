@@ -163,13 +163,21 @@ TEST_CASE("bf16: safetensors, both ways") {
   on_each_device([] {
     const TemporaryFolder folder;
     const std::filesystem::path path = folder.path / "x";
-    const Tensor x = tensor({1.5f, -3, 1e30f, 0.1f}, {2, 2}), b = cast(x, DType::bf16);
-    write_safetensors(path, {{"b", b}, {"turned", transpose(b, 0, 1)}});
+    const Tensor x = tensor({1.5f, -3, 1e30f, 0.1f}, {2, 2}), b = cast(x, DType::bf16),
+                 small = cast(x / 1e27f, DType::bf16);
+    write_safetensors(path, {{"b", b}, {"turned", transpose(b, 0, 1)}, {"small", small}});
     const SafetensorsFile file(path);
     CHECK(file.tensors().at("b").dtype == "BF16");
     CHECK(file.tensors().at("b").bytes == 8);
     for (const DType dtype : {DType::bf16, DType::f32, DType::f16}) {
       Tensor back = empty({2, 2}, dtype);
+      file.read("small", back);
+      CHECK(back.to_vector() == cast(small, dtype).to_vector());
+      if (dtype == DType::f16) {
+        CHECK_THROWS_WITH_AS(file.read("b", back), doctest::Contains("take bf16 or f32"),
+                             FileError);
+        continue;
+      }
       file.read("b", back);
       CHECK(back.to_vector() == cast(b, dtype).to_vector());
     }
