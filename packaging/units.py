@@ -30,22 +30,23 @@ def sees_hub(source):
     return HUB in found
 
 
-def by_room(sources):
-    """Sorts sources by their rooms, and those of a room by whether they see the hub."""
-    rooms = list(dict.fromkeys(source.parts[0] for source in sources))
-    return sorted(sources, key=lambda source: (rooms.index(source.parts[0]), sees_hub(source)))
-
-
 def grouped(sources, most):
-    """Returns lists of sources of the same kind, each of at most `most` bytes, or that share of them."""
-    groups, kind, size = [], None, 0
-    for source in by_room(sources):
-        room, more = source.parts[0], source.stat().st_size
-        if not groups or (room, sees_hub(source)) != kind or size + more > most * SMALLER.get(room, 1):
-            groups.append([])
-            kind, size = (room, sees_hub(source)), 0
-        groups[-1].append(source)
-        size += more
+    """Returns lists of sources of the same room, which see the hub or do not, each of at most `most` bytes, or that share of
+    them."""
+    kinds = {}
+    for source in sources:
+        kinds.setdefault((source.parts[0], sees_hub(source)), []).append(source)
+    groups = []
+    for (room, _), alike in kinds.items():
+        groups.append([])
+        size = 0
+        for source in alike:
+            more = source.stat().st_size
+            if groups[-1] and size + more > most * SMALLER.get(room, 1):
+                groups.append([])
+                size = 0
+            groups[-1].append(source)
+            size += more
     return groups
 
 
