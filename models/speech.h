@@ -30,6 +30,11 @@ struct SpeechConfig {
   int64_t layers = 1;           // LSTMs of the encoder
   float dropout = 0.1f;         // of their outputs
   LogMelOptions features = {};  // of the sound that it hears
+
+  // The elements of the encoder's matrices; norms, biases and the head are few beside them.
+  int64_t matrix_elements() const {
+    return kernel * (features.mels + channels) * channels + layers * 8 * hidden * hidden;
+  }
 };
 
 // relu(norm(conv(x))) of stride 2, which sees only the past: [N, T, in] -> [N, (T + 1) / 2, out].

@@ -62,11 +62,9 @@ void AsrOptions::complete() {
   check(!eval || !load.empty(), "options", "--eval needs weights: --load FILE");
   check(!eval || average.decay == 0, "options",
         "--ema follows training: there is none with --eval");
-  const SpeechConfig shape = model(2);
-  const int64_t convolutions = shape.kernel * (shape.features.mels + channels) * channels;
   chosen = rw::recipe({.kind = TrainingWork::Kind::speech,
                        .is_loaded = !load.empty(),
-                       .parameters = convolutions + layers * 8 * hidden * hidden,
+                       .parameters = model(2).matrix_elements(),
                        .batch = batch * accumulate});
   if (save.empty() && !planning.plan && !eval) keep_earlier(*command, save = default_recognizer());
 }
