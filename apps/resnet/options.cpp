@@ -12,13 +12,18 @@
 
 namespace rw {
 
+namespace {
+
+constexpr int cifar_image = 32;  // the height and width of CIFAR-10's images
+
+}  // namespace
+
 void ResNetOptions::add_to(CLI::App& app) {
   shared_option(
       app, "--data", data,
       "a folder of photographs (PNG, JPEG, WebP) for each class, or train/ and val/ (or other "
-      "usual "
-      "names "
-      "of splits) with these; or CIFAR-10's binary files; without it, the images are synthetic");
+      "usual names of splits) with these; or CIFAR-10's binary files; without it, the images are "
+      "synthetic");
   shared_option(app, "--model", model,
                 "resnet20, 32, 56, 110 (6k + 2), resnet18, 34, 50, 101, 152, v2-20 (6k + 2), "
                 "v2-bottleneck-164 (9k + 2) (default resnet20, for images of more than 64 "
@@ -27,10 +32,10 @@ void ResNetOptions::add_to(CLI::App& app) {
                  "the normalisation: batch, or group, which looks at one image only")
       ->check(CLI::IsMember({"batch", "group"}))
       ->capture_default_str();
-  must_be_positive(app.add_option("--image", image,
-                                  "the height and width to which photographs are scaled (default: "
-                                  "about what half of them have, "
-                                  "but at most 224), or to plan for"));
+  must_be_positive(
+      app.add_option("--image", image,
+                     "the height and width to which photographs are scaled (default: "
+                     "about what half of them have, but at most 224), or to plan for"));
   app.add_flag(
       "--strict", strict,
       "end with an error at a photograph that cannot be read, which is left out otherwise");
@@ -80,7 +85,7 @@ void ResNetOptions::take_from_file() {
 
 // Photographs have the size of most of them, in steps of 16 pixels, but no more than is usual.
 int64_t ResNetOptions::image_of_data() const {
-  constexpr int cifar_image = 32, usual_image = 224, step = 16;
+  constexpr int usual_image = 224, step = 16;
   if (!photos_) return predict.empty() ? cifar_image : usual_image;
   return std::clamp((photos_->usual_side() + step / 2) / step * step, cifar_image, usual_image);
 }
@@ -89,7 +94,7 @@ void ResNetOptions::complete() {
   check_own_numbers();
   const bool has_photos = std::filesystem::is_directory(data) && !is_cifar10(data);
   const bool cifar = !data.empty() && !has_photos;
-  constexpr int cifar_image = 32, cifar_classes = 10, small_image = 64;
+  constexpr int cifar_classes = 10, small_image = 64;
   take_from_file();
   if (has_photos && predict.empty()) {
     const PhotoFolderOptions how = {
