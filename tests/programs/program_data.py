@@ -57,9 +57,9 @@ def png(height, width, colour):
     return png_file(height, width, rows)
 
 
-def png_file(height, width, rows):
-    """Returns the file of rows of RGB, each of which begins with its filter."""
-    chunks = ((b"IHDR", struct.pack(">2I5B", width, height, 8, 2, 0, 0, 0)), (b"IDAT", zlib.compress(rows)), (b"IEND", b""))
+def png_file(height, width, rows, colours=2):
+    """Returns the file of rows of RGB, or with `colours` 0 of grey, each of which begins with its filter."""
+    chunks = ((b"IHDR", struct.pack(">2I5B", width, height, 8, colours, 0, 0, 0)), (b"IDAT", zlib.compress(rows)), (b"IEND", b""))
     return b"\x89PNG\r\n\x1a\n" + b"".join(
         struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data)) for name, data in chunks)
 

@@ -10,8 +10,9 @@ import struct
 import subprocess
 import sys
 import tempfile
-import zlib
 from pathlib import Path
+
+from program_data import png_file
 
 EXAMPLES = Path(sys.argv[1]).resolve()
 WORDS = "the license grants you a right to use this work under these terms and no other".split()
@@ -47,10 +48,7 @@ def same_peak(folder, *command):
 
 
 def png(height, width, grey):
-    rows = b"".join(b"\0" + bytes([grey]) * width for _ in range(height))
-    chunks = ((b"IHDR", struct.pack(">2I5B", width, height, 8, 0, 0, 0, 0)), (b"IDAT", zlib.compress(rows)), (b"IEND", b""))
-    return b"\x89PNG\r\n\x1a\n" + b"".join(
-        struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data)) for name, data in chunks)
+    return png_file(height, width, b"".join(b"\0" + bytes([grey]) * width for _ in range(height)), colours=0)
 
 
 def write_data(folder):
