@@ -1,22 +1,24 @@
 #!/usr/bin/env python3
-"""Compares the results of a device's compiler for every pipeline with a committed table.
+"""Compares the results of a device's compiler for every module with a committed table of several devices.
 
-    check_pipelines.py INFO TABLE [--device CHOICE]   INFO: the program tools/info, on that device
-    check_pipelines.py INFO TABLE --write             makes the table anew; allowed spills and "varies" stay in it
-    check_pipelines.py FILE.json TABLE                FILE: what `info --pipelines --json` wrote
+    check_pipelines.py INFO TABLE NAME [--device CHOICE]   INFO: the program tools/info; NAME: of the device in the table
+    check_pipelines.py INFO TABLE NAME --write             makes its column anew; allowed spills and "varies" stay in it
+    check_pipelines.py FILE.json TABLE NAME                FILE: what `info --pipelines --json` wrote
 
-A pipeline fails if it spills registers and is not allowed to, needs more registers or instructions than
-the table says (with another driver that is only a note, as where the table says why results of one
-compiler vary), is not in the table, or is gone. On AMD none may round toward zero when it converts to f16."""
+A module has a pipeline for each value of its constants: the table has the number of them, the most registers, spills and
+shared bytes of one, and the instructions of all. A module fails if a pipeline spills registers and is not allowed to, if
+it needs more registers, shared bytes or instructions than the table says (with another driver that is only a note, as
+where the table says why results of one compiler vary), is not in the table, or is gone. On AMD no pipeline may round
+toward zero when it converts to f16."""
 
 import argparse
 import json
 import subprocess
 import sys
 
-COLUMNS = ("registers", "spills", "shared_bytes", "instructions")
-# The figures of a shader that may grow silently, and by which factor.
-SLACK = {"registers": (4, 1.0), "shared_bytes": (0, 1.0), "instructions": (8, 1.05)}
+COLUMNS = ("pipelines", "registers", "spills", "shared_bytes", "instructions")
+# The figures of a module that may grow silently, and by which factor.
+SLACK = {"registers": (4, 1.0), "shared_bytes": (0, 1.0), "instructions": (8, 1.03)}
 # AMD's v_cvt_pkrtz_f16_f32, on newer devices v_cvt_pk_rtz_f16_f32, gives 65504 for larger values.
 ROUNDS_TO_ZERO = "rtz_f16"
 
@@ -41,26 +43,45 @@ def read_device(program, choice):
     return devices[0]
 
 
-def table_of(device):
-    """{module: {constants: [registers, spills, shared_bytes, instructions]}}"""
+def module_of(pipeline):
+    name = f"{pipeline['kernel']} {pipeline['dtypes']}"
+    return ", ".join(filter(None, (name, pipeline["storage"], pipeline["bindings"])))
+
+
+def rows_of(device):
+    """{module: [pipelines, registers, spills, shared_bytes, instructions]}; None: the driver does not tell"""
     modules = {}
     for p in device["pipelines"]:
-        module = ", ".join(filter(None, (f"{p['kernel']} {p['dtypes']}", p["storage"], p["bindings"])))
-        entry = modules.setdefault(module, {})
+        entry = modules.setdefault(module_of(p), {})
         if p["constants"] in entry:
-            sys.exit(f"{module} {p['constants']}: a pipeline must be there once, got two")
-        entry[p["constants"]] = [p.get(column) for column in COLUMNS]
-    return modules
+            sys.exit(f"{module_of(p)} {p['constants']}: a pipeline must be there once, got two")
+        entry[p["constants"]] = p
+
+    def over(how, entry, column):
+        told = [p[column] for p in entry.values() if p.get(column) is not None]
+        return how(told) if told else None
+    return {module: [len(entry), *(over(max, entry, c) for c in COLUMNS[1:4]), over(sum, entry, "instructions")]
+            for module, entry in modules.items()}
 
 
-def write_table(path, device, kept):
-    """Writes one module per line, so that a change of one is one line. `kept` has what no device tells."""
-    modules = table_of(device)
-    lines = ",\n".join(f"    {json.dumps(m)}: {json.dumps(modules[m])}" for m in sorted(modules))
-    head = {"device": device["name"], "driver": device["driver"], "columns": COLUMNS, **kept}
-    text = ",\n".join(f"  {json.dumps(k)}: {json.dumps(v)}" for k, v in head.items())
+def write_table(path, table):
+    """Writes one module per line, so that a change of one is one line."""
+    def lines(entries):
+        return ",\n".join(f"    {json.dumps(name)}: {json.dumps(entries[name])}" for name in sorted(entries))
     with open(path, "w", encoding="utf-8") as file:
-        file.write("{\n" + text + ',\n  "pipelines": {\n' + lines + "\n  }\n}\n")
+        file.write(f'{{\n  "columns": {json.dumps(COLUMNS)},\n  "devices": {{\n{lines(table["devices"])}\n  }},\n'
+                   f'  "modules": {{\n{lines(table["modules"])}\n  }}\n}}\n')
+
+
+def take(table, name, device):
+    """Puts a device's results in the place of those that the table has."""
+    known = table["devices"].get(name, {"allowed_spills": {}})
+    table["devices"][name] = {**known, "device": device["name"], "driver": device["driver"]}
+    for entry in table["modules"].values():
+        entry.pop(name, None)
+    for module, row in rows_of(device).items():
+        table["modules"].setdefault(module, {})[name] = row
+    table["modules"] = {module: dict(sorted(entry.items())) for module, entry in table["modules"].items() if entry}
 
 
 def grew(column, before, now):
@@ -75,42 +96,48 @@ def chip(name):
     return name[name.find("(RADV"):] if "(RADV" in name else name
 
 
-def compare(device, table):
-    """Returns (faults, notes) of a device, compared with its table."""
-    faults, notes = [], []
-    if chip(device["name"]) != chip(table["device"]):
-        return [f"the table is of '{table['device']}', got '{device['name']}'"], []
-    same_driver = device["driver"] == table["driver"]
-    is_bound = same_driver and "varies" not in table
+def spill_faults(device, about):
+    faults = []
+    for p in device["pipelines"]:
+        most, reason = about["allowed_spills"].get(module_of(p), [0, ""])
+        if "varies" in about:  # any module may be the one that spills
+            most = max((most, *(m for m, _ in about["allowed_spills"].values())))
+        if p["spills"] and p["spills"] > most:
+            faults.append(f"{module_of(p)} {p['constants']}".strip() + f": {p['spills']} spills, {most} are allowed" +
+                          (f" ({reason})" if reason else ""))
+    return faults
+
+
+def compare(device, table, name):
+    """Returns (faults, notes) of a device, compared with the table's column of this name."""
+    about = table["devices"].get(name)
+    if about is None:
+        return [f"the table must have the device {name}, it has {', '.join(table['devices'])}"], []
+    if chip(device["name"]) != chip(about["device"]):
+        return [f"the table's {name} is '{about['device']}', got '{device['name']}'"], []
+    faults, notes = spill_faults(device, about), []
+    same_driver = device["driver"] == about["driver"]
+    is_bound = same_driver and "varies" not in about
     if not same_driver:
-        notes.append(f"the table is of {table['driver']}, this is {device['driver']}: growth is only told")
-    now = table_of(device)
-    if not any(row[0] is not None for entry in now.values() for row in entry.values()):
+        notes.append(f"the table is of {about['driver']}, this is {device['driver']}: growth is only told")
+    now = rows_of(device)
+    if not any(row[1] is not None for row in now.values()):
         faults.append("the driver must tell registers of some pipeline, it tells none")
-    for module, entry in now.items():
-        for constants, row in entry.items():
-            name = f"{module} {constants}".strip()
-            most, reason = table["allowed_spills"].get(module, [0, ""])
-            if "varies" in table:  # any module may be the one that spills
-                most = max((most, *(m for m, _ in table["allowed_spills"].values())))
-            if row[1] and row[1] > most:
-                faults.append(f"{name}: {row[1]} spills, {most} are allowed" + (f" ({reason})" if reason else ""))
-            known = table["pipelines"].get(module, {}).get(constants)
-            if known is None:
-                faults.append(f"{name}: not in the table; write it again")
-                continue
-            for column, before, value in zip(COLUMNS, known, row):
-                if grew(column, before, value):
-                    (faults if is_bound else notes).append(f"{name}: {column} grew from {before} to {value}")
-    for module, entry in table["pipelines"].items():
-        for constants in entry:
-            if constants not in now.get(module, {}):
-                faults.append(f"{module} {constants}".strip() + ": in the table, and gone; write it again")
+    known = {module: entry[name] for module, entry in table["modules"].items() if name in entry}
+    for module, row in now.items():
+        if module not in known:
+            faults.append(f"{module}: not in the table; write it again")
+            continue
+        if row[0] != known[module][0]:
+            faults.append(f"{module}: {row[0]} pipelines, the table has {known[module][0]}; write it again")
+            continue
+        for column, before, value in zip(COLUMNS, known[module], row):
+            if grew(column, before, value):
+                (faults if is_bound else notes).append(f"{module}: {column} grew from {before} to {value}")
+    faults += [f"{module}: in the table, and gone; write it again" for module in known if module not in now]
     if "radv" in device["driver"]:
-        for p in device["pipelines"]:
-            if p["found"]:
-                faults.append(f"{p['kernel']} {p['dtypes']} {p['storage']} {p['constants']}: makes halves with "
-                              f"{ROUNDS_TO_ZERO} ({p['found']} times)")
+        faults += [f"{module_of(p)} {p['constants']}: makes halves with {ROUNDS_TO_ZERO} ({p['found']} times)"
+                   for p in device["pipelines"] if p["found"]]
     return faults, notes
 
 
@@ -118,21 +145,18 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("program")
     parser.add_argument("table")
+    parser.add_argument("name")
     parser.add_argument("--device", default="")
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
     device = read_device(options.program, options.device)
-    table = {"allowed_spills": {}}
-    try:
-        with open(options.table, encoding="utf-8") as file:
-            table = json.load(file)
-    except FileNotFoundError:
-        if not options.write:
-            sys.exit(f"there is no table {options.table}; --write makes one")
+    with open(options.table, encoding="utf-8") as file:
+        table = json.load(file)
     if options.write:
-        write_table(options.table, device, {k: table[k] for k in ("varies", "allowed_spills") if k in table})
+        take(table, options.name, device)
+        write_table(options.table, table)
         return
-    faults, notes = compare(device, table)
+    faults, notes = compare(device, table, options.name)
     for line in notes + faults:
         print(line)
     print(f"{device['name']}: {len(device['pipelines'])} pipelines, {len(faults)} faults")
