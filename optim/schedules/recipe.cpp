@@ -113,8 +113,9 @@ TrainingRecipe recipe(const TrainingWork& work) {
         work.batch, work.parameters, work.samples);
   const KnownRecipe& known = known_for(work);
   const float base = rate_by_size(known, work.parameters);
-  // Beyond some batch a larger one makes better updates, not longer ones (scale_lr()).
-  constexpr int64_t furthest = 4;
+  // Beyond some batch a larger one makes better updates, not longer ones (scale_lr()). The few
+  // updates that SGD has left then do not recover from a rate that is more than that known one.
+  const int64_t furthest = known.rule == in_proportion ? 1 : 4;
   const int64_t batch = std::min(work.batch, furthest * known.batch);
   TrainingRecipe made = {.lr = scale_lr(base, batch, known.batch, known.rule),
                          .decay = known.decay,
@@ -122,10 +123,10 @@ TrainingRecipe recipe(const TrainingWork& work) {
                          .floor = known.floor,
                          .max_norm = known.max_norm,
                          .passes = passes_over(known, work)};
-  made.reason =
-      fmt::format("that of {}{}: {:.3g} for {} samples per update, and {} for others", known.models,
-                  known.exponent > 0 ? ", of this size" : "", base, known.batch,
-                  known.rule == in_proportion ? "in proportion" : "by the root");
+  made.reason = fmt::format("that of {}{}: {:.3g} for {} samples per update, {}", known.models,
+                            known.exponent > 0 ? ", of this size" : "", base, known.batch,
+                            known.rule == in_proportion ? "and less in proportion for fewer"
+                                                        : "and by the root for others");
   if (made.passes > known.passes)
     made.reason += fmt::format("; {} passes, since {} samples are few", made.passes, work.samples);
   return made;

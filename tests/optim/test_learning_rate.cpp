@@ -67,12 +67,13 @@ TEST_CASE("recipe: rates are those of the field, by kind, size and batch" *
   CHECK(rate(text_classes, true, 22, 32) == near(8e-5));
   CHECK(rate(images, false, 0.3, 128) == 0.1f);
   CHECK(rate(images, true, 0.3, 128) == 0.01f);
-  // A rate belongs to a batch and follows it: linearly for SGD, by the root for Adam, up to a
-  // point.
+  // A rate belongs to a batch and follows it: for SGD linearly below that batch, for Adam by the
+  // root up to a point.
   CHECK(rate(images, false, 11, 32) == doctest::Approx(0.025));
-  CHECK(rate(images, false, 11, 512) == doctest::Approx(0.4));
-  CHECK(rate(images, false, 11, 4096) == doctest::Approx(0.4));
+  CHECK(rate(images, false, 11, 256) == 0.1f);
+  CHECK(rate(images, false, 11, 4096) == 0.1f);
   CHECK(rate(speech, false, 0.1, 32) == doctest::Approx(2e-2));
+  CHECK(rate(speech, false, 0.1, 4096) == doctest::Approx(2e-2));
   CHECK(rate(speech, false, 0.1, 2) == doctest::Approx(5e-3));
 }
 

@@ -215,6 +215,7 @@ TEST_CASE("recipe: few images are seen more often, by a rate that follows the ba
                                                    {32, 340, 31, 0.025f},
                                                    {32, 640, 30, 0.025f},
                                                    {128, 50'000, 30, 0.1f},
+                                                   {256, 50'000, 30, 0.1f},
                                                    {128, 0, 30, 0.1f}}) {
     CAPTURE(batch);
     CAPTURE(samples);
