@@ -126,9 +126,9 @@ def tasks(o, run, program):
 
 
 def peer(o, kind, command, report, path):
-    """Runs the peer of a run, which reads from the run's command and report how much it may see. None: there is no peer
-    here. The keys of `points` are those of the peer's report."""
-    if not o.python or kind == "speech":
+    """Runs the peer of a run, which reads from the run's command and report how much it may see. None: there is no Python
+    for it. The keys of `points` are those of the peer's report."""
+    if not o.python:
         return None
     done = subprocess.run([*o.python.split(), str(PEER), kind, "--command", json.dumps(command), "--report", str(report),
                            "--result", str(path)], capture_output=True, text=True)

@@ -2,14 +2,16 @@
 """Plain programs in PyTorch beside the tasks of `./rewind experiment defaults`. Each reads from the command and the report of
 a run what data it had and how many samples it saw, trains as long by its field's usual recipe, and writes its points.
 Sentences and texts need transformers and tokenizers.
-Usage: defaults.py TASK --command JSON --report FILE --result FILE"""
+Usage: defaults.py TASK --command JSON --report FILE --result FILE [--seed N]"""
 
 import argparse
 import gzip
 import json
 import math
+import os
 import struct
 import sys
+import wave
 import zlib
 from pathlib import Path
 
@@ -145,7 +147,7 @@ def decayed(model, rate, decay=0.01):
 
 def run_sentences(command, report):
     """BERT's own recipe for fine-tuning: a warm-up over a tenth, linearly to 0, clipped to 1. Rates of 3e-5 to 3e-4 are tried
-    for small models (Turc et al. 2019); it is the largest."""
+    for small models (Turc et al. 2019); it is the largest. Larger ones have the run's, so that the recipe is the same."""
     from transformers import BertForSequenceClassification, BertTokenizerFast
     folder = Path(option(command, "--model"))
     model = BertForSequenceClassification.from_pretrained(folder)
@@ -158,7 +160,8 @@ def run_sentences(command, report):
     def inputs(texts):
         return tokenizer(texts, truncation=True, max_length=64, padding=True, return_tensors="pt")
     (texts, labels), (dev, dev_labels) = read("train.tsv"), read("dev.tsv")
-    train(model, decayed(model, 3e-4), report["steps"], epochs(len(texts), report["batch"]),
+    rate = 3e-4 if model.config.hidden_size <= 256 else report["lr"]
+    train(model, decayed(model, rate), report["steps"], epochs(len(texts), report["batch"]),
           lambda chosen: model(**inputs([texts[i] for i in chosen]), labels=labels[chosen]).loss, linear, clip=1)
     with torch.no_grad():
         hits = sum((model(**inputs(dev[i:i + 64])).logits.argmax(1) == dev_labels[i:i + 64]).sum().item()
@@ -195,6 +198,77 @@ def run_text(command, report):
     return -100 * sum(losses) / len(test_x)
 
 
+# ---- speech --------------------------------------------------------------------------------------
+
+def log_mels(path, mels=80):
+    """Logarithms of mel energies of windows of 25 ms, one every 10 ms: [frames, mels]."""
+    with wave.open(str(path)) as file:
+        rate, sound = file.getframerate(), torch.frombuffer(bytearray(file.readframes(file.getnframes())), dtype=torch.int16)
+    size, hop = rate // 40, rate // 100
+    power = torch.stft(sound.float() / 32768, size, hop, window=torch.hann_window(size), return_complex=True).abs().square()
+    mel = torch.linspace(0, 2595 * math.log10(1 + rate / 1400), mels + 2)
+    edges = 700 * (10 ** (mel / 2595) - 1) * size / rate
+    at = torch.arange(power.shape[0])
+    rise, fall = ((at - edges[:-2, None]) / (edges[1:-1] - edges[:-2])[:, None],
+                  (edges[2:, None] - at) / (edges[2:] - edges[1:-1])[:, None])
+    return (torch.minimum(rise, fall).clamp(min=0) @ power + 1e-6).log().T
+
+
+class Recogniser(nn.Module):
+    """Two convolutions of stride 2 and an LSTM, of the sizes of the run, by whole words."""
+
+    def __init__(self, classes, channels, hidden, mels=80):
+        super().__init__()
+        self.convs = nn.ModuleList([nn.Conv1d(mels, channels, 5, 2, 2), nn.Conv1d(channels, channels, 5, 2, 2)])
+        self.norms = nn.ModuleList([nn.LayerNorm(channels), nn.LayerNorm(channels)])
+        self.lstm, self.drop, self.head = nn.LSTM(channels, hidden, batch_first=True), nn.Dropout(0.1), nn.Linear(hidden, classes)
+
+    def forward(self, x):
+        for conv, norm in zip(self.convs, self.norms):
+            x = norm(conv(x.transpose(1, 2)).transpose(1, 2)).relu()
+        return self.head(self.drop(self.lstm(x)[0])).log_softmax(-1)
+
+
+def word_errors(said, heard):
+    """The words that must be put in, left out or replaced."""
+    row = list(range(len(heard) + 1))
+    for i, word in enumerate(said, 1):
+        before, row[0] = row[0], i
+        for j, other in enumerate(heard, 1):
+            before, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, before + (word != other))
+    return row[-1]
+
+
+def run_speech(command, report):
+    """CTC by AdamW with Adam's own rate, 1e-3 (3e-3 is worse here), along a cosine, clipped to 1."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rewind"
+    folder = next(cache.glob(f"spoken-digits-*-{option(command, '--strings')}-*[0-9]"))
+
+    def read(split):
+        for index in sorted((folder / split).rglob("*.trans.txt")):
+            for line in index.read_text().splitlines():
+                name, *words = line.split()
+                yield log_mels(index.parent / f"{name}.wav"), words
+    heard, test = list(read("train")), list(read("test"))
+    words = [""] + sorted({word for _, said in heard for word in said})
+    frames = torch.cat([x for x, _ in heard])
+    mean, std = frames.mean(0), frames.std(0)
+    model = Recogniser(len(words), report["channels"], report["hidden"])
+
+    def loss_of(chosen):
+        sounds = nn.utils.rnn.pad_sequence([(heard[i][0] - mean) / std for i in chosen], batch_first=True)
+        said = [torch.tensor([words.index(word) for word in heard[i][1]]) for i in chosen]
+        sizes = torch.tensor([(len(heard[i][0]) + 3) // 4 for i in chosen])
+        return F.ctc_loss(model(sounds).transpose(0, 1), torch.cat(said), sizes, torch.tensor(list(map(len, said))))
+    train(model, decayed(model, 1e-3), report["steps"], epochs(len(heard), report["batch"]), loss_of, cosine, clip=1)
+    wrong = 0
+    with torch.no_grad():
+        for x, said in test:
+            best = model(((x - mean) / std)[None])[0].argmax(1).unique_consecutive()
+            wrong += word_errors(said, [words[i] for i in best if i])
+    return 100 * (1 - wrong / sum(len(said) for _, said in test))
+
+
 def main():
     tasks = {name[4:]: task for name, task in globals().items() if name.startswith("run_")}
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -202,8 +276,9 @@ def main():
     parser.add_argument("--command", required=True, type=json.loads)
     parser.add_argument("--report", required=True, type=Path)
     parser.add_argument("--result", required=True, type=Path)
+    parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
-    torch.manual_seed(1)
+    torch.manual_seed(options.seed)
     points = tasks[options.task](options.command, json.loads(options.report.read_text()))
     options.result.write_text(json.dumps({"points": points}))
 
