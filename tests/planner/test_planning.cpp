@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <numeric>
 
 #include "apps/bert/steps.h"
@@ -379,6 +380,10 @@ TEST_CASE("plan: what an out-of-memory error suggests fits" * doctest::test_suit
       CHECK_THROWS_AS(real_run(example, settings, limit), OutOfMemory);
       const auto remedies = find_remedies(planner, settings, limit);
       CHECK(remedies.size() >= 2);
+      // Of budgets only the cheapest that fits, the first of those that are tried.
+      CHECK(std::ranges::count_if(remedies, [](const Remedy& remedy) {
+              return remedy.settings.recompute != nullptr;
+            }) == 1);
       for (const Remedy& remedy : remedies) {
         INFO(remedy.options);
         const int64_t samples = remedy.settings.batch * remedy.settings.accumulate;

@@ -252,6 +252,9 @@ TEST_CASE("recompute: views cost nothing") {
   CHECK(with_view.peak == plain.peak);
   CHECK(with_view.held == plain.held);
   check_pareto(graph, plan_budgets(graph));
+  const auto one = plan_budgets(graph, 1);
+  REQUIRE(one.size() == 1);
+  CHECK(one[0].is_plain());
 }
 
 TEST_CASE("recompute: plans that do not nest are refused") {

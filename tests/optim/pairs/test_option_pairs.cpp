@@ -4,8 +4,10 @@
 
 #include <array>
 #include <limits>
+#include <optional>
 
 #include "optim/accumulation/accumulate.h"
+#include "optim/accumulation/fused_backward.h"
 #include "optim/schedules/schedule.h"
 #include "tests/fixtures/optim_fixture.h"
 #include "tests/optim/pairs/covering_array.h"
@@ -30,10 +32,11 @@ struct Levels {
 
 // The options that all optimizers share.
 struct Circumstances {
-  static std::vector<size_t> levels() { return {4, 2, 2, 5, 3, 2, 2, 3, 3, 2, 2, 2}; }
+  static std::vector<size_t> levels() { return {6, 2, 2, 5, 3, 2, 2, 3, 3, 2, 2, 2}; }
   uint32_t micro_batches;  // 0: no window around the optimizer
   bool is_short;           // the last window
-  bool is_narrow;          // f16, compensated
+  std::optional<FusedPasses> fused;
+  bool is_narrow;  // f16, compensated
   bool is_weighted;
   LossScaler scaler;
   std::vector<int> overflows;  // windows with one
@@ -48,9 +51,10 @@ struct Circumstances {
     patient.hysteresis = bounded.hysteresis = 2;
     patient.keep_bad = true;
     bounded.floor = 32, bounded.ceiling = 128;
-    const int window = l.pick({0, 1, 2, 3});
-    micro_batches = window == 3 ? 3 : static_cast<uint32_t>(2 * window - (window > 0));
+    const int window = l.pick({0, 1, 2, 3, 4, 5});
+    micro_batches = std::array{0u, 1u, 3u, 3u, 0u, 0u}[static_cast<size_t>(window)];
     is_short = window == 3;
+    if (window > 3) fused = window == 4 ? FusedPasses::one : FusedPasses::two;
     is_narrow = l.pick({false, true});
     is_weighted = l.pick({false, true});
     scaler = l.pick({LossScaler::none(), LossScaler::fixed(8), LossScaler::dynamic(64, 2, 0.5f, 2),
@@ -64,6 +68,8 @@ struct Circumstances {
     schedule = l.pick({Schedule::constant(), Schedule::linear(10, 3, 0.25f)});
     has_groups = l.pick({false, true});
     misses = l.pick({false, true});
+    // One pass clips by another norm, and has begun to update when it meets an overflow.
+    if (fused == FusedPasses::one) max_norm = 0, overflows.clear();
   }
   bool has_gradient(size_t parameter, int window) const {
     return parameter == 0 || !misses || window % 3 != 0;
@@ -235,6 +241,9 @@ class PairRun {
       if (c_.voids_micro_batch) windows->set_overflow(Accumulate::Overflow::voids_micro_batch);
       pairing_.optimizer = std::move(windows);
     }
+    if (c_.fused)
+      pairing_.optimizer =
+          std::make_unique<FusedBackward>(std::move(*pairing_.optimizer), *c_.fused);
     Optimizer& optimizer = *pairing_.optimizer;
     optimizer.set_scaler(c_.scaler);
     optimizer.set_schedule(c_.schedule);
