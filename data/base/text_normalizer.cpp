@@ -84,6 +84,32 @@ void append_nmt(std::string& text, char32_t code) {
   append_utf8(text, is_blank ? U' ' : code);
 }
 
+// The library's is_chinese_char, which leaves out U+2B820 to U+2B91F.
+constexpr const char* ideographs =
+    "[\\u3400-\\u4DBF\\u4E00-\\u9FFF\\uF900-\\uFAFF\\U00020000-\\U0002A6DF"
+    "\\U0002A700-\\U0002B81F\\U0002B920-\\U0002CEAF\\U0002F800-\\U0002FA1F]";
+
+StepFunction bert_step(Normalization kind) {
+  if (kind == Normalization::bert_ideographs)
+    return each_character([known = set_of(ideographs)](std::string& text, char32_t code) {
+      const bool is_known = known->contains(static_cast<UChar32>(code));
+      if (is_known) text += ' ';
+      append_utf8(text, code);
+      if (is_known) text += ' ';
+    });
+  const bool cleans = kind == Normalization::bert_clean;
+  const auto removed = set_of(cleans ? "[[[:Cc:][:Co:][[:Cf:]&[:age=8.0:]]\\uFFFD]-[\\t\\n\\r]]"
+                                     : "[[[:Mn:]&[:age=8.0:]][\\u1734]-[\\U000111C9]]");
+  const StepFunction filter = each_character([removed, cleans](std::string& text, char32_t code) {
+    const auto c = static_cast<UChar32>(code);
+    if (!removed->contains(c)) append_utf8(text, cleans && u_isUWhiteSpace(c) ? U' ' : code);
+  });
+  if (cleans) return filter;
+  return [filter, form = form_of(Normalization::nfd)](std::string_view text) {
+    return filter(form(text));
+  };
+}
+
 std::string stripped(std::string_view text, const NormalizerStep& step) {
   size_t first = text.size(), end = 0;
   Character c;
@@ -153,6 +179,10 @@ StepFunction function_of(const NormalizerStep& step) {
       return [step](std::string_view text) {
         return text.empty() ? std::string() : step.content + std::string(text);
       };
+    case Normalization::bert_clean:
+    case Normalization::bert_ideographs:
+    case Normalization::bert_accents:
+      return bert_step(step.kind);
     case Normalization::strip:
       return [step](std::string_view text) { return stripped(text, step); };
     case Normalization::charsmap:

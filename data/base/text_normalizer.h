@@ -8,8 +8,9 @@
 
 namespace rw {
 
-// The kinds of steps, as the library tokenizers has them. It knows the characters of Unicode 9 in
-// normal forms and as marks; later ones stay as they are.
+// The kinds of steps, as the library tokenizers has them (the last three are parts of BERT's). It
+// knows the characters of Unicode 9 in normal forms and as marks, and those of Unicode 8 in BERT's
+// steps; later ones stay as they are.
 enum class Normalization {
   nfc,               // Unicode's normal forms
   nfd,               // the same
@@ -23,6 +24,9 @@ enum class Normalization {
   strip,             // removes white space at the ends
   charsmap,          // replaces characters by a table of SentencePiece, as tokenizers does it
   charsmap_longest,  // the same as SentencePiece and llama.cpp do it: the longest match counts
+  bert_clean,        // removes control and format characters, and makes white space spaces
+  bert_ideographs,   // puts spaces around ideographs
+  bert_accents,      // removes non-spacing marks behind nfd
 };
 
 // A step, NFC unless it says otherwise.

@@ -45,7 +45,24 @@ class StepsReader {
   }
 
  private:
+  // BERT's changes follow each other as if each were a normalizer.
+  void read_bert_normalizer(const json& step) {
+    const auto is_on = [&](const char* name, bool otherwise) {
+      const json value = step.value(name, json());
+      return value.is_null() ? otherwise : value.get<bool>();
+    };
+    const bool lowers = is_on("lowercase", true);
+    const auto add_if = [&](bool wanted, Normalization kind) {
+      if (wanted) parts_.normalizers.push_back({.kind = kind});
+    };
+    add_if(is_on("clean_text", true), Normalization::bert_clean);
+    add_if(is_on("handle_chinese_chars", true), Normalization::bert_ideographs);
+    add_if(is_on("strip_accents", lowers), Normalization::bert_accents);
+    add_if(lowers, Normalization::lowercase);
+  }
+
   void read_normalizer(const json& step, const std::string& type) {
+    if (type == "BertNormalizer") return read_bert_normalizer(step);
     using Name = std::pair<std::string_view, Normalization>;
     const auto* kind = std::ranges::find(normalizer_names, type, &Name::first);
     if (kind == std::end(normalizer_names)) refuse("normalizer", step);
@@ -81,11 +98,19 @@ class StepsReader {
                           {step.at("individual_digits").get<bool>() ? R"(\p{N})" : R"(\p{N}+)"});
                     else if (type == "Split")
                       read_split(step);
-                    else if (type == "WhitespaceSplit")
+                    else if (type == "WhitespaceSplit" || type == "BertPreTokenizer")
                       parts_.splits.push_back({R"(\s+)", SplitBehavior::removed});
-                    else
+                    else if (type == "Whitespace")
+                      parts_.splits.push_back({R"(\w+|[^\w\s]+)", SplitBehavior::removed, true});
+                    else if (type != "Punctuation")
                       refuse("pre-tokenizer", step);
+                    if (type == "Punctuation" || type == "BertPreTokenizer") read_punctuation(step);
                   });
+  }
+
+  void read_punctuation(const json& step) {
+    parts_.splits.push_back({R"([[\p{P}&&\p{age=8.0}]!-/:-@\[-`{-~])",
+                             behavior_of(step.value("behavior", "Isolated"))});
   }
 
   void read_byte_level(const json& step) {
@@ -116,15 +141,19 @@ class StepsReader {
           {std::string(space_mark), SplitBehavior::merged_with_next, false, true});
   }
 
-  void read_split(const json& step) {
+  static SplitBehavior behavior_of(const std::string& name) {
     using Name = std::pair<std::string_view, SplitBehavior>;
-    const auto* behavior = std::ranges::find(split_behavior_names,
-                                             step.at("behavior").get<std::string>(), &Name::first);
-    if (behavior == std::end(split_behavior_names)) refuse("pre-tokenizer", step);
+    const auto* behavior = std::ranges::find(split_behavior_names, name, &Name::first);
+    if (behavior == std::end(split_behavior_names)) refuse("pre-tokenizer", name);
+    return behavior->second;
+  }
+
+  void read_split(const json& step) {
     const json& pattern = step.at("pattern");
     const bool literal = !pattern.contains("Regex");
     parts_.splits.push_back({pattern.at(literal ? "String" : "Regex").get<std::string>(),
-                             behavior->second, step.value("invert", false), literal});
+                             behavior_of(step.at("behavior").get<std::string>()),
+                             step.value("invert", false), literal});
   }
 
   void read_post_processor() {

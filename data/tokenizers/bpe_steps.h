@@ -23,7 +23,10 @@ inline constexpr std::pair<std::string_view, Normalization> normalizer_names[] =
     {"Prepend", Normalization::prepend},
     {"Strip", Normalization::strip},
     {"Precompiled", Normalization::charsmap},
-    {"Precompiled", Normalization::charsmap_longest}};  // which files cannot tell from the other
+    {"Precompiled", Normalization::charsmap_longest},  // which files cannot tell from the other
+    {"BertNormalizer", Normalization::bert_clean},
+    {"BertNormalizer", Normalization::bert_ideographs},
+    {"BertNormalizer", Normalization::bert_accents}};
 inline constexpr std::pair<std::string_view, SplitBehavior> split_behavior_names[] = {
     {"Isolated", SplitBehavior::isolated},
     {"Removed", SplitBehavior::removed},

@@ -46,6 +46,14 @@ json normalizer_step_of(const NormalizerStep& step) {
     case Normalization::charsmap_longest:
       made["precompiled_charsmap"] = to_base64(step.pattern);
       break;
+    case Normalization::bert_clean:
+    case Normalization::bert_ideographs:
+    case Normalization::bert_accents:
+      made["clean_text"] = step.kind == Normalization::bert_clean;
+      made["handle_chinese_chars"] = step.kind == Normalization::bert_ideographs;
+      made["strip_accents"] = step.kind == Normalization::bert_accents;
+      made["lowercase"] = false;
+      break;
     default:
       break;
   }

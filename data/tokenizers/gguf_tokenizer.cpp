@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <set>
 #include <string_view>
 #include <tuple>
@@ -10,53 +11,11 @@
 
 #include "core/base/error.h"
 #include "data/base/unicode.h"
+#include "data/tokenizers/gguf_conventions.h"
 
 namespace rw {
 
 namespace {
-
-// The patterns that have these names (llm_tokenizer_bpe in llama.cpp's src/llama-vocab.cpp), and
-// what llama.cpp derives from the name besides. The first name is written.
-struct Patterns {
-  std::vector<std::string_view> names;
-  std::vector<const char*> splits;
-  bool nfc = false, ignore_merges = false, add_bos = false;
-};
-
-// Where llama.cpp has a makeshift for Mistral's tekken, this is the pattern of its tokenizer.json.
-constexpr const char* tekken_pattern =
-    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
-
-const std::vector<Patterns>& known_patterns() {
-  static const std::vector<Patterns> known = {
-      {{"gpt-2", "phi-2", "jina-es", "jina-de", "jina-v2-es", "jina-v2-de", "gigachat", "a.x-4.0",
-        "mellum", "modern-bert", "exaone4", "mpt", "olmo", "jais", "trillion", "granite-docling"},
-       {gpt2_pattern}},
-      {{"llama-bpe", "llama3", "llama-v3", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2",
-        "jina-v5-nano"},
-       {llama3_pattern},
-       false,
-       true,
-       true},
-      {{"qwen2", "deepseek-r1-qwen", "kormo", "f2llmv2", "megrez"}, {qwen2_pattern}, true},
-      {{"smollm", "starcoder", "refact", "command-r", "codeshell", "exaone", "minerva-7b",
-        "mellum2"},
-       {R"(\p{N})", gpt2_pattern}},
-      {{"default"}, {R"([\p{P}\$\+<=>\^~\|]+)", gpt2_pattern, R"(\p{N}+)", "[0-9][0-9][0-9]"}},
-      {{"stablelm2", "hunyuan", "solar-open", "grok-2"}, {qwen2_pattern}},
-      {{"chatglm-bpe", "glm4", "dbrx", "smaug-bpe"}, {llama3_pattern}},
-      {{"tekken"}, {tekken_pattern}, false, true, true},
-      {{"deepseek-coder"},
-       {R"([\r\n])", R"(\s?\p{L}+)", R"(\s?\p{P}+)",
-        R"([\x{4e00}-\x{9fa5}\x{0800}-\x{4e00}\x{ac00}-\x{d7ff}]+)", R"(\p{N})"}}};
-  return known;
-}
-
-const Patterns* find_patterns(std::string_view name) {
-  for (const Patterns& patterns : known_patterns())
-    if (std::ranges::find(patterns.names, name) != patterns.names.end()) return &patterns;
-  return nullptr;
-}
 
 using TokenIds = std::unordered_map<std::string_view, int32_t>;
 
@@ -116,7 +75,7 @@ std::pair<int32_t, int32_t> parse_merge(const std::string& merge, const TokenIds
 }
 
 void take_bytes(const GgufTokenizer& metadata, const TokenIds& ids, BpeParts& parts) {
-  const Patterns* const found = find_patterns(metadata.pre);
+  const GgufPatterns* const found = find_gguf_patterns(metadata.pre);
   check<FileError>(found != nullptr, "from_gguf",
                    "tokenizer.ggml.pre must be a name that Rewind knows (gpt-2, llama-bpe, qwen2, "
                    "smollm, default ...), got {:?}; name the model's tokenizer.json (--tokenizer)",
@@ -196,6 +155,26 @@ void take_unigram(const GgufTokenizer& metadata, BpeParts& parts) {
   parts.add_bos = metadata.add_bos_token.value_or(false);
 }
 
+// The ids that end a generated text: those that a file lists, or else those that it names and those
+// of tokens with a known text. In a model that ends its answers by <|return|> or <|call|>,
+// <|end|> only ends a message (gpt-oss).
+std::vector<int32_t> ends_in(const GgufTokenizer& metadata) {
+  std::vector<int32_t> ends = metadata.eos_token_ids;
+  if (!ends.empty()) return ends;
+  const auto add = [&](std::optional<int32_t> id) {
+    if (id && std::ranges::find(ends, *id) == ends.end()) ends.push_back(*id);
+  };
+  for (const auto id : {metadata.eos_token_id, metadata.eot_token_id, metadata.eom_token_id})
+    add(id);
+  std::map<std::string_view, int32_t> found;
+  for (size_t id = 0; id < metadata.tokens.size(); ++id)
+    if (std::ranges::find(texts_of_ends, metadata.tokens[id]) != std::end(texts_of_ends))
+      found.emplace(metadata.tokens[id], static_cast<int32_t>(id));
+  if (found.contains("<|return|>") && found.contains("<|call|>")) found.erase("<|end|>");
+  for (const auto& [text, id] : found) add(id);
+  return ends;
+}
+
 }  // namespace
 
 BpeParts from_gguf(const GgufTokenizer& metadata) {
@@ -228,8 +207,8 @@ BpeParts from_gguf(const GgufTokenizer& metadata) {
   else
     take_bytes(metadata, ids, parts);
   parts.bos = metadata.bos_token_id;
-  for (const auto id : {metadata.eos_token_id, metadata.eot_token_id, metadata.eom_token_id})
-    if (id && std::ranges::find(parts.eos, *id) == parts.eos.end()) parts.eos.push_back(*id);
+  for (const int32_t id : ends_in(metadata))
+    if (std::ranges::find(parts.eos, id) == parts.eos.end()) parts.eos.push_back(id);
   parts.eos_token = metadata.eos_token_id;
   if (metadata.add_eos_token.value_or(is_unigram) && !parts.eos.empty())
     parts.suffix = {parts.eos.front()};
@@ -249,11 +228,11 @@ void give_bytes(const BpeParts& parts, GgufTokenizer& metadata) {
     return split.pattern == pattern && split.behavior == SplitBehavior::isolated && !split.invert &&
            !split.literal;
   };
-  const auto found = std::ranges::find_if(known_patterns(), [&](const Patterns& known) {
+  const auto found = std::ranges::find_if(gguf_patterns(), [&](const GgufPatterns& known) {
     return known.ignore_merges == parts.ignore_merges &&
            std::ranges::equal(parts.splits, known.splits, is_plain);
   });
-  check(found != known_patterns().end() && parts.space_prefix == SpacePrefix::none, "to_gguf",
+  check(found != gguf_patterns().end() && parts.space_prefix == SpacePrefix::none, "to_gguf",
         "the patterns that cut words must have a name in llama.cpp, got {} of them",
         parts.splits.size());
   metadata.pre = found->names.front();
@@ -346,6 +325,7 @@ GgufTokenizer to_gguf(const BpeParts& parts) {
   if (!ends.empty()) metadata.eos_token_id = ends[0];
   if (ends.size() > 1) metadata.eot_token_id = ends[1];
   if (ends.size() > 2) metadata.eom_token_id = ends[2];
+  if (ends_in(metadata) != ends) metadata.eos_token_ids = ends;
   metadata.add_bos_token = parts.add_bos;
   metadata.add_eos_token = !parts.suffix.empty();
   metadata.chat_template = parts.chat_template;

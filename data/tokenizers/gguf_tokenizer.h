@@ -25,6 +25,9 @@ struct GgufTokenizer {
   // characters without one.
   std::optional<int32_t> bos_token_id, eos_token_id, eot_token_id, eom_token_id, padding_token_id,
       unknown_token_id;
+  // All that end a generated text; empty: the three above and, as in llama.cpp, which does not know
+  // this name, tokens with texts such as <|im_end|>.
+  std::vector<int32_t> eos_token_ids;
   // None: as llama.cpp does it for the model and patterns.
   std::optional<bool> add_bos_token, add_eos_token, add_space_prefix;
   // If "t5": runs of spaces become one, and none stays at the ends; spaces become U+2581; the bytes

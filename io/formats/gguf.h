@@ -41,6 +41,11 @@ struct GgufIndex {
   GgufMetadata metadata;
 };
 
+// Whether a path names such a file, rather than a folder.
+inline bool is_gguf(const std::filesystem::path& path) {
+  return path.extension() == ".gguf";
+}
+
 inline constexpr uint64_t gguf_header_limit = 100'000'000;  // bytes; vocabularies take up to 20e6
 
 // Reads the header of a file of version 2 or 3 and trusts nothing in it: counts, sizes, types,

@@ -21,10 +21,6 @@ using OrderedJson = nlohmann::ordered_json;
 const std::string head = "lm_head.weight", embeddings = "model.embed_tokens.weight";
 const std::string whole_file = "model.safetensors", index_file = whole_file + ".index.json";
 
-bool is_gguf(const fs::path& path) {
-  return path.extension() == ".gguf";
-}
-
 void write_json(const fs::path& file, const OrderedJson& json) {
   AtomicFile out(file);
   out.write(json.dump(2) + "\n");
@@ -68,6 +64,11 @@ SpecialTokens gguf_tokens(const GgufFile& file) {
     return file.integer(key, 0, INT32_MAX);
   };
   SpecialTokens tokens{.bos = id("bos"), .pad = id("padding")};
+  if (const char* all = "tokenizer.ggml.eos_token_ids"; file.has(all)) {
+    const auto& ends = file.list<int32_t>(all);
+    tokens.eos.assign(ends.begin(), ends.end());
+    return tokens;
+  }
   for (const char* name : {"eos", "eot", "eom"})  // eot ends a turn of a chat, eom a message
     if (const auto found = id(name); found && !std::ranges::count(tokens.eos, *found))
       tokens.eos.push_back(*found);

@@ -34,7 +34,7 @@ struct BpeGolden {
 // A normalizer; whether it sees only the characters of Unicode 3.2; the hash of what it makes of
 // all characters, a line each.
 struct NormalizerGolden {
-  std::string_view name;
+  std::string_view step;
   bool is_old;
   uint64_t hash;
 };

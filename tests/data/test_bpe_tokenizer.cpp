@@ -374,8 +374,8 @@ TEST_CASE("bpe tokenizer: malformed files") {
       patch_fault(0, {{"model", {{"vocab", {{"", 340}}}, {"merges", list(list("", "e"))}}}}),
       "must make a token"));
 
-  CHECK(contains(patch_fault(0, {{"normalizer", {{"type", "BertNormalizer"}}}}), "normalizer"));
-  CHECK(contains(patch_fault(0, {{"pre_tokenizer", {{"type", "BertPreTokenizer"}}}}),
+  CHECK(contains(patch_fault(0, {{"normalizer", {{"type", "ByteLevel"}}}}), "normalizer"));
+  CHECK(contains(patch_fault(0, {{"pre_tokenizer", {{"type", "UnicodeScripts"}}}}),
                  "pre-tokenizer"));
   CHECK(contains(
       patch_fault(0,

@@ -300,6 +300,15 @@ TEST_CASE("gguf tokenizer: patterns under all names that llama.cpp has for them"
   CHECK(to_gguf(parts_of("tekken")).pre == "tekken");
   CHECK(parts_of("tekken").add_bos);
   CHECK(words(BpeTokenizer(parts_of("deepseek-coder")), "ab12\n") == Words{"ab", "1", "2"});
+  const auto cut = [](const char* pre, std::string_view text) {
+    auto metadata = byte_model({"1 2", "12 3", "123 4", "b A", "a bA"});
+    metadata.pre = pre;
+    return words(BpeTokenizer(from_gguf(metadata)), text);
+  };
+  CHECK(cut("gpt-4o", "abA1234") == Words{"a", "b", "A", "123", "4"});
+  CHECK(cut("deepseek-v3", "abA1234") == Words{"abA", "123", "4"});
+  CHECK(cut("seed-coder", "abA1234") == Words{"abA", "1", "2", "3", "4"});
+  CHECK(cut("minicpm5", "abA1234") == Words{"abA", "123", "4"});
 }
 
 TEST_CASE("gguf tokenizer: several tokens without a text, and a third token that ends texts") {
@@ -317,6 +326,27 @@ TEST_CASE("gguf tokenizer: several tokens without a text, and a third token that
   CHECK(again.eos_token_id == metadata.eos_token_id);
   CHECK(again.eot_token_id == 8);
   CHECK(again.eom_token_id == 7);
+}
+
+TEST_CASE("gguf tokenizer: tokens that end a generated text") {
+  auto metadata = byte_model({"a b"});
+  const int32_t end = *metadata.eos_token_id;
+  CHECK(from_gguf(metadata).eos == std::vector<int32_t>{end});
+  // llama.cpp knows some by their texts, whatever ids and types the file has.
+  metadata.tokens[3] = "<|eot_id|>", metadata.tokens[4] = "<end_of_turn>";
+  CHECK(from_gguf(metadata).eos == std::vector<int32_t>{end, 4, 3});
+  metadata.tokens[5] = "<|end|>", metadata.tokens.back() = "<|stop|>";
+  CHECK(from_gguf(metadata).eos == std::vector<int32_t>{end, 4, 5, 3});
+  // An answer goes on behind the end of a message.
+  metadata.tokens[6] = "<|return|>", metadata.tokens[7] = "<|call|>";
+  CHECK(from_gguf(metadata).eos == std::vector<int32_t>{end, 4, 7, 3, 6});
+  // What a tokenizer says comes back, be it more than three ids or fewer than by texts.
+  BpeParts many = from_gguf(byte_model({"a b"}));
+  many.eos = {end, 9, 10, 11, 12};
+  CHECK(from_gguf(to_gguf(many)).eos == many.eos);
+  many.eos = {9};
+  CHECK(from_gguf(to_gguf(many)).eos == many.eos);
+  CHECK(to_gguf(from_gguf(byte_model({"a b"}))).eos_token_ids.empty());
 }
 
 TEST_CASE("gguf tokenizer: malformed metadata") {

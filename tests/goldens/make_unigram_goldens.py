@@ -16,7 +16,7 @@ from sentencepiece import sentencepiece_model_pb2
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
 from make_bpe_goldens import BYTE_LEVEL, LINES, TEXTS, split, train_bytes
-from token_goldens import literal, print_bases, print_goldens, print_texts
+from token_goldens import dump, literal, print_bases, print_goldens, print_texts
 
 MORE = ["a<x>b", "a <x> b", " \n<x>\t\u00a0c", "<x><x>", "<x> <x>  <y> <z> ", "\u3000<y>\u2028 d", "w<w>w <w> w<w>, (<w>) _<w> <w>1 é<w> <w>",
         "the<n>freedom <N> n", "ﬁ <ﬁ> <fi> ½ ①", "<r> <l>  <r>\n <l>", "<b> \n\n<c>", "ﷺ ㌀ Å Ω", "<x", "<s> <pad> </s> <unk>", "zzz☃☃ ☃a ☃",
@@ -79,13 +79,14 @@ def print_digests():
     old = [c for c in everything if unicodedata.ucd_3_2_0.category(c) != "Cn"]
     print("\n// A normalizer, whether it sees the characters of Unicode 3.2 only, and FNV-1a of what it makes of them, a line each")
     print("const NormalizerGolden normalizers[] = {")
-    for name in ("NFC", "NFD", "NFKC", "NFKD", "Lowercase", "StripAccents", "Nmt"):
-        is_old = name == "Lowercase"
-        text = getattr(normalizers, name)().normalize_str("".join(c + "\n" for c in (old if is_old else everything)))
+    for name, options in (("NFC", {}), ("NFD", {}), ("NFKC", {}), ("NFKD", {}), ("Lowercase", {}), ("StripAccents", {}), ("Nmt", {}),
+                          ("BertNormalizer", {}), ("BertNormalizer", {"strip_accents": True, "lowercase": False})):
+        is_old = options.get("lowercase", name in ("Lowercase", "BertNormalizer"))
+        text = getattr(normalizers, name)(**options).normalize_str("".join(c + "\n" for c in (old if is_old else everything)))
         digest = 0xcbf29ce484222325
         for byte in text.encode():
             digest = (digest ^ byte) * 0x100000001b3 % 2**64
-        print(f'  {{"{name}", {str(is_old).lower()}, {digest:#x}u}},')
+        print(f'  {{R"json({dump(step(name, **options))})json", {str(is_old).lower()}, {digest:#x}u}},')
     print("};\n\n// A regular expression, or a text; a text in which - replaces its matches; the result")
     print("const ReplaceGolden replacements[] = {")
     for pattern, text in (("X*", "aXb"), ("X*", "XX"), ("X*", ""), ("^", "a\nb\rc\u2028d"), ("$", "a\nb\rc\u2028\n"), (".", "a\nb\r"), ("", "aXb")):

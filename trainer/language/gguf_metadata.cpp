@@ -47,6 +47,8 @@ void drop_tokens_beyond(GgufTokenizer& made, size_t vocabulary) {
   for (auto* id : {&made.bos_token_id, &made.eos_token_id, &made.eot_token_id, &made.eom_token_id,
                    &made.padding_token_id, &made.unknown_token_id})
     if (*id && static_cast<size_t>(**id) >= vocabulary) id->reset();
+  std::erase_if(made.eos_token_ids,
+                [&](int32_t id) { return static_cast<size_t>(id) >= vocabulary; });
 }
 
 }  // namespace
@@ -66,6 +68,7 @@ BpeParts tokenizer_of(const GgufFile& file) {
                       .eom_token_id = id_or_none(file, "eom_token_id"),
                       .padding_token_id = id_or_none(file, "padding_token_id"),
                       .unknown_token_id = id_or_none(file, "unknown_token_id"),
+                      .eos_token_ids = list_or_none<int32_t>(file, "eos_token_ids"),
                       .add_bos_token = flag_or_none(file, "add_bos_token"),
                       .add_eos_token = flag_or_none(file, "add_eos_token"),
                       .add_space_prefix = flag_or_none(file, "add_space_prefix")};
@@ -112,6 +115,7 @@ GgufMetadata tokenizer_metadata(const BpeParts& parts, int64_t vocabulary) {
   put_list("token_type", std::move(made.token_type));
   put_list("merges", std::move(made.merges));
   put_list("scores", std::move(made.scores));
+  put_list("eos_token_ids", std::move(made.eos_token_ids));
   put_id("bos_token_id", made.bos_token_id);
   put_id("eos_token_id", made.eos_token_id);
   put_id("eot_token_id", made.eot_token_id);

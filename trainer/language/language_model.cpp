@@ -11,10 +11,6 @@ namespace rw {
 
 namespace {
 
-bool is_gguf(const std::filesystem::path& path) {
-  return path.extension() == ".gguf";
-}
-
 SpecialTokens special_tokens(const BpeTokenizer& tokenizer) {
   const BpeParts& parts = tokenizer.parts();
   return {.bos = parts.bos, .eos = {parts.eos.begin(), parts.eos.end()}, .pad = parts.pad};
