@@ -1,11 +1,25 @@
 #include "apps/lm/steps.h"
 
+#include <optional>
+
+#include "nn/init.h"
 #include "ops/autocast.h"
 
 namespace rw {
 
+namespace {
+
+// Files that come next spare its parameters their first values.
+Decoder decoder_of(const LmRecipe& recipe) {
+  std::optional<init::SkipInit> loaded_next;
+  if (recipe.is_loaded) loaded_next.emplace();
+  return Decoder(recipe.config);
+}
+
+}  // namespace
+
 LmTask::LmTask(const LmRecipe& recipe, const StepSettings& settings)
-    : model(recipe.config), recipe_(recipe), settings_(settings) {
+    : model(decoder_of(recipe)), recipe_(recipe), settings_(settings) {
   check(settings.checkpoint != "stage", "options",
         "language models have no stages, use blocks: their layers");
   model.set_checkpoint(settings.checkpoint == "block" ? settings.checkpoint_every : 0);

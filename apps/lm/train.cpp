@@ -186,7 +186,8 @@ void LmTrain::complete() {
 
 // A new model has at least as many embeddings as its tokenizer has tokens.
 LmRecipe LmTrain::recipe(int64_t tokens) {
-  LmRecipe made = {.length = length, .numerics = numerics, .average = average};
+  LmRecipe made = {
+      .is_loaded = !model.empty(), .length = length, .numerics = numerics, .average = average};
   if (!model.empty()) {
     made.config = read_decoder_config(model);
   } else {
@@ -199,7 +200,7 @@ LmRecipe LmTrain::recipe(int64_t tokens) {
         "--seq must be at most the model's {} positions, got {}",
         made.config.max_position_embeddings, length);
   chosen = rw::recipe({.kind = TrainingWork::Kind::language,
-                       .is_loaded = !model.empty(),
+                       .is_loaded = made.is_loaded,
                        .parameters = made.config.matrix_elements(),
                        .batch = batch * accumulate});
   made.update = state.recipe(rate(), weight_decay);
