@@ -20,10 +20,9 @@ double mib(uint64_t bytes) {
 namespace {
 
 constexpr std::pair<const char*, Run (*)(CLI::App&)> all[] = {
-    {"data_parallel", data_parallel}, {"depthwise", depthwise},   {"eight_bits", eight_bits},
-    {"models_fit", models_fit},       {"offloads", offloads},     {"op_overhead", op_overhead},
-    {"plain_step", plain_step},       {"plan_costs", plan_costs}, {"sharding", sharding},
-    {"small_step", small_step}};
+    {"data_parallel", data_parallel}, {"eight_bits", eight_bits},   {"models_fit", models_fit},
+    {"offloads", offloads},           {"op_overhead", op_overhead}, {"plain_step", plain_step},
+    {"plan_costs", plan_costs},       {"sharding", sharding},       {"small_step", small_step}};
 
 }  // namespace
 

@@ -17,7 +17,6 @@ namespace rw::bench {
 // what runs it.
 using Run = std::function<void()>;
 Run data_parallel(CLI::App& app);
-Run depthwise(CLI::App& app);
 Run eight_bits(CLI::App& app);
 Run models_fit(CLI::App& app);
 Run offloads(CLI::App& app);
