@@ -106,7 +106,8 @@ const Op copy_op = {.name = "cast",
                     .vjp = copy_vjp,
                     .any_grad_dtype = true,
                     .passes_gradient = true,
-                    .is_view = true};
+                    .is_view = true,
+                    .records_vjp = true};
 
 bool has_copy(const Tensor& x) {
   const WeightCopies* copies = WeightCopies::of(x);

@@ -49,7 +49,7 @@ enum UnaryId : uint32_t {
 
 // Returns dy times the slope of a row of UNARY, dense: s is the value that the row saves
 // (undefined: none), a and b are its numbers. It overwrites a dy that the caller moves in with its
-// last handle.
+// last handle. Where ops are recorded it is one, for rows that save their input.
 Tensor unary_gradient(uint32_t row, const Tensor& s, Tensor dy, float a = 0, float b = 0);
 
 // Checks a number that is added to a variance or a length, or bounds it.

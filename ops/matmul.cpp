@@ -1,6 +1,7 @@
 // Matrix products.
 #include "ops/matmul.h"
 
+#include "core/autograd/gradient_op.h"
 #include "ops/detail.h"
 
 namespace rw {
@@ -140,7 +141,8 @@ const Op matmul_op = {.name = "matmul",
                       .vjp = matmul_vjp,
                       .saves = product_saves,
                       .is_heavy = true,
-                      .saves_8_bits = true};
+                      .saves_8_bits = true,
+                      .second = bilinear_second};
 
 // ---- linear: x [rows, in] @ weight [out, in]^T; the weight's gradient is f32 --------------------
 std::vector<Tensor> linear_forward(const std::any&, std::span<Tensor> inputs) {
@@ -160,7 +162,8 @@ const Op linear_op = {.name = "linear",
                       .vjp = linear_vjp,
                       .saves = product_saves,
                       .is_heavy = true,
-                      .saves_8_bits = true};
+                      .saves_8_bits = true,
+                      .second = bilinear_second};
 
 }  // namespace
 

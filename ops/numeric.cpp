@@ -81,13 +81,21 @@ std::vector<Tensor> vector_norm_vjp(Record& r, std::span<Tensor> dys) {
   const Tensor y = is_half(r.outputs[0].dtype) ? length_of(x, axes, p)  // not rounded
                                                : with_axes(r, r.output(0));
   if (std::isinf(p)) return one(sign(x) * shared_among(abs(x) == y, axes, dy));
-  const Tensor ratio = x / masked_fill(y, y == 0, 1);  // 0 where the norm is
+  const Tensor ratio = x / masked_fill(y, y == 0, infinity);  // 0 where the norm is
   if (p == 2) return one(dy * ratio);
   return one(dy * sign(x) * masked_fill(pow(abs(ratio), p - 1), x == 0, 0));
 }
 
-const Op logsumexp_op = {"logsumexp", logsumexp_forward, logsumexp_vjp, saves_both};
-const Op norm_op = {"norm", vector_norm_forward, vector_norm_vjp, saves_both};
+const Op logsumexp_op = {.name = "logsumexp",
+                         .forward = logsumexp_forward,
+                         .vjp = logsumexp_vjp,
+                         .saves = saves_both,
+                         .records_vjp = true};
+const Op norm_op = {.name = "norm",
+                    .forward = vector_norm_forward,
+                    .vjp = vector_norm_vjp,
+                    .saves = saves_both,
+                    .records_vjp = true};
 
 // ---- gated activations
 std::vector<Tensor> prelu_forward(const std::any&, std::span<Tensor> inputs) {
@@ -105,9 +113,14 @@ std::vector<Tensor> prelu_vjp(Record& r, std::span<Tensor> dys) {
   return grads;
 }
 
-const Op prelu_op = {"prelu", prelu_forward, prelu_vjp, [](const std::any&, uint32_t) {
-                       return Saves{3, 0};
-                     }};
+const Op prelu_op = {.name = "prelu",
+                     .forward = prelu_forward,
+                     .vjp = prelu_vjp,
+                     .saves =
+                         [](const std::any&, uint32_t) {
+                           return Saves{3, 0};
+                         },
+                     .records_vjp = true};
 
 template <Tensor (*activation)(Tensor)>
 std::vector<Tensor> gated_forward(const std::any&, std::span<Tensor> inputs) {
@@ -136,17 +149,20 @@ const Op glu_op = {.name = "glu",
                    .forward = gated_forward<sigmoid>,
                    .vjp = gated_vjp<sigmoid, unary_sigmoid>,
                    .saves = gated_saves,
-                   .saves_8_bits = true};
+                   .saves_8_bits = true,
+                   .records_vjp = true};
 const Op swiglu_op = {.name = "swiglu",
                       .forward = gated_forward<silu>,
                       .vjp = gated_vjp<silu, unary_silu>,
                       .saves = gated_saves,
-                      .saves_8_bits = true};
+                      .saves_8_bits = true,
+                      .records_vjp = true};
 const Op geglu_op = {.name = "geglu",
                      .forward = gated_forward<gelu_tanh>,
                      .vjp = gated_vjp<gelu_tanh, unary_gelu_tanh>,
                      .saves = gated_saves,
-                     .saves_8_bits = true};
+                     .saves_8_bits = true,
+                     .records_vjp = true};
 
 Tensor gated(const Op& op, Tensor gate, Tensor x) {
   check_float(gate, op.name);

@@ -1,4 +1,5 @@
 // Random ops. The counters are attributes, so replay draws the same numbers.
+#include "core/autograd/gradient_op.h"
 #include "ops/detail.h"
 
 namespace rw {
@@ -35,7 +36,8 @@ std::vector<Tensor> dropout_vjp(Record& r, std::span<Tensor> dy) {
   return one(drop(dy[0], r.attributes<DropoutAttrs>()));
 }
 
-const Op dropout_op = {"dropout", dropout_forward, dropout_vjp};
+const Op dropout_op = {
+    .name = "dropout", .forward = dropout_forward, .vjp = dropout_vjp, .second = linear_second};
 
 struct RandomAttrs {
   Shape shape;

@@ -61,6 +61,38 @@ Tensor keep_axes(const Record& r, const Tensor& dy) {
   return reshape(dy, reduced_shape(r.inputs[0].shape, r.attributes<ReduceAttrs>().axes, true));
 }
 
+// dy times the product of the other elements, by products of pairs, of pairs of pairs, and so on:
+// without a quotient it can be differentiated where elements are 0.
+Tensor others_times(const Axes& axes, const Tensor& x, const Tensor& dy) {
+  Axes order;
+  Shape moved;
+  for (int i = 0; i < x.rank(); ++i)
+    if (!std::binary_search(axes.begin(), axes.end(), i)) order.push_back(i);
+  order.insert(order.end(), axes.begin(), axes.end());
+  for (const int axis : order) moved.push_back(x.shape()[axis]);
+  int64_t count = 1, width = 1;
+  for (const int axis : axes) count *= x.shape()[axis];
+  while (width < count) width *= 2;
+  if (count == 0) return expand(dy, x.shape());
+  const int64_t lines = x.numel() / count;
+  Tensor flat = reshape(permute(x, order), {lines, count});
+  std::vector<Tensor> levels = {pad(std::move(flat), {0, 0}, {0, width - count}, 1)};
+  for (; width > 1; width /= 2) {
+    const Tensor& all = levels.back();
+    levels.push_back(slice(all, 1, 0, width, 2) * slice(all, 1, 1, width, 2));
+  }
+  Tensor others = expand(scalar_on(x, 1, x.dtype()), {lines, 1});
+  for (size_t k = levels.size() - 1; k-- > 0; width *= 2) {
+    const Tensor& all = levels[k];
+    Tensor swapped = stack({slice(all, 1, 1, 2 * width, 2), slice(all, 1, 0, 2 * width, 2)}, 2);
+    others = reshape(unsqueeze(others, 2) * swapped, {lines, 2 * width});
+  }
+  Axes inverse(order.size());
+  for (size_t i = 0; i < order.size(); ++i)
+    inverse[static_cast<size_t>(order[i])] = static_cast<int>(i);
+  return dy * permute(reshape(slice(others, 1, 0, count), moved), inverse);
+}
+
 // dy times the product of the other elements: y / x, or the product itself where x is the only 0.
 Tensor prod_gradient(const Axes& axes, const Tensor& x, const Tensor& dy) {
   const Tensor y = prod(x, axes, true);  // unlike the output, not rounded to 16 bits
@@ -78,7 +110,8 @@ std::vector<Tensor> reduce_vjp(Record& r, std::span<Tensor> dys) {
   const Tensor dy = keep_axes(r, dys[0]);
   if (a.kind == reduce_sum) return one(expand(a.scale == 1 ? dy : wide(dy) * a.scale, shape));
   const Tensor& x = r.input(0);
-  if (a.kind == reduce_prod) return one(prod_gradient(a.axes, wide(x), wide(dy)));
+  if (a.kind == reduce_prod)
+    return one((grad_enabled() ? others_times : prod_gradient)(a.axes, wide(x), wide(dy)));
   return one(shared_among(equal(x, keep_axes(r, r.output(0))), a.axes, dy));
 }
 
@@ -87,10 +120,15 @@ Saves reduce_saves(const std::any& attrs, uint32_t) {
   return kind == reduce_sum ? Saves{} : kind == reduce_prod ? Saves{1, 0} : Saves{1, 1};
 }
 
-const Op reduce_ops[] = {{"sum", reduce_forward, reduce_vjp, reduce_saves},
-                         {"max", reduce_forward, reduce_vjp, reduce_saves},
-                         {"min", reduce_forward, reduce_vjp, reduce_saves},
-                         {"prod", reduce_forward, reduce_vjp, reduce_saves}};
+constexpr Op reduce_op(const char* name) {
+  return {.name = name,
+          .forward = reduce_forward,
+          .vjp = reduce_vjp,
+          .saves = reduce_saves,
+          .records_vjp = true};
+}
+
+const Op reduce_ops[] = {reduce_op("sum"), reduce_op("max"), reduce_op("min"), reduce_op("prod")};
 
 Tensor reduce(ReduceKind kind, Tensor x, std::vector<int> axes, bool keepdims, float scale = 1,
               bool in_f32 = false) {
@@ -135,9 +173,14 @@ std::vector<Tensor> var_vjp(Record& r, std::span<Tensor> dys) {
   return one(deviations(wide(r.input(0)), axes) * (dy * (2 / divisor)));
 }
 
-const Op var_op = {"var", var_forward, var_vjp, [](const std::any&, uint32_t) {
-                     return Saves{1, 0};
-                   }};
+const Op var_op = {.name = "var",
+                   .forward = var_forward,
+                   .vjp = var_vjp,
+                   .saves =
+                       [](const std::any&, uint32_t) {
+                         return Saves{1, 0};
+                       },
+                   .records_vjp = true};
 
 struct ArgAttrs {
   int axis;

@@ -96,9 +96,11 @@ std::vector<Tensor> logcumsumexp_vjp(Record& r, std::span<Tensor> dys) {
   return one(part(relu(dy)) - part(relu(neg(dy))));
 }
 
-const Op scan_ops[] = {{.name = "cumsum", .forward = scan_forward, .vjp = cumsum_vjp},
-                       {"cumprod", scan_forward, cumprod_vjp, saves_both},
-                       {"logcumsumexp", scan_forward, logcumsumexp_vjp, saves_both}};
+// The gradients of the other two decide by zeros and signs, so that these have no derivative there.
+const Op scan_ops[] = {
+    {.name = "cumsum", .forward = scan_forward, .vjp = cumsum_vjp, .records_vjp = true},
+    {"cumprod", scan_forward, cumprod_vjp, saves_both},
+    {"logcumsumexp", scan_forward, logcumsumexp_vjp, saves_both}};
 
 Tensor scan(ScanKind kind, Tensor x, int axis, bool reverse) {
   const Op& op = scan_ops[kind];

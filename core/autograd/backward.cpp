@@ -9,9 +9,9 @@ void check_first_order(const char* op, const std::vector<Tensor>& roots) {
   for (const Tensor& root : roots)
     check<AutogradError>(
         !root.impl().from_gradient, op,
-        "the tensor must not depend on a gradient that backward has made, as gradients of "
-        "gradients are not supported (penalties on gradients, for example), got {}; where the "
-        "gradient is meant as a constant, take its detach()",
+        "the tensor must not depend on a gradient that backward has made without its graph, got "
+        "{}; make the gradient by grad() with create_graph = true to differentiate it (penalties "
+        "on gradients, for example), or take its detach() where it is meant as a constant",
         root);
 }
 
@@ -33,15 +33,30 @@ void check_root(Tape& tape, const char* op, const Tensor& root, const Tensor& gr
 }
 
 // Returns the gradients that a run backward begins with.
-std::vector<Tensor> seeds_of(const std::vector<Tensor>& roots, const std::vector<Tensor>& given) {
+std::vector<Tensor> seeds_of(const std::vector<Tensor>& roots, const std::vector<Tensor>& given,
+                             bool create_graph) {
   std::vector<Tensor> seeds;
   for (size_t i = 0; i < roots.size(); ++i)
     seeds.push_back(
         i < given.size() && given[i].defined()
-            ? given[i].detach()
+            ? (create_graph ? given[i] : given[i].detach())
             : full(roots[i].shape(), 1.0f, roots[i].dtype(), roots[i].device().shared_from_this()));
   return seeds;
 }
+
+// While it lives, ops are recorded on this thread, or they are not, whatever scope is around.
+class GradMode {
+ public:
+  explicit GradMode(bool on) : change_(on ? -thread_state().no_grad : 1) {
+    thread_state().no_grad += change_;
+  }
+  ~GradMode() { thread_state().no_grad -= change_; }
+  GradMode(const GradMode&) = delete;
+  GradMode& operator=(const GradMode&) = delete;
+
+ private:
+  const int change_;
+};
 
 }  // namespace
 
@@ -50,6 +65,11 @@ void Backward::start(const char* op, const std::vector<Tensor>& roots,
   check_first_order(op, roots);
   tape_.take_foreign_releases();
   check<AutogradError>(!tape_.running_, op, "must not be called inside a vjp or a hook");
+  check<AutogradError>(!create_graph_ || !tape_.follower(), op,
+                       "create_graph: a plan of recomputation or a budget ends with the pass's "
+                       "first backward, so it "
+                       "cannot be followed here; recompute by segments instead (checkpoint(), "
+                       "REWIND_RECOMPUTE=block)");
   if (tape_.follower())
     tape_.follower()->before_backward(tape_, roots.front(),
                                       gradients.empty() ? Tensor() : gradients.front(), retain_);
@@ -57,14 +77,15 @@ void Backward::start(const char* op, const std::vector<Tensor>& roots,
     check_root(tape_, op, roots[i], i < gradients.size() ? gradients[i] : Tensor());
   for (Tape::Observer* observer : tape_.observers()) observer->before_backward(roots.front());
   for (const auto& body : std::exchange(tape_.before_next_backward_, {})) body(roots.front());
-  const NoGrad guard;
+  const GradMode recording(create_graph_);
   const PhaseScope phase(Phase::backward);
   // Gradients have the dtypes of what was recorded, whatever scope is open around backward.
   const NoAutocast no_autocast;
   tape_.running_ = true;
-  segments_.end_open(tape_.end());
+  const int64_t first = tape_.end();
+  segments_.end_open(first);
   try {
-    run(roots, seeds_of(roots, gradients));
+    run(roots, seeds_of(roots, gradients, create_graph_));
   } catch (...) {  // the run stopped halfway, so nothing of the tape can be trusted
     tape_.running_ = false;
     tape_.clear();
@@ -72,7 +93,58 @@ void Backward::start(const char* op, const std::vector<Tensor>& roots,
   }
   segments_.end_open(-1);
   tape_.running_ = false;
+  if (create_graph_) free_unread(first);
   tape_.forget_if_empty();
+}
+
+// Makes a saved value stand for the one on the tape, for ops on it to be recorded.
+void Backward::attach(Edge& edge, int64_t maker, int slot) {
+  Tensor& value = edge.saved.tensor;
+  if (!edge.requires_grad || !value.defined()) return;
+  if (edge.leaf.defined()) {
+    check<AutogradError>(edge.leaf.impl().storage == value.impl().storage, "grad",
+                         "create_graph: a leaf must stay where it is between forward and backward, "
+                         "{} has moved to other memory",
+                         edge.leaf);
+    value = edge.leaf;
+    return;
+  }
+  value = value.detach();
+  value.impl().requires_grad = true;
+  value.impl().producer = {tape_.weak_from_this(), maker, slot};
+  ++records_[maker].readers;
+}
+
+std::vector<Tensor> Backward::differentiable_vjp(int64_t index, Record& record,
+                                                 std::span<Tensor> dy) {
+  const Op& op = *record.op;
+  check<AutogradError>(op.records_vjp || op.second, "grad",
+                       "create_graph: the gradient of '{}' cannot be differentiated; compose it of "
+                       "ops whose gradient "
+                       "can be (docs/from-pytorch.md lists those that cannot), detach() what it "
+                       "reads, or, for an op "
+                       "of your own whose vjp is written with public ops, set Op::records_vjp",
+                       op.name);
+  std::vector<Saved> saved;
+  each_saved(record, [&](const Edge& edge) { saved.push_back(edge.saved); });
+  for (size_t k = 0; k < record.inputs.size(); ++k)
+    if (record.saves.input(k))
+      attach(record.inputs[k], record.inputs[k].record, record.inputs[k].slot);
+  for (size_t k = 0; k < record.outputs.size(); ++k)
+    if (record.saves.output(k)) attach(record.outputs[k], index, static_cast<int>(k));
+  const bool depends =
+      std::ranges::any_of(dy, [](const Tensor& t) { return t.defined() && t.requires_grad(); });
+  std::vector<Tensor> dx = op.second ? recorded_vjp(record, dy) : op.vjp(record, dy);
+  auto before = saved.begin();
+  each_saved(record, [&](Edge& edge) { edge.saved = std::move(*before++); });
+  for (size_t k = 0; k < dx.size() && k < record.inputs.size() && depends; ++k)
+    check<AutogradError>(
+        !record.needs_grad(static_cast<int>(k)) || !dx[k].defined() || dx[k].requires_grad(),
+        op.name,
+        "a vjp that is said to be recorded must make its gradients of dy by public ops, that of "
+        "input {} depends on nothing",
+        k);
+  return dx;
 }
 
 void Backward::add_to_leaf(const Tensor& leaf, Tensor gradient) {
@@ -95,16 +167,16 @@ void Backward::add_to_leaf(const Tensor& leaf, Tensor gradient) {
   impl.grad.impl().from_gradient = true;
 }
 
-Tensor Backward::hooked(const GradHooks& hooks, Tensor gradient) {
+Tensor Backward::hooked(const GradHooks& hooks, Tensor gradient) const {
   for (const auto& [number, hook] : GradHooks(hooks)) {  // a hook may remove itself
-    gradient.impl().from_gradient = true;
+    if (!create_graph_) gradient.impl().from_gradient = true;
     Tensor other = hook(gradient);
     if (!other.defined()) continue;
     check<ShapeError>(other.shape() == gradient.shape(), "backward",
                       "a hook must return a gradient of the same shape, got {} for {}", other,
                       gradient);
     check_devices("backward", gradient, other);
-    gradient = to_dtype(other.detach(), gradient.dtype());
+    gradient = in_dtype(create_graph_ ? other : other.detach(), gradient.dtype());
   }
   return gradient;
 }
@@ -123,7 +195,7 @@ void Backward::run(const std::vector<Tensor>& roots, std::vector<Tensor> gradien
     } else if (records_[producer.index].reached) {
       Tensor& sum = records_[producer.index].outputs[static_cast<size_t>(producer.slot)].gradient;
       sum =
-          sum.defined() ? sum_of(std::move(sum), std::move(gradients[i])) : std::move(gradients[i]);
+          sum.defined() ? total(std::move(sum), std::move(gradients[i])) : std::move(gradients[i]);
     }
   }
   gradients.clear();

@@ -8,6 +8,7 @@
 
 #include "../tensor/launch.h"
 #include "../tensor/primitives.h"
+#include "gradient_op.h"
 #include "replay.h"
 #include "tape.h"
 
@@ -18,9 +19,12 @@ class Backward {
   // Adds to the gradients of leaves.
   Backward(Tape& tape, bool retain)
       : tape_(tape), records_(tape.records_), segments_(tape.segments_), retain_(retain) {}
-  // Collects the gradients of `wanted`, and changes no leaf.
-  Backward(Tape& tape, const std::vector<Tensor>& wanted, bool retain) : Backward(tape, retain) {
+  // Collects the gradients of `wanted`, and changes no leaf. With `create_graph` everything that it
+  // does is recorded, and the records stay.
+  Backward(Tape& tape, const std::vector<Tensor>& wanted, bool retain, bool create_graph)
+      : Backward(tape, retain || create_graph) {
     is_for_leaves_ = false;
+    create_graph_ = create_graph;
     for (const Tensor& x : wanted) {
       const Producer& producer = x.impl().producer;
       if (producer.index >= 0)
@@ -132,7 +136,7 @@ class Backward {
     const auto hooks = tape_.hooks_.find({index, slot});
     const auto wanted = wanted_outputs_.find({index, slot});
     if (hooks == tape_.hooks_.end() && wanted == wanted_outputs_.end()) return;
-    gradient = to_dtype(gradient, records_[index].outputs[static_cast<size_t>(slot)].dtype);
+    gradient = in_dtype(gradient, records_[index].outputs[static_cast<size_t>(slot)].dtype);
     if (hooks != tape_.hooks_.end()) gradient = hooked(*hooks->second, std::move(gradient));
     if (wanted != wanted_outputs_.end()) wanted->second = gradient;
   }
@@ -156,14 +160,17 @@ class Backward {
     if (!record.op->any_grad_dtype)
       for (size_t k = 0; k < dy.size(); ++k)
         if (dy[k].defined() && dy[k].dtype() != record.outputs[k].dtype)
-          dy[k] = to_dtype(dy[k], record.outputs[k].dtype);
+          dy[k] = in_dtype(dy[k], record.outputs[k].dtype);
     for (Edge& edge : record.inputs) edge.leaf_edge = behind_cast(edge);
     for (Tape::Observer* observer : tape_.observers()) observer->before_vjp(index, record, dy);
-    record.is_last_read = !retain_ || elastic >= 0;
+    const bool is_last_read = !retain_ || elastic >= 0;
+    record.is_last_read =
+        is_last_read && !create_graph_;  // ops that are recorded keep what they read
     record.is_for_leaves = is_for_leaves_;
-    std::vector<Tensor> dx = record.op->vjp(record, dy);
+    std::vector<Tensor> dx =
+        create_graph_ ? differentiable_vjp(index, record, dy) : record.op->vjp(record, dy);
     dy.clear();
-    if (record.is_last_read) release_saved(record);
+    if (is_last_read) release_saved(record);
     check<AutogradError>(dx.size() == record.inputs.size(), record.op->name,
                          "the vjp must return one gradient per input, got {} for {}", dx.size(),
                          record.inputs.size());
@@ -195,8 +202,19 @@ class Backward {
       }
       if (!records_[edge.record].reached) continue;
       Tensor& sum = records_[edge.record].outputs[static_cast<size_t>(edge.slot)].gradient;
-      sum = sum.defined() ? sum_of(std::move(sum), std::move(dx[k])) : std::move(dx[k]);
+      sum = sum.defined() ? total(std::move(sum), std::move(dx[k])) : std::move(dx[k]);
     }
+  }
+
+  // Runs the vjp so that its results can be differentiated.
+  std::vector<Tensor> differentiable_vjp(int64_t index, Record& record, std::span<Tensor> dy);
+  void attach(Edge& edge, int64_t maker, int slot);
+  Tensor in_dtype(const Tensor& gradient, DType dtype) const {
+    return create_graph_ ? recorded_cast(gradient, dtype) : to_dtype(gradient, dtype);
+  }
+  Tensor total(Tensor a, Tensor b) const {
+    return create_graph_ ? recorded_sum(std::move(a), std::move(b))
+                         : sum_of(std::move(a), std::move(b));
   }
 
   struct LeafSum {
@@ -216,8 +234,8 @@ class Backward {
     found->second.is_reached = true;
     if (is_for_leaves_ && !leaf.impl().hooks) return add_to_leaf(leaf, std::move(gradient));
     Tensor& sum = found->second.sum;
-    gradient = to_dtype(gradient, DType::f32);
-    sum = sum.defined() ? sum_of(std::move(sum), std::move(gradient)) : std::move(gradient);
+    gradient = in_dtype(gradient, DType::f32);
+    sum = sum.defined() ? total(std::move(sum), std::move(gradient)) : std::move(gradient);
   }
 
   // Completes a leaf to which all contributions have arrived.
@@ -232,7 +250,7 @@ class Backward {
   }
 
   static void add_to_leaf(const Tensor& leaf, Tensor gradient);
-  static Tensor hooked(const GradHooks& hooks, Tensor gradient);  // returns the hooks' result
+  Tensor hooked(const GradHooks& hooks, Tensor gradient) const;  // returns the hooks' result
 
   void open(int s) {
     Segment& segment = segments_[s];
@@ -344,6 +362,14 @@ class Backward {
     tape_.free_records(std::move(unread));
   }
 
+  // Frees the records of this run on which no result depends: none is freed while it runs.
+  void free_unread(int64_t first) {
+    std::vector<int64_t> unread;
+    for (int64_t i = std::max(first, records_.begin()); i < records_.end(); ++i)
+      if (records_[i].op && records_[i].readers == 0) unread.push_back(i);
+    tape_.free_records(std::move(unread));
+  }
+
   void replayed(uint64_t records) { tape_.replayed_records_ += records; }
 
   Tape& tape_;
@@ -351,6 +377,7 @@ class Backward {
   Segments& segments_;
   bool retain_;
   bool is_for_leaves_ = true;
+  bool create_graph_ = false;
   std::vector<Tensor> gradients_;  // of the outputs of the record that is visited
   std::map<std::pair<int64_t, int>, Tensor> wanted_outputs_;  // record, slot
   std::unordered_map<const TensorImpl*, LeafSum> leaf_sums_;  // members have stable addresses

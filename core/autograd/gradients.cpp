@@ -22,7 +22,7 @@ std::vector<Tensor> grad(const std::vector<Tensor>& ys, const std::vector<Tensor
     check<AutogradError>(x.is_leaf() || x.impl().producer.tape.lock().get() == &tape, "grad",
                          "every x must be recorded on this thread's tape, got {}", x);
   }
-  Backward backward(tape, xs, options.retain);
+  Backward backward(tape, xs, options.retain, options.create_graph);
   backward.start("grad", ys, options.seeds);
   std::vector<Tensor> gradients;
   for (size_t i = 0; i < xs.size(); ++i) {
@@ -31,7 +31,8 @@ std::vector<Tensor> grad(const std::vector<Tensor>& ys, const std::vector<Tensor
                          "x {} must be reached from the ys, got {}; allow_unused = true leaves its "
                          "gradient undefined",
                          i, xs[i]);
-    if (gradients.back().defined()) gradients.back().impl().from_gradient = true;
+    if (gradients.back().defined() && !options.create_graph)
+      gradients.back().impl().from_gradient = true;
   }
   return gradients;
 }

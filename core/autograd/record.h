@@ -20,6 +20,7 @@
 namespace rw {
 
 struct Record;
+class SecondOrder;
 
 // The values that an op's vjp reads, as bits of `inputs` and `outputs`: bit i stands for input i or
 // output i. Only the first 32 can be saved.
@@ -68,6 +69,12 @@ struct Op {
   bool is_kept = false;
   // The name by which policies know it, if that is not the op's name.
   const char* (*label)(const std::any& attrs) = nullptr;
+  // For gradients of gradients (GradOptions::create_graph). Either the vjp is written with public
+  // ops alone, on values of the record and on dy, so that it can be recorded as it stands;
+  bool records_vjp = false;
+  // or it runs as an op of its own, of which this is the vjp, in public ops (SecondOrder). An op
+  // that has neither is refused there.
+  void (*second)(SecondOrder& s) = nullptr;
 };
 
 // A value as it was at one time.

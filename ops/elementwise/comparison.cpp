@@ -53,9 +53,14 @@ std::vector<Tensor> where_vjp(Record& r, std::span<Tensor> dy) {
   return {Tensor(), std::move(da), std::move(db)};
 }
 
-const Op where_op = {"where", where_forward, where_vjp, [](const std::any&, uint32_t) {
-                       return Saves{1u, 0};
-                     }};
+const Op where_op = {.name = "where",
+                     .forward = where_forward,
+                     .vjp = where_vjp,
+                     .saves =
+                         [](const std::any&, uint32_t) {
+                           return Saves{1u, 0};
+                         },
+                     .records_vjp = true};
 
 }  // namespace
 

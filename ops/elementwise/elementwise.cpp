@@ -3,7 +3,9 @@
 #include <cmath>
 #include <limits>
 
+#include "core/autograd/gradient_op.h"
 #include "ops/detail.h"
+#include "ops/elementwise/curvature.h"
 #include "ops/operators.h"
 
 namespace rw {
@@ -51,6 +53,21 @@ std::vector<Tensor> unary_vjp(Record& record, std::span<Tensor> dy) {
   return one(unary_gradient(id, s, std::exchange(dy[0], {}), a, b));
 }
 
+// The gradient is dy times the slope, so that of dy is g times it, and that of s the curvature.
+void unary_second(SecondOrder& s) {
+  const auto& [id, a, b] = s.attributes<UnaryAttrs>();
+  if (s.needs_dy()) s.give_dy(s.again(0, {}, {s.g()}));
+  const bool is_x = unary_saves[id] == SAVE_X;
+  if (!(is_x ? s.needs_input(0) : s.needs_output(0))) return;
+  const Tensor bend = curvature(id, wide(is_x ? s.input(0) : s.output(0)), a, b);
+  if (!bend) return;
+  Tensor gradient = wide(s.dy()) * wide(s.g()) * bend;
+  if (is_x)
+    s.give_input(0, std::move(gradient));
+  else
+    s.give_output(0, std::move(gradient));
+}
+
 // Those whose gradient is continuous in what they save, or reads its sign alone.
 constexpr bool saves_8_bits(std::string_view op) {
   for (const std::string_view known : {"relu", "leaky_relu", "elu", "selu", "gelu", "gelu_tanh",
@@ -69,7 +86,8 @@ const Op unary_ops[] = {
          return Saves{saved == SAVE_X ? 1u : 0u, saved == SAVE_Y ? 1u : 0u}; \
        },                                                                    \
    .is_flat = std::string_view(#grad) == "0.0f * dy",                        \
-   .saves_8_bits = saves_8_bits(#op)},
+   .saves_8_bits = saves_8_bits(#op),                                        \
+   .second = unary_second},
 #include "shaders/elementwise.def"
 };
 
@@ -170,7 +188,8 @@ Tensor pow_growth(const Tensor& a, const Tensor& b) {
 // The share of exp(a) in exp(a) + exp(b): half of it where both are equal, and nothing of nothing.
 Tensor exp_share(const Tensor& a, const Tensor& b) {
   constexpr float infinity = std::numeric_limits<float>::infinity();
-  return masked_fill(sigmoid(masked_fill(a - b, a == b, 0)), a == -infinity, 0);
+  const Tensor apart = a - b, are_infinite = logical_and(a == b, apart != apart);
+  return masked_fill(sigmoid(masked_fill(apart, are_infinite, 0)), a == -infinity, 0);
 }
 
 std::vector<Tensor> binary_vjp(Record& r, std::span<Tensor> dys) {
@@ -246,7 +265,8 @@ const Op binary_ops[] = {
    .forward = binary_forward,                        \
    .vjp = binary_vjp,                                \
    .saves = binary_saves,                            \
-   .saves_8_bits = std::string_view(#op) == "mul"},
+   .saves_8_bits = std::string_view(#op) == "mul",   \
+   .records_vjp = true},
 #include "shaders/elementwise.def"
 };
 
@@ -261,6 +281,7 @@ Tensor binary(uint32_t id, Tensor a, Tensor b) {
 }  // namespace
 
 Tensor detail::unary_gradient(uint32_t row, const Tensor& s, Tensor dy, float a, float b) {
+  if (grad_enabled()) return recorded_gradient(unary_ops[row], UnaryAttrs{row, a, b}, s, dy);
   dy = contiguous(std::move(dy));
   const Tensor saved = s ? contiguous(s) : Tensor(),
                dx = reuse_or_empty(dy, dy.shape(), dy.dtype());

@@ -3,6 +3,7 @@
 
 #include <cstdlib>
 
+#include "core/autograd/gradient_op.h"
 #include "ops/detail.h"
 #include "ops/operators.h"
 #include "ops/sort_lines.h"
@@ -64,10 +65,25 @@ std::vector<Tensor> embedding_vjp(Record& r, std::span<Tensor> dys) {
   return {std::move(dtable), Tensor()};
 }
 
-const Op embedding_op = {"embedding", embedding_forward, embedding_vjp,
-                         [](const std::any&, uint32_t) {
-                           return Saves{2, 0};
-                         }};
+// Rows of the gradient that reach no row of the table have no gradient.
+void embedding_second(SecondOrder& s) {
+  const Tensor& index = s.input(1);
+  const auto classes = static_cast<float>(s.of().inputs[0].shape[0]);
+  Tensor counts = logical_and(index >= 0, index < classes);
+  if (const auto padding = s.attributes<std::optional<int32_t>>())
+    counts = logical_and(std::move(counts), index != *padding);
+  Tensor rows = embedding(s.g(), index);
+  s.give_dy(where(unsqueeze(std::move(counts), -1), rows, scalar_on(rows, 0, rows.dtype())));
+}
+
+const Op embedding_op = {.name = "embedding",
+                         .forward = embedding_forward,
+                         .vjp = embedding_vjp,
+                         .saves =
+                             [](const std::any&, uint32_t) {
+                               return Saves{2, 0};
+                             },
+                         .second = embedding_second};
 
 }  // namespace
 

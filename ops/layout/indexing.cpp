@@ -4,6 +4,7 @@
 #include <limits>
 #include <numeric>
 
+#include "core/autograd/gradient_op.h"
 #include "ops/detail.h"
 #include "ops/layout/index.h"
 #include "ops/operators.h"
@@ -67,8 +68,16 @@ Saves saves_index(const std::any&, uint32_t) {
   return {2, 0};
 }
 
-const Op gather_op = {"gather", take_forward<false>, take_vjp<false>, saves_index};
-const Op index_select_op = {"index_select", take_forward<true>, take_vjp<true>, saves_index};
+const Op gather_op = {.name = "gather",
+                      .forward = take_forward<false>,
+                      .vjp = take_vjp<false>,
+                      .saves = saves_index,
+                      .second = linear_second};
+const Op index_select_op = {.name = "index_select",
+                            .forward = take_forward<true>,
+                            .vjp = take_vjp<true>,
+                            .saves = saves_index,
+                            .second = linear_second};
 
 // Inputs x, index, source.
 template <bool slices>
@@ -113,9 +122,16 @@ std::vector<Tensor> put_vjp(Record& r, std::span<Tensor> dys) {
 }
 
 template <bool slices>
-const Op put_ops[] = {
-    {slices ? "index_add" : "scatter_add", put_forward<slices>, put_vjp<slices>, saves_index},
-    {slices ? "index_copy" : "scatter", put_forward<slices>, put_vjp<slices>, saves_index}};
+const Op put_ops[] = {{.name = slices ? "index_add" : "scatter_add",
+                       .forward = put_forward<slices>,
+                       .vjp = put_vjp<slices>,
+                       .saves = saves_index,
+                       .second = linear_second},
+                      {.name = slices ? "index_copy" : "scatter",
+                       .forward = put_forward<slices>,
+                       .vjp = put_vjp<slices>,
+                       .saves = saves_index,
+                       .second = linear_second}};
 
 void check_index(const char* op, const Tensor& x, int axis, const Tensor& index) {
   check<DTypeError>(index.dtype() == DType::i32, op, "the index must be i32, got {}", index);

@@ -5,6 +5,7 @@
 #include <limits>
 #include <numeric>
 
+#include "core/autograd/gradient_op.h"
 #include "core/base/checked.h"
 #include "ops/detail.h"
 #include "ops/layout/indexing.h"
@@ -15,21 +16,7 @@ using namespace detail;
 
 namespace {
 
-// ---- cast and contiguous: copies ---------------------------------------------------------------
-std::vector<Tensor> cast_forward(const std::any& attrs, std::span<Tensor> inputs) {
-  return one(copy_of(inputs[0], std::any_cast<DType>(attrs)));
-}
-
-std::vector<Tensor> cast_vjp(Record& r, std::span<Tensor> dy) {
-  return one(cast(std::exchange(dy[0], {}), r.inputs[0].dtype));
-}
-
-const Op cast_op = {.name = "cast",
-                    .forward = cast_forward,
-                    .vjp = cast_vjp,
-                    .any_grad_dtype = true,
-                    .passes_gradient = true};
-
+// ---- contiguous: a copy ------------------------------------------------------------------------
 std::vector<Tensor> contiguous_forward(const std::any&, std::span<Tensor> inputs) {
   return one(copy_of(inputs[0], inputs[0].dtype()));
 }
@@ -38,29 +25,33 @@ std::vector<Tensor> pass_on(Record&, std::span<Tensor> dy) {
   return one(std::exchange(dy[0], {}));
 }
 
-const Op contiguous_op = {
-    .name = "contiguous", .forward = contiguous_forward, .vjp = pass_on, .any_grad_dtype = true};
+const Op contiguous_op = {.name = "contiguous",
+                          .forward = contiguous_forward,
+                          .vjp = pass_on,
+                          .any_grad_dtype = true,
+                          .records_vjp = true};
 
 // ---- views -------------------------------------------------------------------------------------
 std::vector<Tensor> name_forward(const std::any&, std::span<Tensor> inputs) {
   return one(make_view(inputs[0], inputs[0].shape(), inputs[0].strides(), inputs[0].impl().offset));
 }
 
-const Op name_op = {.name = "checkpoint_name",
-                    .forward = name_forward,
-                    .vjp = pass_on,
-                    .any_grad_dtype = true,
-                    .is_view = true,
-                    .label = [](const std::any& attrs) {
-                      return std::any_cast<const std::string&>(attrs).c_str();
-                    }};
+const Op name_op = {
+    .name = "checkpoint_name",
+    .forward = name_forward,
+    .vjp = pass_on,
+    .any_grad_dtype = true,
+    .is_view = true,
+    .label = [](const std::any& attrs) { return std::any_cast<const std::string&>(attrs).c_str(); },
+    .records_vjp = true};
 
 const Op keep_op = {.name = "checkpoint_keep",
                     .forward = name_forward,
                     .vjp = pass_on,
                     .any_grad_dtype = true,
                     .is_view = true,
-                    .is_kept = true};
+                    .is_kept = true,
+                    .records_vjp = true};
 
 std::vector<Tensor> reshape_forward(const std::any& attrs, std::span<Tensor> inputs) {
   const auto& shape = std::any_cast<const Shape&>(attrs);
@@ -77,7 +68,8 @@ const Op reshape_op = {.name = "reshape",
                        .forward = reshape_forward,
                        .vjp = reshape_vjp,
                        .any_grad_dtype = true,
-                       .is_view = true};
+                       .is_view = true,
+                       .records_vjp = true};
 
 std::vector<Tensor> permute_forward(const std::any& attrs, std::span<Tensor> inputs) {
   Shape shape;
@@ -101,7 +93,8 @@ const Op permute_op = {.name = "permute",
                        .forward = permute_forward,
                        .vjp = permute_vjp,
                        .any_grad_dtype = true,
-                       .is_view = true};
+                       .is_view = true,
+                       .records_vjp = true};
 
 struct SliceAttrs {
   int axis;
@@ -130,7 +123,8 @@ const Op slice_op = {.name = "slice",
                      .forward = slice_forward,
                      .vjp = slice_vjp,
                      .any_grad_dtype = true,
-                     .is_view = true};
+                     .is_view = true,
+                     .second = linear_second};
 
 std::vector<Tensor> expand_forward(const std::any& attrs, std::span<Tensor> inputs) {
   const auto& shape = std::any_cast<const Shape&>(attrs);
@@ -147,7 +141,8 @@ const Op expand_op = {.name = "expand",
                       .forward = expand_forward,
                       .vjp = expand_vjp,
                       .any_grad_dtype = true,
-                      .is_view = true};
+                      .is_view = true,
+                      .records_vjp = true};
 
 // ---- concat and pad: copies into views of one new tensor
 // -----------------------------------------
@@ -175,8 +170,11 @@ std::vector<Tensor> concat_vjp(Record& r, std::span<Tensor> dy) {
   return parts;
 }
 
-const Op concat_op = {
-    .name = "concat", .forward = concat_forward, .vjp = concat_vjp, .any_grad_dtype = true};
+const Op concat_op = {.name = "concat",
+                      .forward = concat_forward,
+                      .vjp = concat_vjp,
+                      .any_grad_dtype = true,
+                      .records_vjp = true};
 
 struct PadAttrs {
   std::vector<int64_t> before, after;
@@ -206,7 +204,11 @@ std::vector<Tensor> pad_vjp(Record& r, std::span<Tensor> dy) {
   return one(inner_view(std::move(dy[0]), r.inputs[0].shape, r.attributes<PadAttrs>().before));
 }
 
-const Op pad_op = {.name = "pad", .forward = pad_forward, .vjp = pad_vjp, .any_grad_dtype = true};
+const Op pad_op = {.name = "pad",
+                   .forward = pad_forward,
+                   .vjp = pad_vjp,
+                   .any_grad_dtype = true,
+                   .records_vjp = true};
 
 }  // namespace
 
@@ -232,8 +234,7 @@ Tensor arange(int64_t n) {
 }
 
 Tensor cast(Tensor x, DType dtype) {
-  if (x.dtype() == dtype) return x;
-  return apply1(cast_op, dtype, std::move(x));
+  return recorded_cast(std::move(x), dtype);
 }
 
 Tensor contiguous(Tensor x) {

@@ -4,6 +4,7 @@
 #include <limits>
 #include <numeric>
 
+#include "core/autograd/gradient_op.h"
 #include "core/base/checked.h"
 #include "ops/detail.h"
 #include "ops/layout/index.h"
@@ -55,8 +56,11 @@ std::vector<Tensor> unfold_vjp(Record& r, std::span<Tensor> dys) {
   return one(index_add(std::move(dx), axis, index, std::move(dy)));
 }
 
-const Op unfold_op = {
-    .name = "unfold", .forward = unfold_forward, .vjp = unfold_vjp, .is_view = true};
+const Op unfold_op = {.name = "unfold",
+                      .forward = unfold_forward,
+                      .vjp = unfold_vjp,
+                      .is_view = true,
+                      .second = linear_second};
 
 // Makes a tensor of value(0), value(1), ..., n of them, in pieces, so that the host never holds all
 // of them.

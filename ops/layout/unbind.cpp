@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/autograd/gradient_op.h"
 #include "ops/detail.h"
 
 namespace rw {
@@ -49,7 +50,8 @@ const Op unbind_op = {.name = "unbind",
                       .forward = unbind_forward,
                       .vjp = unbind_vjp,
                       .any_grad_dtype = true,
-                      .is_view = true};
+                      .is_view = true,
+                      .second = linear_second};
 
 }  // namespace
 

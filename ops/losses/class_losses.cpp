@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 
+#include "core/autograd/gradient_op.h"
 #include "ops/detail.h"
 #include "ops/layout/index.h"
 #include "ops/losses/losses.h"
@@ -46,10 +47,33 @@ std::vector<Tensor> cross_entropy_vjp(Record& r, std::span<Tensor> dys) {
   return {std::move(dlogits), Tensor()};
 }
 
-const Op cross_entropy_op = {"cross_entropy", cross_entropy_forward, cross_entropy_vjp,
-                             [](const std::any&, uint32_t) {
-                               return Saves{3, 2};
-                             }};
+// The gradient of row i is dy_i (mass_i softmax(x_i) - target_i), so that of x is g by softmax's
+// derivative, times `scale`: dy and the mass.
+void give_class_gradients(SecondOrder& s, const Tensor& scale) {
+  const Tensor g = wide(s.g()),
+               ones = full(scale.shape(), 1, DType::f32, scale.device().shared_from_this());
+  if (s.needs_dy()) s.give_dy(sum(g * wide(s.again(0, {}, {ones})), {1}));
+  if (!s.needs_input(0)) return;
+  const Tensor p = softmax(wide(s.input(0)));
+  s.give_input(0, unsqueeze(scale, 1) * p * (g - sum(p * g, {1}, true)));
+}
+
+void cross_entropy_second(SecondOrder& s) {
+  const int ignored = s.attributes<CrossEntropyOptions>().ignore_index;
+  const Tensor dloss = s.dy();
+  const auto is_ignored = equal(s.input(1), full({}, static_cast<float>(ignored), DType::i32,
+                                                 dloss.device().shared_from_this()));
+  give_class_gradients(s, masked_fill(dloss, is_ignored, 0));
+}
+
+const Op cross_entropy_op = {.name = "cross_entropy",
+                             .forward = cross_entropy_forward,
+                             .vjp = cross_entropy_vjp,
+                             .saves =
+                                 [](const std::any&, uint32_t) {
+                                   return Saves{3, 2};
+                                 },
+                             .second = cross_entropy_second};
 
 // ---- nll: [rows, cols] and target [rows]
 struct NllAttrs {
@@ -80,9 +104,14 @@ std::vector<Tensor> nll_vjp(Record& r, std::span<Tensor> dys) {
   return {std::move(dx), Tensor()};
 }
 
-const Op nll_op = {"nll_loss", nll_forward, nll_vjp, [](const std::any&, uint32_t) {
-                     return Saves{2, 0};
-                   }};
+const Op nll_op = {.name = "nll_loss",
+                   .forward = nll_forward,
+                   .vjp = nll_vjp,
+                   .saves =
+                       [](const std::any&, uint32_t) {
+                         return Saves{2, 0};
+                       },
+                   .second = linear_second};
 
 // ---- soft cross entropy: outputs loss, log-sum-exp and mass of the target per row
 struct SoftAttrs {
@@ -133,9 +162,19 @@ std::vector<Tensor> soft_vjp(Record& r, std::span<Tensor> dys) {
   return gradients;
 }
 
-const Op soft_op = {"cross_entropy", soft_forward, soft_vjp, [](const std::any&, uint32_t) {
-                      return Saves{7, 6};
-                    }};
+// The mass is a constant: it is that of targets and weights.
+void soft_second(SecondOrder& s) {
+  give_class_gradients(s, s.dy() * s.output(2).detach());
+}
+
+const Op soft_op = {.name = "cross_entropy",
+                    .forward = soft_forward,
+                    .vjp = soft_vjp,
+                    .saves =
+                        [](const std::any&, uint32_t) {
+                          return Saves{7, 6};
+                        },
+                    .second = soft_second};
 
 // ---- what they share
 void check_weight(const char* op, const Tensor& weight, int64_t classes) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "core/autograd/gradient_op.h"
 #include "ops/detail.h"
 #include "ops/numeric.h"
 #include "ops/operators.h"
@@ -76,16 +77,93 @@ Saves pair_saves(const std::any&, uint32_t) {
   return {7, 0};
 }
 
+// The second derivatives of a loss in x and the target; undefined where they are 0.
+struct PairCurvature {
+  Tensor xx, xt, tt;
+};
+
+PairCurvature pair_curvature(const PairAttrs& attrs, const Tensor& x, const Tensor& t,
+                             const Tensor& weight) {
+  const auto of_difference = [](const Tensor& bend) {
+    return PairCurvature{bend, neg(bend), bend};
+  };
+  const auto is_near = [&] { return cast(abs(x - t) < attrs.a, DType::f32); };
+  switch (attrs.kind) {
+    case LOSS_MSE:
+      return of_difference(scalar_on(x, 2, DType::f32));
+    case LOSS_SMOOTH_L1:
+      return of_difference(is_near() / attrs.a);
+    case LOSS_HUBER:
+      return of_difference(is_near());
+    case LOSS_BCE: {
+      const Tensor product = x * (1.0f - x), is_small = product < 1e-12f,
+                   q = masked_fill(product, is_small, 1e-12f);
+      const Tensor rise = masked_fill((x - t) * (1.0f - 2.0f * x), is_small, 0);
+      return {(1.0f - rise / q) / q, neg(reciprocal(q)), {}};
+    }
+    case LOSS_BCE_LOGITS: {
+      const Tensor p = sigmoid(x), q = sigmoid(neg(x));
+      const Tensor weighed = weight ? weight * q : q,
+                   mass = weight ? t * (weight - 1.0f) + 1.0f : t;
+      return {weight ? p * q * mass : p * q, neg(p + weighed), {}};
+    }
+    case LOSS_KL: {
+      const Tensor is_zero = t <= 0;
+      return {{},
+              scalar_on(x, -1, DType::f32),
+              masked_fill(reciprocal(masked_fill(t, is_zero, 1)), is_zero, 0)};
+    }
+    case LOSS_KL_LOG: {
+      const Tensor p = exp(t);
+      return {{}, neg(p), p * (t - x + 2.0f)};
+    }
+    default:  // LOSS_L1
+      return {};
+  }
+}
+
+void pair_second(SecondOrder& s) {
+  const Tensor dy = s.dy();
+  const Tensor g[] = {s.g(0) ? wide(s.g(0)) : Tensor(), s.g(1) ? wide(s.g(1)) : Tensor()};
+  const auto total = [](Tensor a, Tensor b) {
+    return a && b ? std::move(a) + std::move(b) : a ? std::move(a) : std::move(b);
+  };
+  if (s.needs_dy()) {
+    const Tensor ones = full(dy.shape(), 1, DType::f32, dy.device().shared_from_this());
+    const auto part = [&](int i) { return g[i] ? g[i] * wide(s.again(i, {}, {ones})) : Tensor(); };
+    s.give_dy(total(part(0), part(1)));
+  }
+  if (!s.needs_input(0) && !s.needs_input(1)) return;
+  const bool is_weighted = s.of().inputs.size() > 2;
+  const auto [xx, xt, tt] = pair_curvature(s.attributes<PairAttrs>(), wide(s.input(0)),
+                                           wide(s.input(1)), is_weighted ? s.input(2) : Tensor());
+  const auto by = [&](const Tensor& from_x, const Tensor& from_t) {
+    Tensor sum =
+        total(g[0] && from_x ? g[0] * from_x : Tensor(), g[1] && from_t ? g[1] * from_t : Tensor());
+    return sum ? std::move(sum) * dy : Tensor();
+  };
+  s.give_input(0, by(xx, xt));
+  s.give_input(1, by(xt, tt));
+}
+
+constexpr Op pair_op(const char* name, void (*second)(SecondOrder&) = pair_second) {
+  return {.name = name,
+          .forward = pair_forward,
+          .vjp = pair_vjp,
+          .saves = pair_saves,
+          .second = second};
+}
+
 // The ops, indexed by LOSS_*.
-const Op pair_ops[] = {{"mse_loss", pair_forward, pair_vjp, pair_saves},
-                       {"l1_loss", pair_forward, pair_vjp, pair_saves},
-                       {"smooth_l1_loss", pair_forward, pair_vjp, pair_saves},
-                       {"huber_loss", pair_forward, pair_vjp, pair_saves},
-                       {"binary_cross_entropy", pair_forward, pair_vjp, pair_saves},
-                       {"binary_cross_entropy_with_logits", pair_forward, pair_vjp, pair_saves},
-                       {"kl_div", pair_forward, pair_vjp, pair_saves},
-                       {"kl_div", pair_forward, pair_vjp, pair_saves},
-                       {"sigmoid_focal_loss", pair_forward, pair_vjp, pair_saves}};
+const Op pair_ops[] = {pair_op("mse_loss"),
+                       pair_op("l1_loss"),
+                       pair_op("smooth_l1_loss"),
+                       pair_op("huber_loss"),
+                       pair_op("binary_cross_entropy"),
+                       pair_op("binary_cross_entropy_with_logits"),
+                       pair_op("kl_div"),
+                       pair_op("kl_div"),
+                       pair_op("sigmoid_focal_loss", nullptr)};
 
 void check_constant(const char* op, const char* what, const Tensor& t) {
   check<AutogradError>(!t.defined() || !t.requires_grad(), op, "{} gets no gradient; detach() it",

@@ -2,6 +2,7 @@
 // of one line.
 #include "ops/network/conv.h"
 
+#include "core/autograd/gradient_op.h"
 #include "core/base/checked.h"
 #include "ops/matmul.h"
 #include "ops/network/conv_kernels.h"
@@ -60,7 +61,8 @@ const Op conv_op = {.name = "conv2d",
                     .vjp = conv_vjp,
                     .saves = product_saves,
                     .is_heavy = true,
-                    .saves_8_bits = true};
+                    .saves_8_bits = true,
+                    .second = bilinear_second};
 
 // ---- the same from y to x -----------------------------------------------------------------------
 std::vector<Tensor> transposed_forward(const std::any& attrs, std::span<Tensor> inputs) {
@@ -84,7 +86,8 @@ const Op transposed_op = {.name = "conv_transpose2d",
                           .vjp = transposed_vjp,
                           .saves = product_saves,
                           .is_heavy = true,
-                          .saves_8_bits = true};
+                          .saves_8_bits = true,
+                          .second = bilinear_second};
 
 // The size of a transposed convolution's result along one axis.
 int64_t transposed_size(const char* op, const Tensor& x, int axis, int64_t kernel, int64_t stride,

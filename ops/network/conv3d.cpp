@@ -1,6 +1,7 @@
 // Convolution of volumes by 2-d convolutions of planes whose channels hold the taps of the depth
 // side by side. So the kernels sum over all taps in f32, and the copies are a few percent of the
 // work wherever there is much work.
+#include "core/autograd/gradient_op.h"
 #include "ops/matmul.h"
 #include "ops/network/conv.h"
 #include "ops/network/conv_kernels.h"
@@ -163,7 +164,8 @@ const Op volume_op = {.name = "conv3d",
                       .vjp = volume_vjp,
                       .saves = product_saves,
                       .is_heavy = true,
-                      .saves_8_bits = true};
+                      .saves_8_bits = true,
+                      .second = bilinear_second};
 
 void check_options(const Conv3dOptions& o, const Size3d& end) {
   const auto least = [](const Size3d& s) { return std::min({s.d, s.h, s.w}); };

@@ -3,6 +3,7 @@
 // combined.
 #include <numeric>
 
+#include "core/autograd/gradient_op.h"
 #include "ops/detail.h"
 #include "ops/network/layer_norm.h"
 
@@ -170,6 +171,28 @@ std::vector<Tensor> group_norm_vjp(Record& r, std::span<Tensor> dys) {
   return {std::move(dx), select(total, 0, 0), select(total, 0, 1)};
 }
 
+void group_norm_second(SecondOrder& s) {
+  const auto& a = s.attributes<GroupAttrs>();
+  const Shape shape = s.of().inputs[0].shape;
+  const int64_t samples = shape[0], channels = shape[shape.rank() - 1], width = channels / a.groups;
+  const Shape grouped = {samples, shape.numel() / samples / channels, a.groups, width};
+  const auto as = [](const Tensor& t, const Shape& to) {
+    return t.defined() ? reshape(wide(t), to) : Tensor();
+  };
+  const Shape of_channels = {a.groups, width};
+  const auto from = norm_second({.x = as(s.input(0), grouped),
+                                 .weight = s.g(0) ? as(s.input(1), of_channels) : Tensor(),
+                                 .dy = as(s.dy(), grouped),
+                                 .g_x = as(s.g(0), grouped),
+                                 .g_weight = as(s.g(1), of_channels),
+                                 .g_bias = as(s.g(2), of_channels),
+                                 .axes = {1, 3},
+                                 .eps = a.eps});
+  s.give_input(0, as(from.x, shape));
+  s.give_input(1, as(from.weight, {channels}));
+  s.give_dy(as(from.dy, shape));
+}
+
 // Like layer_norm's, every gradient reads x and the statistics; the gradient of x also reads the
 // weight.
 Saves saves(const std::any&, uint32_t needs) {
@@ -180,12 +203,14 @@ const Op group_norm_op = {.name = "group_norm",
                           .forward = group_norm_forward,
                           .vjp = group_norm_vjp,
                           .saves = saves,
-                          .saves_8_bits = true};
+                          .saves_8_bits = true,
+                          .second = group_norm_second};
 const Op instance_norm_op = {.name = "instance_norm",
                              .forward = group_norm_forward,
                              .vjp = group_norm_vjp,
                              .saves = saves,
-                             .saves_8_bits = true};
+                             .saves_8_bits = true,
+                             .second = group_norm_second};
 
 void check_input(const Tensor& x, const char* op) {
   check_float(x, op);

@@ -1,7 +1,9 @@
 // Normalisation of rows: layer norm and RMS norm. Statistics are f32.
 #include "ops/network/layer_norm.h"
 
+#include "core/autograd/gradient_op.h"
 #include "ops/detail.h"
+#include "ops/operators.h"
 
 namespace rw {
 
@@ -66,6 +68,23 @@ std::vector<Tensor> norm_vjp(Record& r, std::span<Tensor> dys) {
   return grads;
 }
 
+void norm_op_second(SecondOrder& s) {
+  const auto& a = s.attributes<NormAttrs>();
+  const bool has_dx = s.g(0).defined();
+  const auto from = norm_second({.x = wide(s.input(0)),
+                                 .weight = has_dx ? s.input(1) : Tensor(),
+                                 .dy = wide(s.dy()),
+                                 .g_x = has_dx ? wide(s.g(0)) : Tensor(),
+                                 .g_weight = s.g(1),
+                                 .g_bias = a.rms ? Tensor() : s.g(2),
+                                 .axes = {-1},
+                                 .eps = a.eps,
+                                 .is_centred = !a.rms});
+  s.give_input(0, from.x);
+  s.give_input(1, from.weight);
+  s.give_dy(from.dy);
+}
+
 // Every gradient reads x and the statistics; the gradient of x also reads the weight.
 Saves norm_saves(const std::any&, uint32_t needs) {
   return {needs & 1 ? 3u : 1u, 2};
@@ -75,12 +94,14 @@ const Op layer_norm_op = {.name = "layer_norm",
                           .forward = norm_forward,
                           .vjp = norm_vjp,
                           .saves = norm_saves,
-                          .saves_8_bits = true};
+                          .saves_8_bits = true,
+                          .second = norm_op_second};
 const Op rms_norm_op = {.name = "rms_norm",
                         .forward = norm_forward,
                         .vjp = norm_vjp,
                         .saves = norm_saves,
-                        .saves_8_bits = true};
+                        .saves_8_bits = true,
+                        .second = norm_op_second};
 
 void check_row(int64_t cols, const Tensor& x, const char* op) {
   check<ShapeError>(cols > 0 && cols <= longest_row, op,
@@ -95,6 +116,37 @@ Tensor detail::per_channel(const Tensor& weight, float value, const Tensor& x, c
   check<ShapeError>(weight.shape() == shape && is_float(weight.dtype()), op,
                     "weight and bias must be float [C], got {} for x {}", weight, x);
   return cast(weight, DType::f32);
+}
+
+// With h = (x - mean) r, r = 1 / deviation, and P(u) = r (u - mean(u) - h mean(u h)), which is the
+// derivative of h in x and symmetric, the gradients are P(weight dy), sum(dy h) and sum(dy).
+detail::NormSecondGradients detail::norm_second(const NormSecond& n) {
+  const auto average = [&](const Tensor& t) { return mean(t, n.axes, true); };
+  const auto centred = [&](const Tensor& t) { return n.is_centred ? t - average(t) : t; };
+  const Tensor from_mean = centred(n.x), r = rsqrt(average(square(from_mean)) + n.eps),
+               h = from_mean * r;
+  const auto projected = [&](const Tensor& u) { return r * (centred(u) - h * average(u * h)); };
+  NormSecondGradients of;
+  const auto add_to = [](Tensor& total, Tensor t) {
+    total = total ? std::move(total) + std::move(t) : std::move(t);
+  };
+  Tensor of_h;  // the gradient of h
+  if (n.g_x) {
+    const Tensor along = projected(n.g_x), v = n.dy * n.weight;
+    of.dy = along * n.weight;
+    of.weight = sum_to(along * n.dy, n.weight.shape());
+    const Tensor v_h = average(v * h), g_h = average(n.g_x * h);
+    // P(v) is proportional to r, too.
+    of.x = neg(square(r) * h * (average(centred(n.g_x) * v) - g_h * v_h));
+    of_h = neg(r * (v_h * n.g_x + g_h * v));
+  }
+  if (n.g_weight) {
+    add_to(of.dy, h * n.g_weight);
+    add_to(of_h, n.dy * n.g_weight);
+  }
+  if (of_h) add_to(of.x, projected(of_h));
+  if (n.g_bias) add_to(of.dy, expand(n.g_bias, n.dy.shape()));
+  return of;
 }
 
 Tensor layer_norm(Tensor x, Tensor weight, Tensor bias, float eps) {

@@ -1,5 +1,7 @@
 // Batch normalisation over all axes but the last, statistics in f32.
+#include "core/autograd/gradient_op.h"
 #include "ops/detail.h"
+#include "ops/network/layer_norm.h"
 #include "ops/operators.h"
 
 namespace rw {
@@ -161,14 +163,41 @@ std::vector<Tensor> batch_norm_vjp(Record& r, std::span<Tensor> dy) {
                    r.attributes<BatchNormAttrs>(), true);
 }
 
-const Op batch_norm_op = {.name = "batch_norm",
-                          .forward = batch_norm_forward,
-                          .vjp = batch_norm_vjp,
-                          .saves =
-                              [](const std::any&, uint32_t) {
-                                return Saves{3, 8 | 16};
-                              },
-                          .saves_8_bits = true};
+// x and what has its shape, as [rows, channels].
+Tensor rows_of_channels(const Tensor& t) {
+  return t.defined() ? reshape(wide(t), {-1, t.size(-1)}) : Tensor();
+}
+
+void batch_norm_second(SecondOrder& s) {
+  const auto from = norm_second({.x = rows_of_channels(s.input(0)),
+                                 .weight = s.input(1),
+                                 .dy = rows_of_channels(s.dy()),
+                                 .g_x = rows_of_channels(s.g(0)),
+                                 .g_weight = s.g(1),
+                                 .g_bias = s.g(2),
+                                 .axes = {0},
+                                 .eps = s.attributes<BatchNormAttrs>().eps});
+  const Shape& shape = s.of().inputs[0].shape;
+  if (from.x) s.give_input(0, reshape(from.x, shape));
+  s.give_input(1, from.weight);
+  if (from.dy) s.give_dy(reshape(from.dy, shape));
+}
+
+constexpr Op batch_norm_by(void (*second)(SecondOrder&)) {
+  return {.name = "batch_norm",
+          .forward = batch_norm_forward,
+          .vjp = batch_norm_vjp,
+          .saves =
+              [](const std::any&, uint32_t) {
+                return Saves{3, 8 | 16};
+              },
+          .saves_8_bits = true,
+          .second = second};
+}
+
+const Op batch_norm_op = batch_norm_by(batch_norm_second);
+// Its gradient is an exchange with the other parts, which happens once.
+const Op exchanged_batch_norm_op = batch_norm_by(nullptr);
 
 // Inputs x, weight, bias, mean, var.
 std::vector<Tensor> with_forward(const std::any& attrs, std::span<Tensor> in) {
@@ -184,6 +213,25 @@ std::vector<Tensor> with_vjp(Record& r, std::span<Tensor> dy) {
   return grads;
 }
 
+// The statistics are constants.
+void with_second(SecondOrder& s) {
+  const Tensor r = rsqrt(s.input(4) + s.attributes<float>()), scale = r * s.input(1);
+  const Tensor h = (wide(s.input(0)) - s.input(3)) * r, dy = wide(s.dy());
+  Tensor of_dy;
+  const auto add = [&](Tensor t) { of_dy = of_dy ? of_dy + t : std::move(t); };
+  if (s.g(0)) {
+    const Tensor g = wide(s.g(0));
+    add(g * scale);
+    if (s.needs_input(1)) s.give_input(1, sum_to(g * dy * r, r.shape()));
+  }
+  if (s.g(1)) {
+    add(h * s.g(1));
+    if (s.needs_input(0)) s.give_input(0, dy * (s.g(1) * r));
+  }
+  if (s.g(2)) add(expand(s.g(2), dy.shape()));
+  s.give_dy(std::move(of_dy));
+}
+
 const Op batch_norm_with_op = {.name = "batch_norm_with",
                                .forward = with_forward,
                                .vjp = with_vjp,
@@ -191,7 +239,8 @@ const Op batch_norm_with_op = {.name = "batch_norm_with",
                                    [](const std::any&, uint32_t) {
                                      return Saves{1 | 2 | 8 | 16, 0};
                                    },
-                               .saves_8_bits = true};
+                               .saves_8_bits = true,
+                               .second = with_second};
 
 // Casts `per_channel` to f32.
 void check_inputs(const Tensor& x, std::initializer_list<Tensor*> per_channel) {
@@ -260,7 +309,8 @@ BatchNormResult batch_norm(Tensor x, Tensor weight, Tensor bias, float eps,
   check_eps(eps, "batch_norm");
   const int64_t own = x.numel() / x.size(-1), rows = exchange ? exchange->rows(own) : own;
   auto known = exchange ? std::make_shared<std::optional<BatchStatistics>>() : nullptr;
-  auto outputs = apply(batch_norm_op, BatchNormAttrs{eps, rows, std::move(exchange), known},
+  const Op& op = exchange ? exchanged_batch_norm_op : batch_norm_op;
+  auto outputs = apply(op, BatchNormAttrs{eps, rows, std::move(exchange), known},
                        TensorList(std::move(x), std::move(weight), std::move(bias)));
   return {std::move(outputs[0]), outputs[1].detach(), outputs[2].detach(), rows};
 }

@@ -1,9 +1,14 @@
 // Pooling over NHWC images, and over sequences as images of one line.
 #include "ops/network/pool.h"
 
+#include <algorithm>
+
+#include "core/autograd/gradient_op.h"
 #include "core/base/checked.h"
 #include "ops/detail.h"
+#include "ops/layout/indexing.h"
 #include "ops/network/vision.h"
+#include "ops/operators.h"
 
 namespace rw {
 
@@ -61,9 +66,42 @@ std::vector<Tensor> max_vjp(Record& r, std::span<Tensor> dys) {
   return one(std::move(dx));
 }
 
-const Op max_op = {"max_pool2d", max_forward, max_vjp, [](const std::any&, uint32_t) {
-                     return Saves{0, 2};
-                   }};
+// The places where windows begin along an axis, i32 [outputs], which may be in the padding.
+Tensor window_begins(const PoolAttrs& a, int axis, int stride, int pad) {
+  std::vector<int32_t> begins;
+  for (int64_t i = 0; i < a.y[axis]; ++i)
+    begins.push_back(
+        static_cast<int32_t>(a.adaptive ? i * a.x[axis] / a.y[axis] : i * stride - pad));
+  return tensor(std::span<const int32_t>(begins), {a.y[axis]});
+}
+
+// The gradient of each window's dy is what came for its winner.
+void max_second(SecondOrder& s) {
+  const auto& a = s.attributes<PoolAttrs>();
+  const Pool2dOptions& o = a.options;
+  const DeviceScope device(s.g().device().shared_from_this());
+  const Tensor none = s.output(1) == (s.output(1).dtype() == DType::u8 ? 255 : -1);
+  const Tensor tap = masked_fill(cast(s.output(1), DType::i32), none, 0), row = tap / o.kernel.w,
+               column = tap - row * o.kernel.w;
+  const Tensor h =
+      reshape(window_begins(a, 1, o.stride.h, o.padding.h), {a.y[1], 1, 1}) + row * o.dilation.h;
+  const Tensor w =
+      reshape(window_begins(a, 2, o.stride.w, o.padding.w), {a.y[2], 1}) + column * o.dilation.w;
+  const Tensor place = masked_fill(h * a.x[2] + w, none, 0);
+  const Shape images = {a.x[0], a.x[1] * a.x[2], a.x[3]},
+              windows = {a.y[0], a.y[1] * a.y[2], a.y[3]};
+  const Tensor won = gather(reshape(s.g(), images), 1, reshape(expand(place, a.y), windows));
+  s.give_dy(masked_fill(reshape(won, a.y), none, 0));
+}
+
+const Op max_op = {.name = "max_pool2d",
+                   .forward = max_forward,
+                   .vjp = max_vjp,
+                   .saves =
+                       [](const std::any&, uint32_t) {
+                         return Saves{0, 2};
+                       },
+                   .second = max_second};
 
 std::vector<Tensor> avg_forward(const std::any& attrs, std::span<Tensor> inputs) {
   const auto& a = std::any_cast<const PoolAttrs&>(attrs);
@@ -81,7 +119,8 @@ std::vector<Tensor> avg_vjp(Record& r, std::span<Tensor> dys) {
   return one(std::move(dx));
 }
 
-const Op avg_op = {"avg_pool2d", avg_forward, avg_vjp};
+const Op avg_op = {
+    .name = "avg_pool2d", .forward = avg_forward, .vjp = avg_vjp, .second = linear_second};
 
 // The elements of a window that one thread looks at: it may have 8 windows, and 65535 rounds in
 // all.

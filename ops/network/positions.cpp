@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "core/autograd/gradient_op.h"
 #include "ops/detail.h"
 
 namespace rw {
@@ -46,9 +47,14 @@ std::vector<Tensor> rotary_vjp(Record& r, std::span<Tensor> dy) {
   return {turn(dy[0], r.input(1), back), {}};
 }
 
-const Op rotary_op = {"rotary", rotary_forward, rotary_vjp, [](const std::any&, uint32_t) {
-                        return Saves{2, 0};
-                      }};
+const Op rotary_op = {.name = "rotary",
+                      .forward = rotary_forward,
+                      .vjp = rotary_vjp,
+                      .saves =
+                          [](const std::any&, uint32_t) {
+                            return Saves{2, 0};
+                          },
+                      .second = linear_second};
 
 // The schedule of theta for `pairs` pairs, in f64 and then rounded.
 Tensor frequencies_of(double theta, int64_t pairs, const Tensor& like) {

@@ -1,5 +1,7 @@
 // Softmax, computed in f32; only storage may be f16.
+#include "core/autograd/gradient_op.h"
 #include "ops/detail.h"
+#include "ops/operators.h"
 
 namespace rw {
 
@@ -37,6 +39,20 @@ std::vector<Tensor> softmax_vjp(Record& r, std::span<Tensor> dys) {
   return one(std::move(dx));
 }
 
+// softmax: dx = y (dy - sum(y dy)); log_softmax: dx = dy - exp(y) sum(dy).
+void softmax_second(SecondOrder& s) {
+  const Tensor y = wide(s.output(0)), g = wide(s.g()), dy = wide(s.dy());
+  const auto total = [](const Tensor& t) { return sum(t, {-1}, true); };
+  if (s.attributes<SoftmaxAttrs>().log) {
+    const Tensor part = exp(y) * g;
+    if (s.needs_dy()) s.give_dy(g - total(part));
+    if (s.needs_output(0)) s.give_output(0, neg(part * total(dy)));
+    return;
+  }
+  if (s.needs_dy()) s.give_dy(y * (g - total(y * g)));
+  if (s.needs_output(0)) s.give_output(0, g * (dy - total(y * dy)) - dy * total(y * g));
+}
+
 Saves save_output(const std::any&, uint32_t) {
   return {0, 1};
 }
@@ -45,8 +61,13 @@ const Op softmax_op = {.name = "softmax",
                        .forward = softmax_forward,
                        .vjp = softmax_vjp,
                        .saves = save_output,
-                       .saves_8_bits = true};
-const Op log_softmax_op = {"log_softmax", softmax_forward, softmax_vjp, save_output};
+                       .saves_8_bits = true,
+                       .second = softmax_second};
+const Op log_softmax_op = {.name = "log_softmax",
+                           .forward = softmax_forward,
+                           .vjp = softmax_vjp,
+                           .saves = save_output,
+                           .second = softmax_second};
 
 Tensor softmax_along(const Op& op, bool log, Tensor x, int axis) {
   const AutocastInputs autocast(op.name, {&x});

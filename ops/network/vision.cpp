@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "core/autograd/gradient_op.h"
 #include "core/base/checked.h"
 #include "ops/detail.h"
 
@@ -66,7 +67,10 @@ std::vector<Tensor> resample_vjp(Record& r, std::span<Tensor> dys) {
   return one(resample("resample2d_grad", columns, of_lines, a.x));
 }
 
-const Op resample_op = {"interpolate", resample_forward, resample_vjp};
+const Op resample_op = {.name = "interpolate",
+                        .forward = resample_forward,
+                        .vjp = resample_vjp,
+                        .second = linear_second};
 
 struct Axis {
   int64_t size;
@@ -176,7 +180,8 @@ std::vector<Tensor> border_vjp(Record& r, std::span<Tensor> dys) {
   return one(run_border("pad_axis_grad", a, dy, r.inputs[0].shape, true));
 }
 
-const Op border_op = {"pad", border_forward, border_vjp};
+const Op border_op = {
+    .name = "pad", .forward = border_forward, .vjp = border_vjp, .second = linear_second};
 
 void check_border(const Tensor& x, int axis, int64_t before, int64_t after, PaddingMode mode) {
   const int64_t size = x.shape()[axis];

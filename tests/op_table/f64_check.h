@@ -1,4 +1,5 @@
-// Compares the gradients of an op with differences of its outputs, both in double (f64_backend.h).
+// Compares the gradients of an op with differences of its outputs, and gradients of gradients with
+// differences of gradients, all in double (f64_backend.h).
 #pragma once
 
 #include <doctest/doctest.h>
@@ -7,6 +8,7 @@
 #include <cmath>
 #include <random>
 
+#include "../../core/autograd/gradients.h"
 #include "f64_backend.h"
 #include "gradcheck.h"
 
@@ -14,17 +16,20 @@ namespace rw::test {
 
 class F64Check {
  public:
-  F64Check(F64Backend& backend, const OpCase& row)
-      : backend_(backend), row_(row), points_(make_inputs(row)) {
+  // With `order` 2 it checks the gradients of the weighted sum of all first gradients.
+  F64Check(F64Backend& backend, const OpCase& row, int order = 1)
+      : backend_(backend), row_(row), order_(order), points_(make_inputs(row)) {
     for (const Tensor& t : points_)
       values_.push_back(is_float(t.dtype()) ? backend.values(t) : std::vector<double>());
   }
 
   // Checks every gradient that the row's inputs need.
   void run() {
-    const std::vector<std::vector<double>> gradients = analytic();
+    std::vector<std::vector<double>> gradients = analytic();
     for (size_t k = 0; k < points_.size(); ++k) {
       if (!row_.inputs[k].differentiable || values_[k].empty()) continue;
+      // A gradient that is constant has no gradient of its own.
+      if (order_ == 2 && gradients[k].empty()) gradients[k].resize(values_[k].size());
       CHECK_MESSAGE(gradients[k].size() == values_[k].size(),
                     row_.name << ": input " << k << " has no gradient");
       if (gradients[k].size() != values_[k].size()) continue;
@@ -38,7 +43,19 @@ class F64Check {
   // Returns the gradients of `evaluate`, in double.
   std::vector<std::vector<double>> analytic() {
     const Tensors inputs = make_inputs(row_);
-    evaluate(inputs, row_.run);
+    if (order_ == 1) {
+      evaluate(inputs, row_.run);
+    } else {
+      Tensor total;
+      const Tensors gradients = first_gradients(inputs, true);
+      for (size_t k = 0; k < gradients.size(); ++k) {
+        const Tensor& g = gradients[k];
+        if (!g.defined() || !g.requires_grad()) continue;
+        const Tensor part = sum(g * host_tensor(loss_weights(g.shape(), k), g.shape(), g.dtype()));
+        total = total.defined() ? total + part : part;
+      }
+      if (total.defined()) total.backward();
+    }
     std::vector<std::vector<double>> all;
     for (const Tensor& t : inputs)
       all.push_back(t.grad().defined() ? backend_.values(contiguous(t.grad()))
@@ -46,11 +63,44 @@ class F64Check {
     return all;
   }
 
-  // Returns the terms of the loss at the current inputs.
+  // Returns the gradient of a loss for each input, undefined if there is none. The loss is not
+  // linear in the outputs, so that their gradients depend on the inputs.
+  Tensors first_gradients(const Tensors& inputs, bool create_graph) const {
+    manual_seed(7);
+    Tensor loss;
+    Tensors wanted, all;
+    const Tensors outputs = row_.run(inputs);
+    for (size_t k = 0; k < outputs.size(); ++k) {
+      const Tensor& y = outputs[k];
+      if (!y.requires_grad()) continue;
+      const Tensor weight = host_tensor(loss_weights(y.shape(), k), y.shape(), DType::f32);
+      const Tensor wide = cast(y, DType::f32), part = sum((wide + square(wide) * 0.25f) * weight);
+      loss = loss.defined() ? loss + part : part;
+    }
+    for (const Tensor& x : inputs)
+      if (x.requires_grad()) wanted.push_back(x);
+    if (!loss.defined() || wanted.empty()) return all;
+    const Tensors made = grad({loss}, wanted, {.create_graph = create_graph, .allow_unused = true});
+    auto next = made.begin();
+    for (const Tensor& x : inputs) all.push_back(x.requires_grad() ? *next++ : Tensor());
+    return all;
+  }
+
+  // Returns the terms of the loss at the current inputs, or of the sum of its gradients.
   std::vector<double> terms() const {
+    std::vector<double> all;
+    if (order_ == 2) {
+      const Tensors gradients = first_gradients(points_, false);
+      for (size_t k = 0; k < gradients.size(); ++k) {
+        if (!gradients[k].defined()) continue;
+        const std::vector<double> g = backend_.values(contiguous(gradients[k].detach()));
+        const std::vector<float> w = loss_weights(gradients[k].shape(), k);
+        for (size_t i = 0; i < g.size(); ++i) all.push_back(g[i] * w[i]);
+      }
+      return all;
+    }
     const NoGrad guard;
     manual_seed(7);
-    std::vector<double> all;
     const Tensors outputs = row_.run(points_);
     for (size_t k = 0; k < outputs.size(); ++k) {
       if (!is_float(outputs[k].dtype())) continue;
@@ -125,11 +175,12 @@ class F64Check {
   size_t most_elements() const {
     size_t numbers = 1;
     for (const std::vector<double>& v : values_) numbers += v.size();
-    return std::clamp<size_t>(20000 / numbers, 8, 64);
+    return order_ == 1 ? std::clamp<size_t>(20000 / numbers, 8, 64) : 6;
   }
 
   F64Backend& backend_;
   const OpCase& row_;
+  const int order_;
   Tensors points_;
   std::vector<std::vector<double>> values_;
 };
