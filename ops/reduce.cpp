@@ -61,38 +61,6 @@ Tensor keep_axes(const Record& r, const Tensor& dy) {
   return reshape(dy, reduced_shape(r.inputs[0].shape, r.attributes<ReduceAttrs>().axes, true));
 }
 
-// dy times the product of the other elements, by products of pairs, of pairs of pairs, and so on:
-// without a quotient it can be differentiated where elements are 0.
-Tensor others_times(const Axes& axes, const Tensor& x, const Tensor& dy) {
-  Axes order;
-  Shape moved;
-  for (int i = 0; i < x.rank(); ++i)
-    if (!std::binary_search(axes.begin(), axes.end(), i)) order.push_back(i);
-  order.insert(order.end(), axes.begin(), axes.end());
-  for (const int axis : order) moved.push_back(x.shape()[axis]);
-  int64_t count = 1, width = 1;
-  for (const int axis : axes) count *= x.shape()[axis];
-  while (width < count) width *= 2;
-  if (count == 0) return expand(dy, x.shape());
-  const int64_t lines = x.numel() / count;
-  Tensor flat = reshape(permute(x, order), {lines, count});
-  std::vector<Tensor> levels = {pad(std::move(flat), {0, 0}, {0, width - count}, 1)};
-  for (; width > 1; width /= 2) {
-    const Tensor& all = levels.back();
-    levels.push_back(slice(all, 1, 0, width, 2) * slice(all, 1, 1, width, 2));
-  }
-  Tensor others = expand(scalar_on(x, 1, x.dtype()), {lines, 1});
-  for (size_t k = levels.size() - 1; k-- > 0; width *= 2) {
-    const Tensor& all = levels[k];
-    Tensor swapped = stack({slice(all, 1, 1, 2 * width, 2), slice(all, 1, 0, 2 * width, 2)}, 2);
-    others = reshape(unsqueeze(others, 2) * swapped, {lines, 2 * width});
-  }
-  Axes inverse(order.size());
-  for (size_t i = 0; i < order.size(); ++i)
-    inverse[static_cast<size_t>(order[i])] = static_cast<int>(i);
-  return dy * permute(reshape(slice(others, 1, 0, count), moved), inverse);
-}
-
 // dy times the product of the other elements: y / x, or the product itself where x is the only 0.
 Tensor prod_gradient(const Axes& axes, const Tensor& x, const Tensor& dy) {
   const Tensor y = prod(x, axes, true);  // unlike the output, not rounded to 16 bits
@@ -111,7 +79,7 @@ std::vector<Tensor> reduce_vjp(Record& r, std::span<Tensor> dys) {
   if (a.kind == reduce_sum) return one(expand(a.scale == 1 ? dy : wide(dy) * a.scale, shape));
   const Tensor& x = r.input(0);
   if (a.kind == reduce_prod)
-    return one((grad_enabled() ? others_times : prod_gradient)(a.axes, wide(x), wide(dy)));
+    return one((grad_enabled() ? times_others : prod_gradient)(a.axes, wide(x), wide(dy)));
   return one(shared_among(equal(x, keep_axes(r, r.output(0))), a.axes, dy));
 }
 
@@ -216,6 +184,36 @@ Tensor arg(uint32_t kind, Tensor x, int axis) {
 Tensor detail::shared_among(const Tensor& hits, const Axes& axes, const Tensor& dy) {
   const Tensor count = cast(sum(hits, axes, true), DType::f32);  // counted as i32
   return cast(hits, DType::f32) * (wide(dy) / count);
+}
+
+Tensor detail::times_others(const Axes& axes, const Tensor& x, const Tensor& dy) {
+  Axes order;
+  Shape moved;
+  for (int i = 0; i < x.rank(); ++i)
+    if (!std::binary_search(axes.begin(), axes.end(), i)) order.push_back(i);
+  order.insert(order.end(), axes.begin(), axes.end());
+  for (const int axis : order) moved.push_back(x.shape()[axis]);
+  int64_t count = 1, width = 1;
+  for (const int axis : axes) count *= x.shape()[axis];
+  while (width < count) width *= 2;
+  if (count == 0) return expand(dy, x.shape());
+  const int64_t lines = x.numel() / count;
+  Tensor flat = reshape(permute(x, order), {lines, count});
+  std::vector<Tensor> levels = {pad(std::move(flat), {0, 0}, {0, width - count}, 1)};
+  for (; width > 1; width /= 2) {
+    const Tensor& all = levels.back();
+    levels.push_back(slice(all, 1, 0, width, 2) * slice(all, 1, 1, width, 2));
+  }
+  Tensor others = expand(scalar_on(x, 1, x.dtype()), {lines, 1});
+  for (size_t k = levels.size() - 1; k-- > 0; width *= 2) {
+    const Tensor& all = levels[k];
+    Tensor swapped = stack({slice(all, 1, 1, 2 * width, 2), slice(all, 1, 0, 2 * width, 2)}, 2);
+    others = reshape(unsqueeze(others, 2) * swapped, {lines, 2 * width});
+  }
+  Axes inverse(order.size());
+  for (size_t i = 0; i < order.size(); ++i)
+    inverse[static_cast<size_t>(order[i])] = static_cast<int>(i);
+  return dy * permute(reshape(slice(others, 1, 0, count), moved), inverse);
 }
 
 std::vector<int> detail::reduced_axes(const Tensor& x, const Axes& axes, const char* op) {

@@ -16,6 +16,11 @@ Shape reduced_shape(const Shape& shape, const std::vector<int>& axes, bool keepd
 // parts to the elements that are it: `hits` (u8) tells which. f32.
 Tensor shared_among(const Tensor& hits, const Axes& axes, const Tensor& dy);
 
+// Returns dy (the reduced axes have the size 1) times the product of the other elements along the
+// axes, by products of pairs, of pairs of pairs, and so on: without a quotient it can be
+// differentiated where elements are 0.
+Tensor times_others(const Axes& axes, const Tensor& x, const Tensor& dy);
+
 // A dense tensor as [outer, count, inner] around an axis.
 struct Around {
   int64_t outer = 1, count, inner = 1;

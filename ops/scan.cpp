@@ -2,6 +2,7 @@
 #include <limits>
 
 #include "ops/detail.h"
+#include "ops/layout/indexing.h"
 #include "ops/operators.h"
 #include "ops/reduce.h"
 
@@ -65,9 +66,57 @@ std::vector<Tensor> cumsum_vjp(Record& r, std::span<Tensor> dy) {
   return one(cumsum(std::exchange(dy[0], {}), a.axis, !a.reverse));
 }
 
+// Gradients of gradients need each term of each element: lines of x become matrices, with as many
+// elements as there are pairs of places.
+struct ScanLines {
+  Tensor x, dy;  // [lines, n]
+  Tensor later;  // u8 [n, n]: the place in x (the column) lies behind that of dy (the row)
+  ScanAttrs attrs;
+
+  ScanLines(const Record& r, const Tensor& of_x, const Tensor& of_dy)
+      : attrs(r.attributes<ScanAttrs>()) {
+    x = lines_of(of_x);
+    dy = lines_of(of_dy);
+    const DeviceScope device(x.device().shared_from_this());
+    later = arange(x.size(1)) > unsqueeze(arange(x.size(1)), 1);
+  }
+  Tensor lines_of(const Tensor& t) const {
+    const Tensor last = transpose(attrs.reverse ? flip(t, {attrs.axis}) : t, attrs.axis, -1);
+    return reshape(last, {-1, std::max<int64_t>(t.size(attrs.axis), 1)});
+  }
+  // Returns the sum over the rows of the terms [lines, n, n], in x's shape.
+  Tensor total(const Tensor& terms, const Shape& shape) const {
+    Shape moved = shape;
+    std::swap(moved[attrs.axis], moved[shape.rank() - 1]);
+    Tensor y = transpose(reshape(sum(masked_fill(terms, later, 0), {1}), moved), attrs.axis, -1);
+    return attrs.reverse ? flip(std::move(y), {attrs.axis}) : y;
+  }
+  // Returns x [lines, n] as the columns of matrices.
+  Tensor columns(const Tensor& t) const {
+    return expand(unsqueeze(t, 1), Shape{t.size(0), t.size(1), t.size(1)});
+  }
+};
+
+// The gradient of x_i is the sum over j >= i of dy_j times the product of the others up to j.
+Tensor cumprod_terms(const Record& r, const Tensor& x, const Tensor& dy) {
+  const ScanLines lines(r, x, dy);
+  const Tensor factors = masked_fill(lines.columns(lines.x), lines.later, 1);
+  return lines.total(times_others({2}, factors, unsqueeze(lines.dy, 2)), x.shape());
+}
+
+// The gradient of x_i is the sum over j >= i of dy_j exp(x_i - y_j).
+Tensor logcumsumexp_terms(const Record& r, const Tensor& x, const Tensor& y, const Tensor& dy) {
+  const ScanLines lines(r, x, dy);
+  constexpr float infinity = std::numeric_limits<float>::infinity();
+  const Tensor below = lines.lines_of(masked_fill(y, y == -infinity, 0));
+  const Tensor apart = masked_fill(lines.columns(lines.x) - unsqueeze(below, 2), lines.later, 0);
+  return lines.total(exp(apart) * unsqueeze(lines.dy, 2), x.shape());
+}
+
 // Before the first 0 of a line, the gradient is the sum of dy * y from there on, over x. At the 0,
 // it is the same sum with 1 in its place. After it every product has that 0, and the gradient is 0.
 std::vector<Tensor> cumprod_vjp(Record& r, std::span<Tensor> dys) {
+  if (grad_enabled()) return one(cumprod_terms(r, wide(r.input(0)), wide(dys[0])));
   const auto& a = r.attributes<ScanAttrs>();
   const Tensor x = wide(r.input(0)), y = unrounded(r, x), dy = wide(std::exchange(dys[0], {}));
   const auto sum_after = [&](const Tensor& products) {
@@ -86,6 +135,12 @@ std::vector<Tensor> cumprod_vjp(Record& r, std::span<Tensor> dys) {
 // none of them.
 std::vector<Tensor> logcumsumexp_vjp(Record& r, std::span<Tensor> dys) {
   const auto& a = r.attributes<ScanAttrs>();
+  if (grad_enabled()) {
+    const Tensor wide_x = wide(r.input(0));
+    const Tensor wide_y =
+        is_half(r.outputs[0].dtype) ? logcumsumexp(wide_x, a.axis, a.reverse) : r.output(0);
+    return one(logcumsumexp_terms(r, wide_x, wide_y, wide(dys[0])));
+  }
   const Tensor x = wide(r.input(0)), y = unrounded(r, x), dy = wide(std::exchange(dys[0], {}));
   constexpr float infinity = std::numeric_limits<float>::infinity();
   const Tensor is_nothing = y == -infinity;
@@ -96,11 +151,18 @@ std::vector<Tensor> logcumsumexp_vjp(Record& r, std::span<Tensor> dys) {
   return one(part(relu(dy)) - part(relu(neg(dy))));
 }
 
-// The gradients of the other two decide by zeros and signs, so that these have no derivative there.
 const Op scan_ops[] = {
     {.name = "cumsum", .forward = scan_forward, .vjp = cumsum_vjp, .records_vjp = true},
-    {"cumprod", scan_forward, cumprod_vjp, saves_both},
-    {"logcumsumexp", scan_forward, logcumsumexp_vjp, saves_both}};
+    {.name = "cumprod",
+     .forward = scan_forward,
+     .vjp = cumprod_vjp,
+     .saves = saves_both,
+     .records_vjp = true},
+    {.name = "logcumsumexp",
+     .forward = scan_forward,
+     .vjp = logcumsumexp_vjp,
+     .saves = saves_both,
+     .records_vjp = true}};
 
 Tensor scan(ScanKind kind, Tensor x, int axis, bool reverse) {
   const Op& op = scan_ops[kind];

@@ -75,6 +75,7 @@ void Backward::start(const char* op, const std::vector<Tensor>& roots,
                                       gradients.empty() ? Tensor() : gradients.front(), retain_);
   for (size_t i = 0; i < roots.size(); ++i)
     check_root(tape_, op, roots[i], i < gradients.size() ? gradients[i] : Tensor());
+  if (create_graph_) check_differentiable(roots);
   for (Tape::Observer* observer : tape_.observers()) observer->before_backward(roots.front());
   for (const auto& body : std::exchange(tape_.before_next_backward_, {})) body(roots.front());
   const GradMode recording(create_graph_);
@@ -95,6 +96,23 @@ void Backward::start(const char* op, const std::vector<Tensor>& roots,
   tape_.running_ = false;
   if (create_graph_) free_unread(first);
   tape_.forget_if_empty();
+}
+
+// Refuses ops on the way before anything runs, so that the tape stays as it is.
+void Backward::check_differentiable(const std::vector<Tensor>& roots) {
+  int64_t last = -1;
+  for (const Tensor& root : roots) last = std::max(last, root.impl().producer.index);
+  if (last < 0) return;
+  mark(roots, last);
+  for (int64_t i = records_.begin(); i <= last; ++i) {
+    const Record& record = records_[i];
+    check<AutogradError>(
+        !record.reached || record.op->records_vjp || record.op->second, "grad",
+        "create_graph: the gradient of '{}' cannot be differentiated; compose it of ops whose "
+        "gradient can be (docs/from-pytorch.md lists those that cannot), detach() what it reads, "
+        "or, for an op of your own whose vjp is written with public ops, set Op::records_vjp",
+        record.op->name);
+  }
 }
 
 // Makes a saved value stand for the one on the tape, for ops on it to be recorded.
@@ -118,13 +136,6 @@ void Backward::attach(Edge& edge, int64_t maker, int slot) {
 std::vector<Tensor> Backward::differentiable_vjp(int64_t index, Record& record,
                                                  std::span<Tensor> dy) {
   const Op& op = *record.op;
-  check<AutogradError>(op.records_vjp || op.second, "grad",
-                       "create_graph: the gradient of '{}' cannot be differentiated; compose it of "
-                       "ops whose gradient "
-                       "can be (docs/from-pytorch.md lists those that cannot), detach() what it "
-                       "reads, or, for an op "
-                       "of your own whose vjp is written with public ops, set Op::records_vjp",
-                       op.name);
   std::vector<Saved> saved;
   each_saved(record, [&](const Edge& edge) { saved.push_back(edge.saved); });
   for (size_t k = 0; k < record.inputs.size(); ++k)

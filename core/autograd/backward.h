@@ -45,6 +45,7 @@ class Backward {
   }
 
  private:
+  void check_differentiable(const std::vector<Tensor>& roots);
   void run(const std::vector<Tensor>& roots, std::vector<Tensor> gradients);
   void loop(int64_t root) {
     int segment = segments_.size() - 1;

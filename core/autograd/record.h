@@ -2,7 +2,7 @@
 // reads.
 //
 // A record holds no closure: op.forward(attrs, inputs) can be called again at any time and gives
-// the same bits; op.vjp(record, dy) is a plain function written with public ops. Only the values
+// the same bits; op.vjp(record, dy) is a plain function of saved values and of dy. Only the values
 // that the op declares in `saves` stay alive; edges to other values carry shape and dtype, no
 // storage.
 #pragma once

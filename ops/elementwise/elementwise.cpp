@@ -175,9 +175,11 @@ Tensor share_of(const Tensor& a, const Tensor& b, DType dtype, bool greater_wins
   return cast(wins, dtype) + cast(equal(a, b), dtype) * 0.5f;
 }
 
-// b a^(b - 1), and 0 where b is 0, whatever a is.
+// b a^(b - 1), and 0 where b is 0, whatever a is. Its own gradient in b is not 0 there.
 Tensor pow_slope(const Tensor& a, const Tensor& b) {
-  return masked_fill(b * pow(a, b - 1.0f), b == 0, 0);
+  Tensor nothing = b == 0;
+  if (grad_enabled()) nothing = logical_and(std::move(nothing), logical_not(abs(a) > 0));
+  return masked_fill(b * pow(a, b - 1.0f), std::move(nothing), 0);
 }
 
 // a^b log a, and 0 where a is 0 and b is not negative.

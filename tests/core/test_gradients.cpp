@@ -3,8 +3,6 @@
 
 #include "core/autograd/gradients.h"
 #include "nn/layers.h"
-#include "ops/numeric.h"
-#include "planner/follow/follower.h"
 #include "tests/fixtures/tape_fixture.h"
 
 using namespace rw;
@@ -15,10 +13,6 @@ using test::message_of;
 namespace {
 
 using Values = std::vector<float>;
-
-double largest_difference(const Tensor& a, const Tensor& b) {
-  return max(abs(a.detach() - b.detach())).item();
-}
 
 TEST_SUITE_BEGIN("host");
 
@@ -249,115 +243,6 @@ TEST_CASE("gradients of gradients: where a gradient is a constant, it is one") {
   loss(x, w).backward();
   CHECK(x.grad().defined());
   x.impl().grad = w.impl().grad = {};
-}
-
-TEST_CASE("gradients of gradients: of any order, through seeds and hooks, and under NoGrad") {
-  const CpuDevice device;
-  const Tensor x = leaf(4), seed = leaf(4);
-  const auto slope = [&](const Tensor& y) {
-    return grad({sum(y)}, {x}, {.create_graph = true})[0];
-  };
-  const Tensor third = slope(slope(slope(sin(x))));
-  CHECK(third.requires_grad());
-  CHECK(largest_difference(third, neg(cos(x))) < 1e-6);
-  const Tensor powers = slope(slope(slope(square(square(x)) * x)));
-  CHECK(largest_difference(powers, 60.0f * square(x)) < 2e-5);
-  // The slope of y along a seed is one of the seed, too.
-  const Tensor y = square(x);
-  const Tensor along = grad({y}, {x}, {.seeds = {seed}, .create_graph = true})[0];
-  CHECK(grad({sum(along)}, {seed})[0].to_vector() == (x.detach() * 2.0f).to_vector());
-  {  // hooks: their results are differentiated, and so is what they see
-    const Tensor h = x * 3.0f;
-    Tensor seen;
-    HookHandle hook = h.register_hook([&](const Tensor& g) {
-      seen = g * g;
-      return seen;
-    });
-    const Tensor of_x = slope(square(h));  // (2 h)^2 * 3 = 108 x^2
-    hook.remove();
-    CHECK(largest_difference(grad({sum(of_x)}, {x}, {.retain = true})[0], 216.0f * x.detach()) <
-          1e-4);
-    CHECK(largest_difference(grad({sum(seen)}, {x})[0], 72.0f * x.detach()) < 1e-4);
-  }
-  const Tensor h = x * x;
-  Tensor g;
-  {
-    const NoGrad guard;
-    g = slope(h);
-  }
-  CHECK(grad({sum(g)}, {x})[0].to_vector() == Values(4, 2));
-  // A gradient of a result, and one that is 0 since nothing depends on x.
-  const Tensor k = exp(x), of_k = grad({sum(square(k))}, {k}, {.create_graph = true})[0];
-  CHECK(largest_difference(grad({sum(of_k)}, {x})[0], 2.0f * exp(x.detach())) < 1e-5);
-  CHECK(!slope(x * 2.0f).requires_grad());
-}
-
-TEST_CASE("gradients of gradients: of products with zeros, and where two numbers are equal") {
-  const CpuDevice device;
-  const auto hessian_row = [](Values at, int64_t row, auto run) {
-    const Tensor x = tensor(at, {static_cast<int64_t>(at.size())}).set_requires_grad();
-    const Tensor g = grad({sum(run(x))}, {x}, {.create_graph = true})[0];
-    return grad({g[row]}, {x})[0].to_vector();
-  };
-  const auto product = [](const Tensor& x) { return prod(x); };
-  CHECK(hessian_row({0, 2, 0, 5, 1}, 0, product) == Values{0, 0, 10, 0, 0});
-  CHECK(hessian_row({0, 2, 3}, 1, product) == Values{3, 0, 0});
-  CHECK(hessian_row({4, 2, 3}, 1, product) == Values{3, 0, 4});
-  CHECK(hessian_row({1, 1}, 0, [](const Tensor& x) { return logaddexp(x[0], x[1]); }) ==
-        Values{0.25f, -0.25f});
-  CHECK(hessian_row({0, 0}, 0, [](const Tensor& x) { return norm(x); }) == Values{0, 0});
-}
-
-std::vector<Tensor> square_forward(const std::any&, std::span<Tensor> inputs) {
-  const NoGrad guard;
-  return {inputs[0] * inputs[0]};
-}
-
-TEST_CASE("gradients of gradients: what cannot be differentiated is refused by its name") {
-  const CpuDevice device;
-  const Tensor x = leaf(4);
-  const auto saves = [](const std::any&, uint32_t) { return Saves{1, 0}; };
-  const auto vjp = [](Record& r, std::span<Tensor> dy) -> std::vector<Tensor> {
-    return {dy[0] * r.input(0) * 2.0f};
-  };
-  const auto detached = [](Record& r, std::span<Tensor> dy) -> std::vector<Tensor> {
-    return {(dy[0] * r.input(0) * 2.0f).detach()};
-  };
-  const Op plain = {.name = "my_square", .forward = square_forward, .vjp = vjp, .saves = saves};
-  Op recorded = plain, wrong = plain;
-  recorded.records_vjp = wrong.records_vjp = true;
-  wrong.vjp = detached;
-  const auto slope = [&](const Op& op) {
-    return grad({sum(square(apply1(op, {}, x)))}, {x}, {.create_graph = true})[0];
-  };
-  CHECK(test::contains(message_of<AutogradError>([&] { slope(plain); }),
-                       "create_graph: the gradient of 'my_square' cannot be differentiated"));
-  CHECK(test::contains(message_of<AutogradError>([&] { slope(wrong); }),
-                       "must make its gradients of dy by public ops"));
-  CHECK(largest_difference(grad({sum(slope(recorded))}, {x})[0], 12.0f * square(x.detach())) <
-        1e-5);
-  {  // without its graph, the gradient says what to do
-    const Tensor g = grad({sum(square(x))}, {x})[0];
-    CHECK(test::contains(message_of<AutogradError>([&] { sum(g * x).backward(); }),
-                         "create_graph = true"));
-  }
-  const Follower follower({.evicts = true});
-  CHECK(test::contains(message_of<AutogradError>([&] { slope(recorded); }),
-                       "a plan of recomputation or a budget"));
-}
-
-TEST_CASE("gradients of gradients: records go when nobody needs them") {
-  const CpuDevice device;
-  const Tensor x = leaf(4);
-  const uint64_t live = device.live();
-  for (int i = 0; i < 2; ++i) {
-    const Tensor g = grad({sum(tanh(x) * x)}, {x}, {.create_graph = true})[0];
-    CHECK(CpuDevice::tape().stats().records > 0);
-    if (i == 0) sum(square(g)).backward();  // frees them as it passes
-  }
-  CHECK(CpuDevice::tape().stats().records == 0);  // the handle is gone
-  x.impl().grad = {};
-  CHECK(device.live() == live);
 }
 
 TEST_CASE_FIXTURE(CpuDevice, "grad: nothing stays on records that it did not have to pass") {
