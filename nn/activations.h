@@ -15,11 +15,12 @@ class Activation : public Module {
   Tensor forward(Tensor x) override { return function(std::move(x)); }
 };
 
-using ReLU = Activation<relu>;                // max(x, 0)
-using Sigmoid = Activation<sigmoid>;          // 1 / (1 + exp(-x))
-using Tanh = Activation<rw::tanh>;            // the hyperbolic tangent
-using GELU = Activation<gelu>;                // x times the normal distribution up to x
-using GELUTanh = Activation<gelu_tanh>;       // GELU(approximate="tanh")
+using ReLU = Activation<relu>;        // max(x, 0)
+using Sigmoid = Activation<sigmoid>;  // 1 / (1 + exp(-x))
+using Tanh = Activation<rw::tanh>;    // the hyperbolic tangent
+using GELU = Activation<gelu>;        // x times the normal distribution up to x
+//! torch: GELU(approximate="tanh")
+using GELUTanh = Activation<gelu_tanh>;       // the tanh approximation of GELU
 using SiLU = Activation<silu>;                // x * sigmoid(x)
 using Mish = Activation<mish>;                // x * tanh(softplus(x))
 using Softplus = Activation<softplus>;        // log(1 + exp(x))

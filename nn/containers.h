@@ -12,6 +12,7 @@
 
 namespace rw {
 
+//! torch: none
 // A function as a module without parameters, for example in a Sequential or a ModuleList.
 class Lambda : public Module {
  public:

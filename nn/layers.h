@@ -102,6 +102,7 @@ class AvgPool2d : public Module {
   Pool2dOptions options_;
 };
 
+//! torch: none
 // [N, H, W, C] -> [N, C]: the mean of each channel.
 class GlobalAvgPool : public Module {
  public:

@@ -9,6 +9,7 @@ namespace rw {
 // [O] or [O, 1, ...] -> the shape of v. It takes f32, f16 or bf16 and computes in f32; ShapeError.
 Tensor weight_norm(Tensor v, Tensor g);
 
+//! torch: utils.weight_norm(Linear)
 // Linear whose weight is weight_norm(weight_v, weight_g), computed in each forward: PyTorch's
 // weight_norm(nn.Linear(...)), with its names. The weight starts as Linear's. ValueError for sizes.
 class WeightNormLinear : public Module {
@@ -20,6 +21,7 @@ class WeightNormLinear : public Module {
   Tensor weight_g, weight_v;  // [out, 1] and [out, in]
 };
 
+//! torch: utils.weight_norm(Conv2d)
 // The same for Conv2d.
 class WeightNormConv2d : public Module {
  public:

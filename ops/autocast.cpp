@@ -1,11 +1,13 @@
 #include "ops/autocast.h"
 
 #include <algorithm>
+#include <optional>
 #include <string_view>
 #include <unordered_map>
 
 #include "core/base/error.h"
 #include "core/tensor/weight_copies.h"
+#include "ops/list/op_list.h"
 #include "ops/ops.h"
 
 namespace rw {
@@ -14,75 +16,22 @@ namespace {
 
 using Row = Autocast::Row;
 
-// The lists of torch.autocast for CUDA, for the ops that are here, with these differences: norms
-// keep 16-bit storage, as their statistics are f32 all the same, and var and logcumsumexp give f32.
-std::vector<Row> listed() {
-  using enum AutocastRule;
-  std::vector<Row> rows;
-  for (const char* op :
-       {"matmul", "linear", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d",
-        "attention", "lstm", "gru", "prelu", "tied_cross_entropy", "rnnt_joint_loss"})
-    rows.push_back({op, low});
-  for (const char* op : {"exp",
-                         "expm1",
-                         "log",
-                         "log1p",
-                         "pow",
-                         "square",
-                         "reciprocal",
-                         "rsqrt",
-                         "tan",
-                         "erfinv",
-                         "softplus",
-                         "softmax",
-                         "log_softmax",
-                         "logsumexp",
-                         "sum",
-                         "prod",
-                         "var",
-                         "norm",
-                         "cosine_similarity",
-                         "cumsum",
-                         "cumprod",
-                         "logcumsumexp",
-                         "cross_entropy",
-                         "nll_loss",
-                         "mse_loss",
-                         "l1_loss",
-                         "smooth_l1_loss",
-                         "huber_loss",
-                         "binary_cross_entropy",
-                         "binary_cross_entropy_with_logits",
-                         "kl_div",
-                         "sigmoid_focal_loss",
-                         "margin_ranking_loss",
-                         "cosine_embedding_loss",
-                         "triplet_margin_loss",
-                         "multi_margin_loss",
-                         "ctc_loss",
-                         "rnnt_loss"})
-    rows.push_back({op, f32});
-  for (const char* op : {"layer_norm", "rms_norm", "batch_norm", "group_norm", "instance_norm",
-                         "mean", "concat", "scatter", "scatter_add", "index_add", "index_copy"})
-    rows.push_back({op, keep});
-  const auto is_listed = [&](std::string_view op) {
-    return std::any_of(rows.begin(), rows.end(), [&](const Row& r) { return r.op == op; });
-  };
-  for (const char* op : {
-#define UNARY(id, name, forward, grad, saves, lo, hi) #name,
-#define BINARY(id, name, forward, lo, hi, lo_y, hi_y) #name,
-#include "shaders/elementwise.def"
-       })
-    if (op != std::string_view("pow_scalar") && !is_listed(op)) rows.push_back({op, keep});
-  return rows;
+// The rule that a head names; empty: it names none.
+std::optional<AutocastRule> rule_named(std::string_view name) {
+  if (name == "low") return AutocastRule::low;
+  if (name == "f32") return AutocastRule::f32;
+  if (name == "keep") return AutocastRule::keep;
+  return {};
 }
 
-// The row of an op; -1: it is not listed.
+// The row of an op; -1: it is not listed. Some follow the row of another op.
 int row_of(std::string_view op) {
   static const std::unordered_map<std::string_view, int> rows = [] {
     std::unordered_map<std::string_view, int> found;
     for (const Row& row : Autocast::ops()) found.emplace(row.op, static_cast<int>(found.size()));
-    found.emplace("pow_scalar", found.at("pow"));
+    for (const OpInfo& info : op_list())
+      if (const auto other = found.find(info.autocast); other != found.end())
+        found.emplace(info.name, other->second);
     return found;
   }();
   const auto row = rows.find(op);
@@ -100,8 +49,8 @@ std::vector<Tensor> copy_vjp(Record& r, std::span<Tensor> dy) {
   return TensorList(cast(std::exchange(dy[0], {}), r.inputs[0].dtype));
 }
 
-// To everybody else it is a cast; its memory is the parameter's.
-const Op copy_op = {.name = "cast",
+// It is a cast, whose memory is the parameter's.
+const Op copy_op = {.name = "weight_copy",
                     .forward = copy_forward,
                     .vjp = copy_vjp,
                     .any_grad_dtype = true,
@@ -118,8 +67,16 @@ bool has_copy(const Tensor& x) {
 
 }  // namespace
 
+// The rules are those of torch.autocast for CUDA, for the ops that are here, with these
+// differences: norms keep 16-bit storage, as their statistics are f32 all the same, and var and
+// logcumsumexp give f32.
 const std::vector<Row>& Autocast::ops() {
-  static const std::vector<Row> rows = listed();
+  static const std::vector<Row> rows = [] {
+    std::vector<Row> listed;
+    for (const OpInfo& op : op_list())
+      if (const auto rule = rule_named(op.autocast)) listed.push_back({op.name, *rule});
+    return listed;
+  }();
   return rows;
 }
 

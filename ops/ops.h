@@ -17,6 +17,7 @@
 #include "../core/base/rng.h"
 #include "../core/tensor/primitives.h"
 #include "../core/tensor/tensor.h"
+#include "elementwise/rows.h"
 
 namespace rw {
 
@@ -40,12 +41,16 @@ class TensorList : public std::vector<Tensor> {
 };
 
 // ---- making ----------------------------------------------------------------------------------
+//! op: zeros ones   in: none   order: 0
 // These allocate on the default device, except zeros_like, which uses the device, shape and dtype
 // of t. ShapeError as for empty().
 Tensor zeros(const Shape& shape, DType dtype = DType::f32);
 Tensor ones(const Shape& shape, DType dtype = DType::f32);
+//! op: zeros_like   in: any   order: 0
 Tensor zeros_like(const Tensor& t);
+//! op: arange   in: none   order: 0
 Tensor arange(int64_t n);  // i32: 0 .. n - 1; n <= 2^31
+//! op: rand randn   in: none   order: 0
 // Uniform values in [low, high), and normal ones, from the generator's next counters
 // (Philox4x32-10). f32 or f16, DTypeError otherwise.
 Tensor rand(const Shape& shape, float low = 0, float high = 1, DType dtype = DType::f32,
@@ -54,12 +59,15 @@ Tensor randn(const Shape& shape, float mean = 0, float std = 1, DType dtype = DT
              Generator& generator = default_generator());
 
 // ---- dtype and layout ------------------------------------------------------------------------
+//! op: cast   torch: to   in: any
 // Casts floats to integers toward zero; NaN becomes 0, and values out of range the nearest i32. u8
 // keeps the low 8 bits.
 Tensor cast(Tensor x, DType dtype);  // the same handle if nothing changes; gradients are cast back
 
+//! op: contiguous   in: any
 Tensor contiguous(Tensor x);  // dense row-major; the same handle if it is so already
 
+//! op: checkpoint_name checkpoint_keep   torch: none   in: any
 // Returns x itself and gives it a name for choosing the values that recomputation keeps:
 // save_ops({name}), Search::collection(), REWIND_RECOMPUTE=collection:NAME (as
 // jax.ad_checkpoint.checkpoint_name).
@@ -68,141 +76,102 @@ Tensor checkpoint_name(Tensor x, std::string name);
 // program writes into what it was made of (a table of embeddings whose rows are scaled, a cache).
 Tensor checkpoint_keep(Tensor x);
 
+//! op: reshape - flatten   in: any
 // These return views, without a copy unless a strided tensor must be reshaped (flatten, squeeze and
 // unsqueeze are reshapes). ShapeError if the number of elements would change.
 Tensor reshape(Tensor x, const Shape& shape);
 Tensor reshape(Tensor x, std::initializer_list<int64_t> shape);  // one size may be -1
 Tensor flatten(Tensor x, int first = 0, int last = -1);          // axes first to last become one
 
+//! op: transpose permute   in: any
 // These return views with other strides on the same storage, without a copy. slice takes the
 // elements begin, begin + step, ... below end along its axis; negative numbers count from the end.
 // ShapeError for axes and indices that x does not have.
 Tensor transpose(Tensor x, int a, int b);    // exchanges two axes
 Tensor permute(Tensor x, const Axes& axes);  // axis i of the result is axes[i] of x; each once
+//! op: slice   torch: Tensor.__getitem__   in: any
 Tensor slice(Tensor x, int axis, int64_t begin, int64_t end, int64_t step = 1);
+//! op: select expand squeeze unsqueeze   in: any
 Tensor select(Tensor x, int axis, int64_t index);  // one slice, without the axis; -1: the last
 Tensor expand(Tensor x, const Shape& shape);       // as broadcast to the shape; strides of 0
 Tensor squeeze(Tensor x, int axis);                // without this axis, of size 1
 Tensor unsqueeze(Tensor x, int axis);              // with a new axis of size 1 there
 
+//! op: concat   torch: cat   autocast: keep   in: any
 // Joins parts of one dtype along an axis; they may differ only along it. ShapeError otherwise, and
 // without parts.
 Tensor concat(TensorList parts, int axis);
+//! op: stack   in: any
 // Joins parts of one shape along a new axis.
 Tensor stack(TensorList parts, int axis);
+//! op: split   in: any
 // Splits x into views of `size` elements along an axis; the last one has what remains.
 std::vector<Tensor> split(Tensor x, int64_t size, int axis);
+//! op: pad   in: any
 // Pads with a constant: before[i] and after[i] elements of `value` along axis i. There must be one
 // size per axis, and none may be negative: ShapeError.
 Tensor pad(Tensor x, const std::vector<int64_t>& before, const std::vector<int64_t>& after,
            float value = 0);
 
-// ---- elementwise (shaders/elementwise.def) -----------------------------------------------------
-// y[i] = f(x[i]), with PyTorch's names; sign, floor and ceil have gradients of 0. For i32 and u8,
-// neg, abs, square, sign, relu, clamp, floor, ceil, round and trunc give i32, and the others f32.
-Tensor neg(Tensor x);
-Tensor abs(Tensor x);
-Tensor exp(Tensor x);
-Tensor log(Tensor x);
-Tensor sqrt(Tensor x);
-Tensor rsqrt(Tensor x);   // 1 / sqrt(x)
-Tensor square(Tensor x);  // x * x
-Tensor relu(Tensor x);
-Tensor sigmoid(Tensor x);  // 1 / (1 + exp(-x))
-Tensor tanh(Tensor x);
-Tensor silu(Tensor x);       // x * sigmoid(x)
-Tensor gelu(Tensor x);       // erf form
-Tensor gelu_tanh(Tensor x);  // tanh approximation
-Tensor softplus(Tensor x);   // log(1 + exp(x)), without overflow
-Tensor sin(Tensor x);
-Tensor cos(Tensor x);
-Tensor erf(Tensor x);
-Tensor reciprocal(Tensor x);  // 1 / x
-Tensor sign(Tensor x);        // -1, 0 or 1
-Tensor floor(Tensor x);
-Tensor ceil(Tensor x);
-Tensor hardtanh(Tensor x);  // clamp(x, -1, 1)
-Tensor log1p(Tensor x);     // log(1 + x)
-Tensor expm1(Tensor x);     // exp(x) - 1, exact near 0, too
-Tensor tan(Tensor x);
-Tensor round(Tensor x);                            // to even halfway between two; gradient 0
-Tensor trunc(Tensor x);                            // toward zero; gradient 0
-Tensor erfinv(Tensor x);                           // of [-1, 1] (Giles 2010)
-Tensor softsign(Tensor x);                         // x / (1 + |x|)
-Tensor hardsigmoid(Tensor x);                      // clamp(x / 6 + 1/2, 0, 1)
-Tensor hardswish(Tensor x);                        // x * hardsigmoid(x) (Howard et al. 2019)
-Tensor mish(Tensor x);                             // x * tanh(softplus(x)) (Misra 2019)
-Tensor selu(Tensor x);                             // Klambauer et al. 2017
-Tensor log_sigmoid(Tensor x);                      // log(sigmoid(x)), without overflow
-Tensor affine(Tensor x, float a, float b);         // a * x + b
+// ---- elementwise -----------------------------------------------------------------------------
+// Functions of one tensor that have numbers, beside those of ops/elementwise/rows.h.
+//! op: affine   torch: none   autocast: keep   in: any
+Tensor affine(Tensor x, float a, float b);  // a * x + b
+//! op: clamp leaky_relu elu   autocast: keep   in: any
 Tensor clamp(Tensor x, float low, float high);     // min(max(x, low), high): high if low > high
-Tensor pow(Tensor x, float exponent);              // as in pow(x, tensor)
 Tensor leaky_relu(Tensor x, float slope = 0.01f);  // x, or slope * x below 0
 Tensor elu(Tensor x, float alpha = 1);             // x, or alpha * (exp(x) - 1) below 0
+//! op: pow_scalar   torch: pow   autocast: pow   in: any
+Tensor pow(Tensor x, float exponent);  // as in pow(x, tensor)
+//! op: pow_base   torch: pow
+Tensor pow(float base, Tensor exponent);  // likewise; in the dtype of the exponent
+//! op: logical_not   in: any   order: 0
+Tensor logical_not(Tensor x);  // 1 where x is 0, in u8
 
-// Functions of two tensors, broadcast, and promoted (below) if their dtypes differ. u8 counts as
-// i32.
-Tensor add(Tensor a, Tensor b);
-Tensor sub(Tensor a, Tensor b);
-Tensor mul(Tensor a, Tensor b);
-Tensor div(Tensor a, Tensor b);  // i32: truncated toward zero
-Tensor maximum(Tensor a, Tensor b);
-Tensor minimum(Tensor a, Tensor b);
-// a^b: NaN if a is negative and b is not an integer. i32 wraps around; a negative power of anything
-// but 1 and -1 is 0.
-Tensor pow(Tensor a, Tensor b);
-Tensor pow(float base, Tensor exponent);
-// fmod is a - b trunc(a / b), with the sign of a; remainder is a - b floor(a / b), with that of b.
-// Division by 0 gives NaN, for i32 0.
-Tensor fmod(Tensor a, Tensor b);
-Tensor remainder(Tensor a, Tensor b);
-Tensor logaddexp(Tensor a,
-                 Tensor b);  // log(exp(a) + exp(b)), without overflow; DTypeError without a float
-
-// Comparisons of two tensors of any dtype, broadcast. They give u8 0 or 1 and no gradient.
-Tensor equal(Tensor a, Tensor b);
-Tensor not_equal(Tensor a, Tensor b);
-Tensor less(Tensor a, Tensor b);
-Tensor less_equal(Tensor a, Tensor b);
-Tensor greater(Tensor a, Tensor b);
-Tensor greater_equal(Tensor a, Tensor b);
-// Logical operations: everything but 0 is true, including NaN.
-Tensor logical_and(Tensor a, Tensor b);
-Tensor logical_or(Tensor a, Tensor b);
-Tensor logical_xor(Tensor a, Tensor b);
-Tensor logical_not(Tensor x);
+//! op: where   in: any
 // Takes an element of a where the condition (u8) is not 0, else one of b; all three broadcast.
 // DTypeError.
 Tensor where(Tensor condition, Tensor a, Tensor b);
 
+//! op: masked_fill   in: any
 // Puts `value` where the mask (u8, broadcast to x) is not 0, and keeps x elsewhere.
 Tensor masked_fill(Tensor x, Tensor mask, float value);
 
 // ---- reductions ------------------------------------------------------------------------------
+//! op: sum   autocast: f32   in: any
 // Reductions over `axes` (all axes if empty), which stay with size 1 if `keepdims`. Floats add up
 // in f32, in a fixed order, and keep their dtype; u8 gives i32. An empty reduction gives 0, for
 // mean NaN, max -inf, min inf, prod 1.
 Tensor sum(Tensor x, const Axes& axes = {}, bool keepdims = false);
+//! op: mean   autocast: keep
 Tensor mean(Tensor x, const Axes& axes = {}, bool keepdims = false);
+//! op: max   torch: amax   in: any
 Tensor max(Tensor x, const Axes& axes = {},
            bool keepdims = false);  // gradient: to the maxima, shared
+//! op: min   torch: amin   in: any
 Tensor min(Tensor x, const Axes& axes = {}, bool keepdims = false);  // as for max
+//! op: prod   autocast: f32   in: any
 Tensor prod(Tensor x, const Axes& axes = {}, bool keepdims = false);
+//! op: var   autocast: f32
 // The mean square distance from the mean; `unbiased` divides by one less than the number of
 // elements.
 Tensor var(Tensor x, const Axes& axes = {}, bool unbiased = false, bool keepdims = false);
+//! op: argmax argmin   in: any   order: 0
 // The index (i32) of the first maximum or minimum along the axis, which is removed. ShapeError if
 // the axis is empty.
 Tensor argmax(Tensor x, int axis = -1);
 Tensor argmin(Tensor x, int axis = -1);
+//! op: sum_to   torch: sum_to_size   in: any
 // Sums x over the axes along which `shape` was broadcast to x's shape. The sum of f16 is f32: this
 // is the gradient of broadcasting, and weight gradients stay f32.
 Tensor sum_to(Tensor x, const Shape& shape);
 
 // ---- matrix products and convolution -----------------------------------------------------------
+//! op: matmul   autocast: low
 // [..., m, k] @ [..., k, n] -> [..., m, n]; leading axes broadcast. Transposed views cost no copy.
 // Both are f32, or f16 with sums in f32, of one dtype. ShapeError, DTypeError.
 Tensor matmul(Tensor a, Tensor b);
+//! op: linear   autocast: low
 // x [..., in] @ weight [out, in]^T + bias [out] (may be undefined) -> [..., out]. As matmul.
 Tensor linear(Tensor x, Tensor weight, Tensor bias = {});
 
@@ -228,6 +197,7 @@ struct Conv2dOptions {
   std::optional<Size2d> padding_end = {};  // below and to the right, if it differs from `padding`
   PaddingMode padding_mode = PaddingMode::zeros;  // the values of the padding
 };
+//! op: - conv2d -   autocast: low
 // x [N, H, W, C], weight [O, KH, KW, C / groups] -> [N, H', W', O], with H' = (H + 2 padding -
 // dilation (KH - 1) - 1) / stride + 1, rounded down. ops/network/conv.h has other convolutions.
 // f32, or f16 with sums in f32. ShapeError if the shapes do not match or the window is larger than
@@ -245,6 +215,7 @@ struct Pool2dOptions {
   Size2d kernel = 2, stride = 2, padding = 0, dilation = 1;
   bool count_include_pad = true;  // of avg_pool2d: the padding counts as zeros
 };
+//! op: max_pool2d avg_pool2d
 // x [N, H, W, C] -> [N, H', W', C], with sizes as for conv2d: the largest element of each window,
 // or its mean. Padding is never a maximum, and the gradient goes to the first maximum. f32 or f16.
 Tensor max_pool2d(Tensor x, const Pool2dOptions& options);
@@ -261,6 +232,7 @@ struct BatchStatistics {
   int64_t rows;      // values per channel
   Tensor rest = {};  // the true mean less the rounded one, [C] f32; undefined: 0
 };
+//! op: - -
 // The statistics of x [..., C] over all axes but the last, without a gradient. ShapeError if x is
 // empty.
 BatchStatistics batch_statistics(const Tensor& x);
@@ -300,6 +272,7 @@ struct BatchNormResult {
   Tensor y, mean, var;  // var is biased; mean and var carry no gradient
   int64_t rows;         // the number of values per channel in mean and var
 };
+//! op: batch_norm   autocast: keep
 // y = (x - mean) / sqrt(var + eps) * weight + bias for x [..., C], with statistics over all axes
 // but the last, in f32. weight, bias [C] f32. ShapeError; ValueError if eps is negative or not
 // finite. With an exchange the statistics are those of all parts, with `rows` rows in all, and the
@@ -307,22 +280,27 @@ struct BatchNormResult {
 // to be added up like all gradients.
 BatchNormResult batch_norm(Tensor x, Tensor weight, Tensor bias, float eps = 1e-5f,
                            std::shared_ptr<StatisticsExchange> exchange = {});
+//! op: batch_norm_with   torch: batch_norm   autocast: batch_norm
 // The same with given statistics [C] f32 (evaluation).
 Tensor batch_norm_with(Tensor x, Tensor mean, Tensor var, Tensor weight, Tensor bias,
                        float eps = 1e-5f);
 
+//! op: layer_norm   autocast: keep
 // Normalises over the last axis, in f32. weight, bias [C] f32; if undefined, 1 and 0. C <= 65536.
 // eps as above.
 Tensor layer_norm(Tensor x, Tensor weight = {}, Tensor bias = {}, float eps = 1e-5f);
+//! op: rms_norm   autocast: keep
 // x / sqrt(mean(x * x) + eps) * weight, over the last axis (Zhang and Sennrich 2019). Otherwise
 // like layer_norm.
 Tensor rms_norm(Tensor x, Tensor weight = {}, float eps = 1e-6f);
+//! op: group_norm   autocast: keep
 // Normalises x [N, ..., C] over everything but N within each of `groups` runs of channels, of any
 // size (Wu and He 2018). weight, bias [C] f32; if undefined, 1 and 0. ShapeError unless the groups
 // divide C, and for an empty x.
 Tensor group_norm(Tensor x, int64_t groups, Tensor weight = {}, Tensor bias = {},
                   float eps = 1e-5f);
 
+//! op: instance_norm   autocast: keep
 // group_norm with a group per channel, whose statistics need more than one element (ShapeError).
 Tensor instance_norm(Tensor x, Tensor weight = {}, Tensor bias = {}, float eps = 1e-5f);
 
@@ -330,19 +308,24 @@ Tensor instance_norm(Tensor x, Tensor weight = {}, Tensor bias = {}, float eps =
 struct LstmResult {
   Tensor y, c;  // y [T, N, H]: the outputs; c [N, H] f32: the state after the last step
 };
+//! op: lstm   torch: nn.LSTM   autocast: low
 // One layer and direction of a recurrent network over T steps, with PyTorch's cells and order of
 // gates. gates [T, N, 4 H] (GRU: 3 H) = W_ih x + b_ih; weight_hh [4 H, H]; bias_hh [4 H] f32 or
 // undefined; h0 [N, H]; c0 [N, H] f32. `reverse` runs from the last step to the first; y [T, N, H]
 // stays in order. ShapeError, and DTypeError unless weight_hh has the dtype of the gates.
 LstmResult lstm(Tensor gates, Tensor weight_hh, Tensor bias_hh, Tensor h0, Tensor c0,
                 bool reverse = false);
+//! op: gru   torch: nn.GRU   autocast: low
 Tensor gru(Tensor gates, Tensor weight_hh, Tensor bias_hh, Tensor h0, bool reverse = false);
 
+//! op: cumsum cumprod   autocast: f32   in: float i32
 // Cumulative sums and products along an axis, of f32, f16 (in f32) or i32, and logarithms of
 // cumulative sums of exp(x), of floats, without overflow; `reverse` starts at the end of the axis.
 Tensor cumsum(Tensor x, int axis, bool reverse = false);
 Tensor cumprod(Tensor x, int axis, bool reverse = false);
+//! op: logcumsumexp   autocast: f32
 Tensor logcumsumexp(Tensor x, int axis, bool reverse = false);
+//! op: softmax log_softmax   autocast: f32
 // exp(x) divided by its sum along the axis, and the logarithm of that, without overflow. f32 or
 // f16.
 Tensor softmax(Tensor x, int axis = -1);
@@ -359,6 +342,7 @@ struct AttentionOptions {
                              // counts as i + T - S (PyTorch's causal_lower_right; caches of keys)
   Tensor alibi = {};  // slopes, f32 [H] or [B, H]: -slope * |i - j| is added (Press et al. 2022)
 };
+//! op: attention   torch: scaled_dot_product_attention   autocast: low
 // softmax(scale * q k^T + mask) v without the [S, T] matrix in memory: q [B, H, S, D], k and v [B,
 // K, T, D], D <= 256, views welcome -> [B, H, S, D], a view of [B, S, H, D]: merging the heads is
 // free. K divides H: consecutive query heads share a head of k and v (Ainslie et al. 2023). mask is
@@ -371,11 +355,13 @@ struct AttentionOptions {
 Tensor attention(Tensor q, Tensor k, Tensor v, const AttentionOptions& options = {},
                  Tensor mask = {}, Tensor lengths = {});
 
+//! op: embedding   in: any
 // table [V, D], index (i32, of rank 5 at most) -> index.shape + [D]. The gradients of repeated
 // indices add up in order. An index outside [0, V) gives NaN (-1 if the table is i32) and no
 // gradient to any row. The row `padding` gets no gradient.
 Tensor embedding(Tensor table, Tensor index, std::optional<int32_t> padding = {});
 
+//! op: dropout
 // Zeroes elements with probability p, in [0, 1) (ValueError), and scales the rest by 1 / (1 - p).
 Tensor dropout(Tensor x, float p, Generator& generator = default_generator());
 

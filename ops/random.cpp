@@ -64,14 +64,15 @@ std::vector<Tensor> random_forward(const std::any& attrs, std::span<Tensor>) {
   return one(std::move(y));
 }
 
-const Op random_op = {"random", random_forward};
+const Op random_ops[] = {{"rand", random_forward}, {"randn", random_forward}};  // by kind
 
 Tensor random(uint32_t kind, const Shape& shape, float a, float b, DType dtype,
               Generator& generator) {
-  check<DTypeError>(is_float(dtype), "random", "needs f32 or f16, got {}", name(dtype));
-  check_sizes(kind == 0 ? "rand" : "randn", shape, size_of(dtype));
+  const Op& op = random_ops[kind];
+  check<DTypeError>(is_float(dtype), op.name, "needs f32 or f16, got {}", name(dtype));
+  check_sizes(op.name, shape, size_of(dtype));
   const auto counters = generator.take(static_cast<uint64_t>(shape.numel()));
-  return apply1(random_op, RandomAttrs{shape, dtype, kind, a, b, counters, default_device()}, {});
+  return apply1(op, RandomAttrs{shape, dtype, kind, a, b, counters, default_device()}, {});
 }
 
 }  // namespace

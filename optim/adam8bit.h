@@ -9,6 +9,7 @@ namespace rw {
 // Parameters with fewer elements keep f32 moments.
 inline constexpr int64_t least_8bit_elements = 4096;
 
+//! torch: bitsandbytes.optim.Adam8bit
 // Adam with its moments as codes of dynamic_map(): the mean with a sign, the mean of squares
 // without. Each block of 256 elements has a scale of its own, its largest moment. An update decodes
 // the moments, changes them in f32, uses these values, and rounds them to the nearest code; a mean
@@ -24,6 +25,7 @@ class Adam8bit : public Optimizer {
       : Adam8bit(std::vector<Tensor>(parameters), options) {}
 };
 
+//! torch: bitsandbytes.optim.AdamW8bit
 // The same with AdamW's decoupled weight decay.
 class AdamW8bit : public Optimizer {
  public:

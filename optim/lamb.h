@@ -13,6 +13,7 @@ struct LambOptions {
   float weight_decay = 1e-2f;          // decoupled
 };
 
+//! torch: none
 // With u the bias-corrected Adam update plus weight_decay * w: w -= lr * |w| / |u| * u. The factor
 // |w| / |u| is 1 if either norm is 0, and in groups whose weight decay is 0: the paper's code
 // excludes biases and normalisation (decay_groups) from both.

@@ -13,6 +13,7 @@ struct LionOptions {
       0;  // decoupled: parameters shrink by lr * weight_decay; 3 to 10 times Adam's
 };
 
+//! torch: none
 // With m the momentum: w -= lr * (sign(beta1 * m + (1 - beta1) * g) + weight_decay * w), then m =
 // beta2 * m + (1 - beta2) * g. State: m, f32, "exp_avg".
 class Lion : public Optimizer {

@@ -4,7 +4,8 @@ The rule. A comment documents the declaration that it stands directly before, an
 a blank line or another comment between (a run). A comment at the end of a line documents the declaration
 there, with more lines of it below in the same column; after the brace that ends a type, it documents the type. From a run,
 fields do not take the comment of a type, and deleted or defaulted functions take none. The first comment of a
-file describes the file. `// ---- title ----` begins a section and documents nothing.
+file describes the file. `// ---- title ----` begins a section and documents nothing. `//! key: value` is a head: facts for
+programs (ops/list/op_list.py), which stand where a comment might and are none.
 
 This is not a parser of C++, but of the part of it that clang-format and this project's style leave."""
 
@@ -93,7 +94,7 @@ class Reader:
     def __init__(self, text):
         self.lines = text.split("\n")
         self.scopes = [Scope("namespace")]
-        self.found, self.sections, self.file_block = [], [], []
+        self.found, self.sections, self.file_block, self.heads = [], [], [], []
         self.current, self.depth, self.pending = None, 0, ([], -1)
         self.last = None  # the declaration that a comment at the end of this line belongs to
         self.column_after = -1  # of a comment at the end of the line before
@@ -106,7 +107,9 @@ class Reader:
         comment, column = (line[at:], at) if at >= 0 else ("", -1)
         code = code[:at] if at >= 0 else code
         scope = self.scopes[-1]
-        if code.strip() and not code.lstrip().startswith("#"):
+        if comment.startswith("//!"):
+            self.heads.append((number, comment[3:].strip()))
+        elif code.strip() and not code.lstrip().startswith("#"):
             self.last = self.current
             self.feed(number, code)
             if comment and self.last:

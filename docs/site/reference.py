@@ -51,10 +51,11 @@ def public(lines):
 
 def runs(reader):
     """Returns the declarations at namespace scope; those that share a comment and have no line between them are together."""
-    found = []
+    found, heads = [], {number for number, _ in reader.heads}
     for d in sorted((d for d in reader.found if d.scope.kind == "namespace" and d.is_public and d.kind != "namespace"),
                     key=lambda d: d.line):
-        if found and d.line <= found[-1][-1].end + 1 and d.block_line == found[-1][0].block_line:
+        between = range(found[-1][-1].end + 1, d.line) if found else ()
+        if found and heads.issuperset(between) and d.block_line == found[-1][0].block_line:
             found[-1].append(d)
         else:
             found.append([d])
@@ -73,7 +74,8 @@ def page(path, text):
         parts.append("### " + title(", ".join(names)))
         if run[0].is_first_of_run():
             parts.append(prose(run[0].block))
-        code = public(reader.lines[run[0].line:run[-1].end + 1])
+        heads = [number for number, _ in reader.heads]
+        code = public([reader.lines[i] for i in range(run[0].line, run[-1].end + 1) if i not in heads])
         parts.append("```cpp\n" + "\n".join(code) + "\n```")
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -91,6 +93,7 @@ namespace rw {
 //   or
 // - two
 int one();  // and [N, *C]
+//! op: two
 int two();
 // ---- part ----
 // All > 0.

@@ -20,6 +20,7 @@ struct LogMelOptions {
   float floor = 1e-5f;           // added to the power of a channel before the logarithm
 };
 
+//! torch: none
 // Sound [N, S] f32 in [-1, 1] -> [N, T, mels] f32, T = (S - window) / hop + 1 rounded down: frame t
 // begins at sample hop * t, so sound may come in parts. It takes the power spectrum of each frame,
 // as one product with cosines and sines; weighs it by triangles of height 1 between points that are

@@ -13,6 +13,7 @@ struct BertAttentionOptions {
   bool causal = false;  // position i looks at 0 .. i only
 };
 
+//! torch: none
 // Self-attention of x [N, S, hidden] -> the same shape (Vaswani et al. 2017): `query`, `key` and
 // `value` of each token, and `dense` over the joined heads, all with bias. ValueError unless
 // `heads` divides `hidden`; ShapeError for x of another rank. Parameters self.query, self.key,
@@ -44,6 +45,7 @@ struct BertLayerOptions {
   bool causal = false;             // position i looks at 0 .. i only
 };
 
+//! torch: none
 // Attention, then two linear layers with GELU (erf) between; each half with dropout, residual and
 // LayerNorm. x [N, S, hidden] -> the same shape.
 class BertLayer : public Module {

@@ -68,11 +68,10 @@ void unary_second(SecondOrder& s) {
     s.give_output(0, std::move(gradient));
 }
 
-// Those whose gradient is continuous in what they save, or reads its sign alone.
 constexpr bool saves_8_bits(std::string_view op) {
-  for (const std::string_view known : {"relu", "leaky_relu", "elu", "selu", "gelu", "gelu_tanh",
-                                       "silu", "mish", "sigmoid", "tanh", "softplus", "square"})
-    if (op == known) return true;
+#define SAVES_8_BITS(name) \
+  if (op == #name) return true;
+#include "shaders/elementwise.def"
   return false;
 }
 
@@ -107,34 +106,37 @@ static_assert(counts_up({
 #include "shaders/elementwise.def"
 }));
 
-// Functions of i32 that map whole numbers to whole numbers.
+constexpr float least_i32 = -2147483648.0f, most_i32 = 2147483520.0f;  // floats that i32 holds
+
+Tensor whole_number(const Tensor& x, float v) {
+  return scalar_on(x, std::clamp(v, least_i32, most_i32), DType::i32);
+}
+
+Tensor whole_clamp(const Tensor& x, float low, float high) {
+  Tensor y = low > least_i32 ? maximum(x, whole_number(x, std::ceil(low))) : x;
+  return high <= most_i32 ? minimum(std::move(y), whole_number(x, std::floor(high))) : y;
+}
+
+// The function of i32 of a row that maps whole numbers to whole numbers.
 Tensor whole_unary(uint32_t id, const Tensor& x, float a, float b) {
-  constexpr float least = -2147483648.0f, most = 2147483520.0f;  // floats that i32 holds
-  const auto number = [&](float v) { return scalar_on(x, std::clamp(v, least, most), DType::i32); };
   switch (id) {
-    case unary_neg:
-      return -x;
-    case unary_abs:
-      return maximum(x, -x);
-    case unary_square:
-      return x * x;
-    case unary_sign:
-      return cast(x > 0, DType::i32) - cast(x < 0, DType::i32);
-    case unary_relu:
-      return maximum(x, number(0));
-    case unary_clamp: {
-      Tensor y = a > least ? maximum(x, number(std::ceil(a))) : x;
-      return b <= most ? minimum(std::move(y), number(std::floor(b))) : y;
-    }
+#define WHOLE(name, y) \
+  case unary_##name:   \
+    return y;
+#include "shaders/elementwise.def"
     default:
-      return x;  // floor, ceil, round, trunc
+      return {};
   }
 }
 
 constexpr bool keeps_whole_numbers(uint32_t id) {
-  constexpr uint32_t ids[] = {unary_neg,   unary_abs,   unary_square, unary_sign,  unary_relu,
-                              unary_clamp, unary_floor, unary_ceil,   unary_round, unary_trunc};
-  return std::find(std::begin(ids), std::end(ids), id) != std::end(ids);
+  switch (id) {
+#define WHOLE(name, y) case unary_##name:
+#include "shaders/elementwise.def"
+    return true;
+    default:
+      return false;
+  }
 }
 
 Tensor unary(uint32_t id, Tensor x, float a = 0, float b = 0) {
@@ -267,7 +269,7 @@ const Op binary_ops[] = {
    .forward = binary_forward,                        \
    .vjp = binary_vjp,                                \
    .saves = binary_saves,                            \
-   .saves_8_bits = std::string_view(#op) == "mul",   \
+   .saves_8_bits = saves_8_bits(#op),                \
    .records_vjp = true},
 #include "shaders/elementwise.def"
 };

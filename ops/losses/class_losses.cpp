@@ -167,7 +167,7 @@ void soft_second(SecondOrder& s) {
   give_class_gradients(s, s.dy() * s.output(2).detach());
 }
 
-const Op soft_op = {.name = "cross_entropy",
+const Op soft_op = {.name = "cross_entropy_weighted",
                     .forward = soft_forward,
                     .vjp = soft_vjp,
                     .saves =

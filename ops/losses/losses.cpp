@@ -146,7 +146,7 @@ void pair_second(SecondOrder& s) {
   s.give_input(1, by(xt, tt));
 }
 
-constexpr Op pair_op(const char* name, void (*second)(SecondOrder&) = pair_second) {
+constexpr Op op_of_pairs(const char* name, void (*second)(SecondOrder&) = pair_second) {
   return {.name = name,
           .forward = pair_forward,
           .vjp = pair_vjp,
@@ -154,16 +154,19 @@ constexpr Op pair_op(const char* name, void (*second)(SecondOrder&) = pair_secon
           .second = second};
 }
 
-// The ops, indexed by LOSS_*.
-const Op pair_ops[] = {pair_op("mse_loss"),
-                       pair_op("l1_loss"),
-                       pair_op("smooth_l1_loss"),
-                       pair_op("huber_loss"),
-                       pair_op("binary_cross_entropy"),
-                       pair_op("binary_cross_entropy_with_logits"),
-                       pair_op("kl_div"),
-                       pair_op("kl_div"),
-                       pair_op("sigmoid_focal_loss", nullptr)};
+// The ops, indexed by LOSS_*, but for LOSS_KL_LOG.
+const Op pair_ops[] = {op_of_pairs("mse_loss"),
+                       op_of_pairs("l1_loss"),
+                       op_of_pairs("smooth_l1_loss"),
+                       op_of_pairs("huber_loss"),
+                       op_of_pairs("binary_cross_entropy"),
+                       op_of_pairs("binary_cross_entropy_with_logits"),
+                       op_of_pairs("kl_div"),
+                       op_of_pairs("sigmoid_focal_loss", nullptr)};
+
+const Op& pair_op(uint32_t kind) {
+  return pair_ops[kind < LOSS_KL_LOG ? kind : kind - 1];
+}
 
 void check_constant(const char* op, const char* what, const Tensor& t) {
   check<AutogradError>(!t.defined() || !t.requires_grad(), op, "{} gets no gradient; detach() it",
@@ -172,7 +175,7 @@ void check_constant(const char* op, const char* what, const Tensor& t) {
 
 // The losses of a kind for each element; `positive` may be undefined.
 Tensor pair_losses(PairAttrs attrs, Tensor x, Tensor target, const Tensor& positive = {}) {
-  const char* op = pair_ops[attrs.kind].name;
+  const char* op = pair_op(attrs.kind).name;
   const AutocastInputs autocast(op, {&x, &target}, true);
   check<DTypeError>(is_float(x.dtype()) && is_float(target.dtype()), op,
                     "needs float tensors, got {} and {}", x, target);
@@ -194,7 +197,7 @@ Tensor pair_losses(PairAttrs attrs, Tensor x, Tensor target, const Tensor& posit
     const bool repeats = positive.numel() == 1 || positive.shape() == trailing;
     inputs.push_back(repeats ? positive : contiguous(expand(positive, shape)));
   }
-  return apply1(pair_ops[attrs.kind], attrs, std::move(inputs));
+  return apply1(pair_op(attrs.kind), attrs, std::move(inputs));
 }
 
 // The losses times `weight`, which may be undefined.

@@ -21,6 +21,7 @@ struct Conv1dOptions {
   std::optional<int> padding_end = {};            // behind the sequence, where it is not `padding`
   PaddingMode padding_mode = PaddingMode::zeros;  // the values in the padding
 };
+//! op: conv1d   autocast: low
 // x [N, L, C], weight [O, K, C / groups] -> [N, L', O], with sizes as for conv2d, which runs on
 // views.
 Tensor conv1d(Tensor x, Tensor weight, Tensor bias = {}, const Conv1dOptions& options = {});
@@ -40,6 +41,7 @@ struct Conv3dOptions {
   std::optional<Size3d> padding_end = {};         // behind, below and to the right
   PaddingMode padding_mode = PaddingMode::zeros;  // the values in the padding
 };
+//! op: conv3d   autocast: low
 // x [N, D, H, W, C], weight [O, KD, KH, KW, C / groups] -> [N, D', H', W', O], with sizes as for
 // conv2d. It runs as 2-d convolutions of planes with the depth's taps beside each other as
 // channels, a few samples at a time: at most 32 MiB, or one sample's worth, of such planes exist at
@@ -54,6 +56,7 @@ struct ConvTranspose2dOptions {
   int groups = 1;    // runs of channels that are convolved apart
   bool bias = true;  // of the module ConvTranspose2d
 };
+//! op: conv_transpose2d   autocast: low
 // x [N, H, W, I], weight [I, KH, KW, O / groups] -> [N, H', W', O], with H' = (H - 1) stride - 2
 // padding + dilation (KH - 1) + output_padding + 1: the gradient of conv2d with this weight, as a
 // layer (Zeiler et al. 2010). PyTorch's weight is [I, O / groups, KH, KW].
@@ -66,6 +69,7 @@ struct ConvTranspose1dOptions {
   int groups = 1;    // runs of channels that are convolved apart
   bool bias = true;  // of the module ConvTranspose1d
 };
+//! op: conv_transpose1d   autocast: low
 // x [N, L, I], weight [I, K, O / groups] -> [N, L', O], with sizes as for conv_transpose2d.
 Tensor conv_transpose1d(Tensor x, Tensor weight, Tensor bias = {},
                         const ConvTranspose1dOptions& options = {});

@@ -18,6 +18,7 @@ struct RotaryOptions {
   bool interleaved = false;
 };
 
+//! op: rotary   torch: none
 // Rotary positions (Su et al. 2021, "RoFormer"): rotates the pairs of each row s of x [B, H, S, D]
 // by its position, offset + s, so that products of queries and keys depend only on their distance.
 // Views welcome; f32 or f16 (DTypeError) -> the same shape, dense. D is even, and positions fit 32
@@ -25,6 +26,7 @@ struct RotaryOptions {
 // get none (AutogradError).
 Tensor rotary(Tensor x, const RotaryOptions& options = {});
 
+//! op: alibi_slopes   torch: none   in: none   order: 0
 // The slopes of this many heads, f32 [heads], for AttentionOptions::alibi (Press et al. 2022,
 // "Train Short, Test Long"): the powers of 2^(-8 / heads). If heads is not a power of two: those of
 // the next lower one, and every other one of the next higher. ValueError unless heads > 0.

@@ -181,7 +181,7 @@ std::vector<Tensor> border_vjp(Record& r, std::span<Tensor> dys) {
 }
 
 const Op border_op = {
-    .name = "pad", .forward = border_forward, .vjp = border_vjp, .second = linear_second};
+    .name = "pad_mode", .forward = border_forward, .vjp = border_vjp, .second = linear_second};
 
 void check_border(const Tensor& x, int axis, int64_t before, int64_t after, PaddingMode mode) {
   const int64_t size = x.shape()[axis];

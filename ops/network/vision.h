@@ -19,16 +19,20 @@ struct InterpolateOptions {
   InterpolationMode mode = InterpolationMode::nearest;  // how elements are found
   bool align_corners = false;  // linear, cubic: the outermost elements lie on each other
 };
+//! op: interpolate
 // x [N, L, C], [N, H, W, C] or [N, D, H, W, C] -> the same with other sizes between N and C. cubic
 // is for images only. ShapeError, ValueError for options.
 Tensor interpolate(Tensor x, const InterpolateOptions& options);
 
+//! op: pixel_shuffle   in: any
 // x [N, H, W, C r r] -> [N, H r, W r, C]: runs of r r channels become squares of r by r pixels (Shi
 // et al. 2016). ShapeError unless r r divides the channels.
 Tensor pixel_shuffle(Tensor x, int64_t upscale);
+//! op: pixel_unshuffle   in: any
 // The reverse: [N, H r, W r, C] -> [N, H, W, C r r].
 Tensor pixel_unshuffle(Tensor x, int64_t downscale);
 
+//! op: pad_mode   torch: pad
 // Sizes before and after, as for the other pad(), filled as the mode says; reflect takes less than
 // the axis has, circular at most as much. ShapeError. `zeros` is pad(x, before, after).
 Tensor pad(Tensor x, const std::vector<int64_t>& before, const std::vector<int64_t>& after,
@@ -39,15 +43,18 @@ struct Pool1dOptions {
   int kernel = 2, stride = 2, padding = 0, dilation = 1;  // the window, in elements
   bool count_include_pad = true;                          // of avg_pool1d
 };
+//! op: max_pool1d avg_pool1d
 // x [N, L, C] -> [N, L', C], as for max_pool2d and avg_pool2d.
 Tensor max_pool1d(Tensor x, const Pool1dOptions& options);
 Tensor avg_pool1d(Tensor x, const Pool1dOptions& options);
 
+//! op: adaptive_max_pool2d adaptive_avg_pool2d
 // x [N, H, W, C] -> [N, size.h, size.w, C]: place o of an axis has the largest element, or the
 // mean, of x from floor(o in / size) to ceil((o + 1) in / size), as in PyTorch. ShapeError for an
 // empty image.
 Tensor adaptive_max_pool2d(Tensor x, Size2d size);
 Tensor adaptive_avg_pool2d(Tensor x, Size2d size);
+//! op: adaptive_max_pool1d adaptive_avg_pool1d
 // x [N, L, C] -> [N, size, C], as for images.
 Tensor adaptive_max_pool1d(Tensor x, int size);
 Tensor adaptive_avg_pool1d(Tensor x, int size);

@@ -19,6 +19,7 @@ struct MicroBatch {
   float weight = 1;
 };
 
+//! torch: none
 // Accumulate(Adam(parameters), 100) is an Adam that updates at every 100th step(), with the
 // weighted mean of the 100 gradients: none is dropped, sums are f32, and bias correction, schedule,
 // weight decay and clipping advance once per update. The loop stays that of the plain optimizer;

@@ -13,6 +13,7 @@ struct AdamAOptions {
   float weight_decay = 0;              // decoupled: parameters shrink by lr * weight_decay
 };
 
+//! torch: none
 // Adam with n micro-batches per update, in the memory of one micro-batch and its largest gradient
 // (Zhang et al. 2023, "Adam Accumulation"): each gradient g_i / n goes into the moments when
 // backward has completed it, and is dropped. The mean of gradients is that of Accumulate(Adam, n);

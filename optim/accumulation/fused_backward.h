@@ -64,6 +64,7 @@ enum class FusedPasses : uint8_t {
   two,
 };
 
+//! torch: none
 // FusedBackward(AdamW(parameters)) is an AdamW that updates each parameter inside backward(), when
 // its gradient is complete: only the largest gradient is in memory instead of all of them. Without
 // clipping and overflows the result is that of the plain optimizer to the bit. (Lv et al. 2023,
