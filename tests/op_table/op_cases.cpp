@@ -82,6 +82,9 @@ void add_elementwise(Table& t) {
           const float infinity = std::numeric_limits<float>::infinity();
           return Tensors{y == infinity, y == -infinity, y != y};
         });
+  t.row("pow_base", {x({3, 5})}, [](const Tensors& in) { return pow(1.7f, in[0]); });
+  t.row("logical_not", {constant({3, 5}, -1, 1)},
+        [](const Tensors& in) { return logical_not(trunc(in[0])); });
   t.row("logical", {index({4, 5}, 3), mask({5})}, [](const Tensors& in) {
     const Tensor m = cast(in[1], DType::i32);
     return Tensors{logical_and(in[0], m), logical_or(in[0], m), logical_xor(in[0], m),
@@ -118,6 +121,8 @@ void add_elementwise(Table& t) {
         [](const Tensors& in) { return (2.0f * in[0] - in[1] / 4.0f) * (-in[0] + 1.0f) - 3.0f; });
   t.row("where", {mask({3, 4, 5}), x({3, 4, 5}), x({3, 4, 5})},
         [](const Tensors& in) { return where(in[0], in[1], in[2]); });
+  t.row("masked_fill", {x({3, 4, 5}), mask({4, 1})},
+        [](const Tensors& in) { return masked_fill(in[0], in[1], 1.5f); });
   t.row("where broadcast", {mask({4, 1}), x({3, 1, 5}), x({})},
         [](const Tensors& in) { return where(in[0], in[1], in[2]); });
 }

@@ -143,7 +143,7 @@ void add_classes(Table& t) {
           {x({2, 3, 2, 8}, -3, 0), index({2, 3, 2}, 8), statistic({8}, 0.5f, 2)},
           [=](const Tensors& in) { return nll_loss(in[0], in[1], in[2], 2, r); });
     for (const float smoothing : {0.0f, 0.1f}) {
-      t.row(name(fmt::format("cross_entropy weighted, smoothing {}", smoothing).c_str()),
+      t.row(name(fmt::format("cross_entropy_weighted, smoothing {}", smoothing).c_str()),
             {x({7, 5}, -3, 3), index({7}, 5), statistic({5}, 0.5f, 2)}, [=](const Tensors& in) {
               return cross_entropy(in[0], in[1], in[2], {smoothing, 2, r});
             });
@@ -156,7 +156,7 @@ void add_classes(Table& t) {
   t.row("cross_entropy of probabilities, weighted, many classes",
         {x({3, 700}, -3, 3), constant({3, 700}, 0, 1), statistic({700}, 0.5f, 2)},
         [](const Tensors& in) { return cross_entropy(in[0], in[1], in[2]) / 100.0f; });
-  t.row("cross_entropy weighted, many classes",
+  t.row("cross_entropy_weighted, many classes",
         {x({3, 700}, -3, 3), index({3}, 700), statistic({700}, 0.5f, 2)},
         [](const Tensors& in) { return cross_entropy(in[0], in[1], in[2]); });
 }

@@ -73,6 +73,9 @@ void add_positions(Table& t) {
   t.row("rotary by a schedule, scaled", {x({2, 3, 5, 8})}, [schedule](const Tensors& in) {
     return rotary(in[0], {.offset = 7, .frequencies = tensor(schedule, {4}), .scale = 1.25f});
   });
+  t.row("alibi_slopes", {}, [](const Tensors&) {
+    return Tensors{alibi_slopes(8), alibi_slopes(6)};
+  });
   t.row("rotary of nothing", {x({0, 2, 3, 4})}, [](const Tensors& in) { return rotary(in[0]); });
 }
 

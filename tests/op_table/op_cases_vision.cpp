@@ -144,11 +144,11 @@ void add_borders(Table& t) {
     for (const auto& [name, mode] : {std::pair{"reflect", PaddingMode::reflect},
                                      {"replicate", PaddingMode::replicate},
                                      {"circular", PaddingMode::circular}})
-      t.row(fmt::format("pad {}, {} channels", name, c), {x({2, 4, 3, c})},
+      t.row(fmt::format("pad_mode {}, {} channels", name, c), {x({2, 4, 3, c})},
             [mode = mode](const Tensors& in) {
               return pad(in[0], {0, 3, 1, 0}, {0, 2, 2, 0}, mode);
             });
-  t.row("pad replicate by more than there is", {x({2, 1, 3})}, [](const Tensors& in) {
+  t.row("pad_mode replicate by more than there is", {x({2, 1, 3})}, [](const Tensors& in) {
     return pad(in[0], {0, 4, 0}, {0, 3, 7}, PaddingMode::replicate);
   });
 }

@@ -59,9 +59,9 @@ class OddInputs {
  private:
   // Rows that call ops which are not in their names.
   static bool calls_several(const OpCase& row) {
-    for (const char* name :
-         {"autocast", "promotion", "unary of", "view of", "index by", "isfinite", "ctc_loss",
-          "rnnt_joint_loss", "quantize", "attention of a packed", "interpolate of one element"})
+    for (const char* name : {"autocast", "promotion", "unary of", "view of", "index by", "isnan",
+                             "isinf", "isfinite", "nan_to_num", "ctc_loss", "rnnt_joint_loss",
+                             "quantize", "attention of a packed", "interpolate of one element"})
       if (row.name.starts_with(name)) return true;
     return false;
   }

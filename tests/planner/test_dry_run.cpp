@@ -15,6 +15,7 @@
 #include "tests/fixtures/env.h"
 #include "tests/fixtures/optim_fixture.h"
 #include "tests/fixtures/tape_fixture.h"
+#include "tests/op_table/gradcheck.h"
 
 namespace rw::test {
 
@@ -120,6 +121,21 @@ TEST_CASE("dry run: predicts every model's memory to the byte") {
       CHECK(reserved <= std::max(1.03 * static_cast<double>(real.peak), 20.0 * (1 << 20)));
     }
   });
+}
+
+TEST_CASE("dry run: predicts the peak of every row of the op table" * doctest::test_suite("host")) {
+  for (const OpCase& row : op_cases())
+    for (const DType dtype : {DType::f32, DType::f16}) {
+      INFO(row.name, " in ", std::string(name(dtype)));
+      const auto device = Device::create(open_backend("cpu"));
+      const DeviceScope scope(device);
+      const auto program = [&] { evaluate(make_inputs(row, dtype), row.run); };
+      const Forecast forecast = plan(program);
+      REQUIRE(device->memory_report().peak == 0);
+      program();
+      CHECK(forecast.memory.peak == device->memory_report().peak);
+      CHECK(forecast.memory.peak_reserved == device->memory_report().peak_reserved);
+    }
 }
 
 TEST_CASE_FIXTURE(CpuDevice,
