@@ -1,6 +1,6 @@
 // Describes the cpu and each Vulkan device: limits, the features that Rewind uses, those that the
 // self-check refused and why; with --kernels, how every kernel runs there, and with --pipelines,
-// the results of the driver's compiler.
+// the results of the driver's compiler. With --ops, it lists the ops instead.
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -12,6 +12,7 @@
 #include "core/base/environment.h"
 #include "core/base/error.h"
 #include "core/memory/memory_report.h"
+#include "ops/list/op_list.h"
 #include "trainer/program/program.h"
 #include "trainer/program/shared_options.h"
 
@@ -190,23 +191,43 @@ void tell_pipelines(const Found& found, const std::string& text, nlohmann::json*
     fmt::print("  pipelines     {}\n", e.what());
 }
 
+void print_ops(bool json) {
+  nlohmann::json all = nlohmann::json::array();
+  if (!json) fmt::print("{:<34} {:<10} {:<14} {}\n", "op", "dtypes", "autocast", "PyTorch's name");
+  for (const OpInfo& op : op_list())
+    if (json)
+      all.push_back({{"op", op.name},
+                     {"signature", op.signature},
+                     {"dtypes", op.dtypes},
+                     {"autocast", op.autocast},
+                     {"order", op.order},
+                     {"torch", op.torch}});
+    else
+      fmt::print("{:<34} {:<10} {:<14} {}\n", op.name, op.dtypes,
+                 *op.autocast ? op.autocast : "not listed", *op.torch ? op.torch : "-");
+  if (json) fmt::print("{}\n", all.dump(2));
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   CLI::App app("Prints how Rewind uses the devices: features, self-check, kernel variants.");
   std::string choice;
   std::string text;
-  bool json = false, kernels = false, pipelines = false;
+  bool json = false, kernels = false, pipelines = false, ops = false;
   shared_option(app, "--device", choice, "only this one");
   app.add_flag("--kernels", kernels, "print how every kernel runs, too");
   app.add_flag("--pipelines", pipelines,
                "compile every pipeline that may be asked for (minutes): registers, spills, shared "
                "memory and instructions, as the driver reports them");
+  app.add_flag("--ops", ops,
+               "list the ops instead: their dtypes, rules of Autocast and names in PyTorch");
   app.add_option("--count", text, "count this text in the pipelines' machine code, for --json");
   shared_flag(app, "--json", json, "with the kernels");
   return run_program(
       app, argc, argv,
       [&] {
+        if (ops) return print_ops(json);
         nlohmann::json all = nlohmann::json::array();
         bool has_gpu = false;
         std::string no_vulkan;

@@ -100,7 +100,7 @@ Run op_overhead(CLI::App& app) {
   };
   const auto o = std::make_shared<Options>();
   shared_option(app, "--device", o->device, "or dry:DEVICE")->capture_default_str();
-  app.add_option("--ops", o->ops, "the number of ops in a chain")
+  app.add_option("--chain", o->ops, "the number of ops in a chain")
       ->capture_default_str()
       ->check(CLI::Range(1, 100000));
   shared_option(app, "--rounds", o->rounds, "the median counts")

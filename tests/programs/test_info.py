@@ -52,8 +52,18 @@ def check_pipelines(plain):
     assert all(p["driver"] for p in device["pipelines"]), device["pipelines"][0]
 
 
+def check_ops():
+    """Lists the ops without a device."""
+    done = run("--ops")
+    lines = {line.split()[0]: line.split()[1:] for line in done.stdout.splitlines()}
+    assert done.returncode == 0 and lines["softmax"] == ["float", "f32", "softmax"], (done.stdout, done.stderr)
+    ops = {op["op"]: op for op in json.loads(run("--ops", "--json").stdout)}
+    assert len(ops) == len(lines) - 1 and ops["concat"]["torch"] == "cat" and ops["argmax"]["order"] == 0, ops
+
+
 def main():
     check_cpu()
+    check_ops()
     first = run("--json")
     if not devices():
         print("skipped: no Vulkan device")
