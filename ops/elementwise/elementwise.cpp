@@ -171,6 +171,9 @@ std::vector<Tensor> binary_forward(const std::any& attrs, std::span<Tensor> inpu
   return one(std::move(y));
 }
 
+// The values that a gradient reads: the inputs x and y, the output z.
+enum Reads : uint32_t { READS_NONE = 0, READS_X = 1, READS_Y = 2, READS_BOTH = 3, READS_Z = 4 };
+
 // 1 where a wins, 1/2 on ties, 0 elsewhere, in dy's dtype.
 Tensor share_of(const Tensor& a, const Tensor& b, DType dtype, bool greater_wins) {
   const Tensor wins = greater_wins ? greater(a, b) : less(a, b);
@@ -204,42 +207,17 @@ std::vector<Tensor> binary_vjp(Record& r, std::span<Tensor> dys) {
   const auto factor = [&](int input, const Tensor& t) {
     return r.inputs[input].shape == dy.shape() ? t : wide(t);
   };
+  const auto x = [&]() -> const Tensor& { return r.input(0); };
+  const auto y = [&]() -> const Tensor& { return r.input(1); };
+  const auto z = [&]() -> const Tensor& { return r.output(0); };
   Tensor da, db;
   switch (id) {
-    case binary_add:
-    case binary_sub:
-      if (need_a) da = dy;
-      if (need_b) db = id == binary_add ? dy : neg(dy);
-      break;
-    case binary_mul:
-      if (need_a) da = factor(0, dy) * factor(0, r.input(1));
-      if (need_b) db = factor(1, dy) * factor(1, r.input(0));
-      break;
-    case binary_div:
-      if (need_a) da = factor(0, dy) / factor(0, r.input(1));
-      if (need_b) db = neg(wide(dy) * wide(r.output(0)) / wide(r.input(1)));
-      break;
-    case binary_pow:
-      if (need_a) da = wide(dy) * pow_slope(wide(r.input(0)), wide(r.input(1)));
-      if (need_b) db = wide(dy) * pow_growth(wide(r.input(0)), wide(r.input(1)));
-      break;
-    case binary_fmod:
-      if (need_a) da = dy;
-      if (need_b) db = neg(wide(dy) * trunc(wide(r.input(0)) / wide(r.input(1))));
-      break;
-    case binary_remainder:
-      if (need_a) da = dy;
-      if (need_b) db = neg(wide(dy) * floor(wide(r.input(0)) / wide(r.input(1))));
-      break;
-    case binary_logaddexp:
-      if (need_a) da = wide(dy) * exp_share(wide(r.input(0)), wide(r.input(1)));
-      if (need_b) db = wide(dy) * exp_share(wide(r.input(1)), wide(r.input(0)));
-      break;
-    default: {
-      const bool greater_wins = id == binary_maximum;
-      if (need_a) da = dy * share_of(r.input(0), r.input(1), dy.dtype(), greater_wins);
-      if (need_b) db = dy * share_of(r.input(1), r.input(0), dy.dtype(), greater_wins);
-    }
+#define BINARY_GRAD(name, reads_x, grad_x, reads_y, grad_y) \
+  case binary_##name:                                       \
+    if (need_a) da = grad_x;                                \
+    if (need_b) db = grad_y;                                \
+    break;
+#include "shaders/elementwise.def"
   }
   if (da) da = sum_to(da, r.inputs[0].shape);
   if (db) db = sum_to(db, r.inputs[1].shape);
@@ -247,20 +225,13 @@ std::vector<Tensor> binary_vjp(Record& r, std::span<Tensor> dys) {
 }
 
 Saves binary_saves(const std::any& attrs, uint32_t needs) {
-  switch (std::any_cast<const BinaryAttrs&>(attrs).id) {
-    case binary_add:
-    case binary_sub:
-      return {};
-    case binary_mul:
-      return {(needs & 1 ? 2u : 0u) | (needs & 2 ? 1u : 0u), 0};
-    case binary_div:
-      return {2u, needs & 2 ? 1u : 0u};
-    case binary_fmod:
-    case binary_remainder:
-      return {needs & 2 ? 3u : 0u, 0};
-    default:
-      return {3u, 0};
-  }
+  constexpr uint32_t reads[][2] = {
+#define BINARY_GRAD(name, reads_x, grad_x, reads_y, grad_y) {reads_x, reads_y},
+#include "shaders/elementwise.def"
+  };
+  const auto& [of_x, of_y] = reads[std::any_cast<const BinaryAttrs&>(attrs).id];
+  const uint32_t all = (needs & 1 ? of_x : 0) | (needs & 2 ? of_y : 0);
+  return {all & READS_BOTH, all & READS_Z ? 1u : 0u};
 }
 
 const Op binary_ops[] = {
