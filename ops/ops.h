@@ -308,14 +308,14 @@ Tensor instance_norm(Tensor x, Tensor weight = {}, Tensor bias = {}, float eps =
 struct LstmResult {
   Tensor y, c;  // y [T, N, H]: the outputs; c [N, H] f32: the state after the last step
 };
-//! op: lstm   torch: nn.LSTM   autocast: low
+//! op: lstm   torch: nn.LSTM   autocast: low   order: 1
 // One layer and direction of a recurrent network over T steps, with PyTorch's cells and order of
 // gates. gates [T, N, 4 H] (GRU: 3 H) = W_ih x + b_ih; weight_hh [4 H, H]; bias_hh [4 H] f32 or
 // undefined; h0 [N, H]; c0 [N, H] f32. `reverse` runs from the last step to the first; y [T, N, H]
 // stays in order. ShapeError, and DTypeError unless weight_hh has the dtype of the gates.
 LstmResult lstm(Tensor gates, Tensor weight_hh, Tensor bias_hh, Tensor h0, Tensor c0,
                 bool reverse = false);
-//! op: gru   torch: nn.GRU   autocast: low
+//! op: gru   torch: nn.GRU   autocast: low   order: 1
 Tensor gru(Tensor gates, Tensor weight_hh, Tensor bias_hh, Tensor h0, bool reverse = false);
 
 //! op: cumsum cumprod   autocast: f32   in: float i32
@@ -342,7 +342,7 @@ struct AttentionOptions {
                              // counts as i + T - S (PyTorch's causal_lower_right; caches of keys)
   Tensor alibi = {};  // slopes, f32 [H] or [B, H]: -slope * |i - j| is added (Press et al. 2022)
 };
-//! op: attention   torch: scaled_dot_product_attention   autocast: low
+//! op: attention   torch: scaled_dot_product_attention   autocast: low   order: 1
 // softmax(scale * q k^T + mask) v without the [S, T] matrix in memory: q [B, H, S, D], k and v [B,
 // K, T, D], D <= 256, views welcome -> [B, H, S, D], a view of [B, S, H, D]: merging the heads is
 // free. K divides H: consecutive query heads share a head of k and v (Ainslie et al. 2023). mask is

@@ -12,7 +12,7 @@ struct OpInfo {
   const char* torch;      // PyTorch's name for it; empty: there is none
   const char* dtypes;     // of the tensors that it computes with: none, float, i32, float i32, any
   const char* autocast;   // low, f32, keep, or the op whose rule it follows; empty: not listed
-  int order;              // how often it can be differentiated
+  int order;              // 0: it has no gradient; 1: one; 2: also gradients of that, and so on
 };
 
 // All of them, by name.

@@ -21,7 +21,7 @@ import manifest  # noqa: E402
 
 DTYPES = {"none": [], "float": ["f32", "f16", "bf16"], "i32": ["i32"], "float i32": ["f32", "f16", "bf16", "i32"],
           "any": ["f32", "f16", "bf16", "i32", "u8"]}
-DEFAULTS = {"torch": None, "autocast": "", "in": "float", "order": "1"}  # torch: the op's own name
+DEFAULTS = {"torch": None, "autocast": "", "in": "float", "order": "2"}  # torch: the op's own name
 MADE = "ops/elementwise/rows.h"
 MARKS = ("<!-- made by ops/list/op_list.py write -->\n\n", "\n<!-- until here -->")
 
@@ -106,8 +106,7 @@ class Tree:
         name = ""
         for line in text.split("\n"):
             if re.match(r"[A-Za-z]", line) and not re.match(r"namespace|using|template|requires", line):
-                match = re.match(r"(?:struct|class) (\w+)", line) or re.search(r"(\w+::\w+|\w+)\(", line) or \
-                    re.search(r"(\w+)(?:\[\])? = ", line)
+                match = re.match(r"(?:struct|class) (\w+)", line) or re.search(r"(\w+::\w+|\w+)(?:\(|(?:\[\])? = )", line)
                 name = match[1].removeprefix("detail::") if match else ""
                 self.bodies.setdefault(name, []).append([source, line in hidden, ""])
                 if "(const char* kernel" in line:
@@ -160,7 +159,7 @@ def elementwise_ops():
     for macro, name, known, block, doc in rows():
         if macro == "UNARY_AB":
             continue  # they have numbers, so they are declared in ops.h
-        known = {"in": "float" if macro == "BINARY_FLOAT" else "any", "order": "0" if macro == "COMPARE" else "1",
+        known = {"in": "float" if macro == "BINARY_FLOAT" else "any", "order": "0" if macro == "COMPARE" else "2",
                  "autocast": "" if macro == "COMPARE" else "keep"} | known
         text = f"Tensor {name}(Tensor {'x' if macro == 'UNARY' else 'a, Tensor b'})"
         found.append(entry(name, name, MADE, text, " ".join(filter(None, [block, doc])), known, {}))
@@ -294,7 +293,8 @@ def parity(found):
     for kind, all_of in named.items():
         text += f"\n{kind.capitalize()} with PyTorch's names:\n" + code(n for n, torch in all_of if torch == n)
         text += "\nThose of Rewind alone:\n" + code(n for n, torch in all_of if not torch)
-    return text
+    once = [op["name"] for op in found["ops"] if op["order"] == 1]
+    return text + "\nThe gradients of these cannot be differentiated:\n" + code(once)
 
 
 def rules(found):

@@ -28,7 +28,7 @@ struct CtcOptions {
   Reduction reduction = Reduction::mean;  // mean: of losses divided by their label counts
   bool zero_infinity = false;  // losses of samples without any way are 0, and have no gradient
 };
-//! op: ctc_loss   autocast: f32
+//! op: ctc_loss   autocast: f32   order: 1
 // The negative logarithm of the probability of all alignments of the labels: f32. log_probs [T, N,
 // C], f32 or f16, as log_softmax gives them along C; targets i32 [N, S]; input_lengths (frames) and
 // target_lengths (labels) i32 [N]. A sample without any alignment has an infinite loss, and NaN as

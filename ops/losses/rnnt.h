@@ -15,7 +15,7 @@ struct RnntOptions {
   int64_t chunk =
       0;  // of rnnt_joint_loss: frames whose logits exist at a time; 0: about 32 MiB of them
 };
-//! op: rnnt_loss   torch: torchaudio.functional.rnnt_loss   autocast: f32
+//! op: rnnt_loss   torch: torchaudio.functional.rnnt_loss   autocast: f32   order: 1
 // The negative logarithm of the probability of all alignments of the labels: f32. logits [N, T, U +
 // 1, C] at frame t after u labels, f32 or f16; targets i32 [N, U]; input_lengths (frames) and
 // target_lengths (labels) i32 [N]; lengths out of range count as the nearest possible. No alignment
@@ -25,7 +25,7 @@ struct RnntOptions {
 Tensor rnnt_loss(Tensor logits, Tensor targets, Tensor input_lengths, Tensor target_lengths,
                  const RnntOptions& options = {});
 
-//! op: rnnt_joint_loss   torch: none   autocast: low
+//! op: rnnt_joint_loss   torch: none   autocast: low   order: 1
 // rnnt_loss of the logits tanh(encoder[n, t] + predictor[n, u]) @ weight^T + bias, of which only a
 // chunk of frames exists at any time: a checkpoint segment recomputes each chunk for its gradient.
 // encoder [N, T, D], predictor [N, U + 1, D], weight [C, D], bias [C] or undefined, as for
