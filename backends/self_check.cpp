@@ -168,7 +168,7 @@ bool run_tasks_in_child(const Open& open, const Tasks& tasks, double seconds,
         if (!is_running[i]) findings.add(tasks[i], line.substr(space + 1));
       },
       seconds);
-  if (end.is_asleep || (!has_begun && !end.failure.empty())) return false;
+  if (end.is_hung || (!has_begun && !end.failure.empty())) return false;
   for (size_t i = 0; i < tasks.size(); ++i)
     if (is_running[i]) findings.add(tasks[i], fmt::format("{}: {}", tasks[i].name(), end.failure));
   return true;

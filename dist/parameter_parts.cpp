@@ -32,7 +32,7 @@ ParameterParts::ParameterParts(Communicator& ranks, MessageThread& thread,
     Storage& storage = *part.values.impl().storage;
     part_of_[&storage] = parts_.size();
     storage.set_keeper(this);
-    send_away(part);
+    swap_out(part);
     parts_.push_back(std::move(part));
   }
   parameters.device().trim();
@@ -73,7 +73,7 @@ void ParameterParts::need(std::span<Storage* const> storages) {
   if (is_gathered_) return;
   if (context().phase == Phase::update) {
     for (const Storage* storage : storages)
-      check<RankError>(!storage->is_away(), "data_parallel",
+      check<RankError>(!storage->is_swapped_out(), "data_parallel",
                        "averages and monitors must not read parameters that ranks keep in parts, "
                        "got {} {}",
                        name(storage->dtype()), storage->shape());
@@ -105,7 +105,7 @@ void ParameterParts::make_room(uint64_t bytes) {
       if (part.is_here && part.used < clock_ && (!oldest || part.used < oldest->used))
         oldest = &part;
     if (!oldest) return;
-    send_away(*oldest);
+    swap_out(*oldest);
   }
 }
 
@@ -116,7 +116,7 @@ void ParameterParts::bring(const Message& message) {
     const PurposeScope purpose(Purpose::workspace);
     const PlaceScope place(MemoryPlace::device);
     Device& device = part.values.device();
-    device.bring_back(*part.values.impl().storage);
+    device.swap_in(*part.values.impl().storage);
     device.restore(*part.values.impl().storage, message.bytes.data());
   }
   part.is_here = true;
@@ -173,14 +173,14 @@ void ParameterParts::copy_own() {
     if (part.sent.tensor) part.sent.mark();
 }
 
-void ParameterParts::send_away(Part& part) {
+void ParameterParts::swap_out(Part& part) {
   if (std::exchange(part.is_here, false)) here_ -= part.values.bytes();
   Storage& storage = *part.values.impl().storage;
-  if (part.is_kept || storage.is_away()) return;
+  if (part.is_kept || storage.is_swapped_out()) return;
   // Values that were written to it go to the own elements.
   if (std::exchange(part.version, storage.version()) != storage.version() && part.own)
     copy_dense(FlatParameters::view(part.values, {part.own_begin, part.own.numel()}), part.own);
-  part.values.device().send_away(storage);
+  part.values.device().swap_out(storage);
 }
 
 void ParameterParts::gather() {
@@ -198,7 +198,7 @@ void ParameterParts::release() {
 }
 
 void ParameterParts::drop() {
-  for (Part& part : parts_) send_away(part);
+  for (Part& part : parts_) swap_out(part);
 }
 
 void ParameterParts::end_window() {

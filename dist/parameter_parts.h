@@ -75,7 +75,7 @@ class ParameterParts : public StorageKeeper {
   std::shared_ptr<Message> send(size_t part);
   void copy_own();
   std::shared_ptr<Message> take_expected(size_t part);
-  void send_away(Part& part);
+  void swap_out(Part& part);
   void make_room(uint64_t bytes);
 
   Communicator& ranks_;

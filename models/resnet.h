@@ -73,7 +73,7 @@ class ResNet : public Module {
   const ResNetConfig& config() const { return config_; }          // as given to the constructor
 
  private:
-  struct Placed {
+  struct StagedBlock {
     ResidualBlock* block;
     int stage;
   };
@@ -84,7 +84,7 @@ class ResNet : public Module {
   Conv2d conv1_;
   std::unique_ptr<Module> norm_;  // null, or after the stem (v1) or after the last block (v2)
   std::vector<std::unique_ptr<Sequential>> stages_;
-  std::vector<Placed> blocks_;  // of all stages, in order
+  std::vector<StagedBlock> blocks_;  // of all stages, in order
   Linear fc_;
   CheckpointMode checkpoint_ = CheckpointMode::none;
   int checkpoint_every_ = 1;

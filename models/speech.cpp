@@ -117,32 +117,32 @@ Tensor Transducer::loss(const Tensor& encoded, Tensor targets, Tensor input_leng
                          std::move(targets), std::move(input_lengths), std::move(target_lengths));
 }
 
-Tensor Transducer::predict(Said& said, std::span<const int32_t> labels) {
+Tensor Transducer::predict(Prediction& last, std::span<const int32_t> labels) {
   const auto n = static_cast<int64_t>(labels.size());
   std::vector<int32_t> ids(labels.begin(), labels.end()), is_new;
   for (int32_t& id : ids) {
     is_new.push_back(id >= 0);
     id = std::max(id, 0);
   }
-  auto [y, state] = predictor_.forward(embedding_(tensor(ids, {1, n})), said.state);
+  auto [y, state] = predictor_.forward(embedding_(tensor(ids, {1, n})), last.state);
   Tensor out = predictor_out_(select(y, 0, 0));
-  if (said.out) {  // samples without a label keep their state
+  if (last.out) {  // samples without a label keep their state
     const Tensor moved = cast(tensor(is_new, {n, 1}), DType::u8);
-    state.h = where(moved, state.h, said.state.h);
-    state.c = where(moved, state.c, said.state.c);
-    out = where(moved, out, said.out);
+    state.h = where(moved, state.h, last.state.h);
+    state.c = where(moved, state.c, last.state.c);
+    out = where(moved, out, last.out);
   }
-  said = {std::move(state), std::move(out)};
-  return said.out;
+  last = {std::move(state), std::move(out)};
+  return last.out;
 }
 
 RnntGreedyDecoder Transducer::decoder(int64_t samples) {
-  const auto said = std::make_shared<Said>();
-  const auto tell = [this, said](std::span<const int32_t> labels) {
+  const auto last = std::make_shared<Prediction>();
+  const auto predicted = [this, last](std::span<const int32_t> labels) {
     const NoGrad guard;
-    return predict(*said, labels);
+    return predict(*last, labels);
   };
-  return {samples, tell, joint_.weight, joint_.bias};
+  return {samples, predicted, joint_.weight, joint_.bias};
 }
 
 SpeechRecognizer::SpeechRecognizer(const SpeechConfig& config)

@@ -106,11 +106,11 @@ class Transducer : public Module {
 
  private:
   // The predictor's state, and its output after the last labels.
-  struct Said {
+  struct Prediction {
     LSTM::State state;
     Tensor out;
   };
-  Tensor predict(Said& said, std::span<const int32_t> labels);
+  Tensor predict(Prediction& last, std::span<const int32_t> labels);
 
   Embedding embedding_;
   LSTM predictor_;

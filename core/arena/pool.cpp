@@ -40,7 +40,7 @@ void copy_down(Backend& backend, const Arena::Range& from, const Arena::Range& t
 
 }  // namespace
 
-MemoryPool::MemoryPool(Backend& backend, uint64_t limit, Places places)
+MemoryPool::MemoryPool(Backend& backend, uint64_t limit, Allocations places)
     : backend_(backend),
       places_(std::move(places)),
       limit_(limit),
@@ -56,9 +56,9 @@ Arena& MemoryPool::arena_of(Part part) {
   return part == Part::host ? host_ : part == Part::lasting ? lasting_ : arena_;
 }
 
-std::optional<MemoryPool::Place> MemoryPool::take(uint64_t bytes, Part part,
-                                                  const Reclaim& reclaim) {
-  Place taken{.range = {}, .part = part};
+std::optional<MemoryPool::Allocation> MemoryPool::take(uint64_t bytes, Part part,
+                                                       const Reclaim& reclaim) {
+  Allocation taken{.range = {}, .part = part};
   if (part == Part::host) {
     const std::optional<Arena::Range> range = take_apart(host_, bytes);
     if (!range) return std::nullopt;
@@ -78,7 +78,7 @@ std::optional<MemoryPool::Place> MemoryPool::take(uint64_t bytes, Part part,
 }
 
 // Where it is proposed, else where there is a hole, or a new block.
-bool MemoryPool::find(uint64_t bytes, StepLayouts::Proposal& proposal, Place& taken) {
+bool MemoryPool::find(uint64_t bytes, StepLayouts::Proposal& proposal, Allocation& taken) {
   std::optional<Arena::Range> range;
   if (proposal.outlives) range = take_apart(lasting_, bytes);
   taken.part = range ? Part::lasting : Part::steps;
@@ -92,7 +92,7 @@ bool MemoryPool::find(uint64_t bytes, StepLayouts::Proposal& proposal, Place& ta
   return true;
 }
 
-void MemoryPool::release(const Place& place) {
+void MemoryPool::release(const Allocation& place) {
   arena_of(place.part).free(place.range);
   layouts_.freed(place.ticket);
 }
@@ -110,7 +110,7 @@ std::optional<Arena::Range> MemoryPool::take_apart(Arena& arena, uint64_t bytes)
   return arena.allocate(bytes);
 }
 
-bool MemoryPool::take_anywhere(uint64_t bytes, Place& taken) {
+bool MemoryPool::take_anywhere(uint64_t bytes, Allocation& taken) {
   std::optional<Arena::Range> range = arena_.allocate(bytes);
   if (!range && grow(bytes)) range = arena_.allocate(bytes);
   if (!range) {
@@ -150,16 +150,16 @@ void MemoryPool::keep_within_limits() {
 // since the queue is in order.
 bool MemoryPool::move(uint64_t size) {
   const auto key = [](const Arena::Range& range) { return std::pair(range.block, range.offset); };
-  std::map<std::pair<uint32_t, uint64_t>, Place*> there;
+  std::map<std::pair<uint32_t, uint64_t>, Allocation*> there;
   std::vector<Arena::Range> taken;
-  for (Place* place : places_()) {
+  for (Allocation* place : places_()) {
     if (place->part != Part::steps) continue;
     there[key(place->range)] = place;
     taken.push_back(place->range);
   }
   const std::vector<Move> moves = compact(arena_, taken, size, room());
   for (const auto& [from, to] : moves) {
-    Place& place = *there.at(key(from));
+    Allocation& place = *there.at(key(from));
     copy_down(backend_, from, to);
     arena_.free(from);
     place.range = arena_.allocate_at(to.block, to.offset, to.size).value();
@@ -174,13 +174,13 @@ bool MemoryPool::move(uint64_t size) {
 // Without a limit there would be other blocks.
 bool MemoryPool::move_afresh(uint64_t size) {
   if (most() == UINT64_MAX) return false;
-  std::vector<Place*> places = places_();
-  std::ranges::sort(places, {}, [](const Place* p) {
+  std::vector<Allocation*> places = places_();
+  std::ranges::sort(places, {}, [](const Allocation* p) {
     return std::tuple(p->part != Part::lasting, p->range.block, p->range.offset);
   });
   std::vector<BufferRange> values;
   std::vector<uint64_t> sizes;
-  for (const Place* place : places) {
+  for (const Allocation* place : places) {
     values.push_back({place->range.block, place->range.offset, place->range.size});
     sizes.push_back(place->range.size);
   }
@@ -197,7 +197,7 @@ bool MemoryPool::move_afresh(uint64_t size) {
     contents.emplace_back(value.size);
     backend_.read(value, contents.back().data());
   }
-  for (Place* place : places) {
+  for (Allocation* place : places) {
     arena_of(place->part).free(place->range);
     *place = {.range = {}, .ticket = place->ticket};
   }
@@ -220,7 +220,7 @@ bool MemoryPool::move_afresh(uint64_t size) {
 }
 
 // False: the backend gives no such blocks. `packed`: the one that it has made of all others.
-bool MemoryPool::lay(const std::vector<Place*>& places, const FreshBlocks& fresh,
+bool MemoryPool::lay(const std::vector<Allocation*>& places, const FreshBlocks& fresh,
                      std::optional<uint32_t> packed) {
   std::vector<uint32_t> numbers;
   if (packed) {

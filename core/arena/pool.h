@@ -27,7 +27,7 @@ class MemoryPool {
     host,     // of host memory
   };
   // The result of take().
-  struct Place {
+  struct Allocation {
     Arena::Range range;               // the range of memory
     StepLayouts::Ticket ticket = {};  // the allocation's number in its step
     Part part = Part::steps;          // the arena
@@ -35,21 +35,21 @@ class MemoryPool {
 
   // Returns all places of the device's memory that are in use, where their owners keep them: values
   // there move when room is made.
-  using Places = std::function<std::vector<Place*>()>;
+  using Allocations = std::function<std::vector<Allocation*>()>;
   // Frees something and returns true, or returns false.
   using Reclaim = std::function<bool(uint64_t bytes)>;
 
   // `limit` is the most bytes of blocks; 0: no limit but the backend's.
-  MemoryPool(Backend& backend, uint64_t limit, Places places);
+  MemoryPool(Backend& backend, uint64_t limit, Allocations places);
 
   // Takes memory for `bytes`; `lasting` memory is known to outlive steps. If there is no hole and
   // no block can be added, values move, and if that does not help, `reclaim` is asked. Returns
   // nothing if neither the limits, which are those of the device's memory, nor the backend allow
   // it.
-  std::optional<Place> take(uint64_t bytes, Part part, const Reclaim& reclaim = {});
+  std::optional<Allocation> take(uint64_t bytes, Part part, const Reclaim& reclaim = {});
 
-  void release(const Place& place);  // gives back the result of take()
-  void trim();                       // gives wholly free blocks back to the backend
+  void release(const Allocation& place);  // gives back the result of take()
+  void trim();                            // gives wholly free blocks back to the backend
 
   // Returns the bytes that an allocation of so many bytes takes.
   uint64_t size_of(uint64_t bytes) const { return std::max(arena_.round_up(bytes), alignment()); }
@@ -90,18 +90,18 @@ class MemoryPool {
   uint64_t alignment() const { return backend_.info().alignment; }
   Arena& arena_of(Part part);
   std::optional<Arena::Range> take_apart(Arena& arena, uint64_t bytes);
-  bool find(uint64_t bytes, StepLayouts::Proposal& proposal, Place& taken);
-  bool take_anywhere(uint64_t bytes, Place& taken);
+  bool find(uint64_t bytes, StepLayouts::Proposal& proposal, Allocation& taken);
+  bool take_anywhere(uint64_t bytes, Allocation& taken);
   bool grow(uint64_t bytes);
   std::optional<uint32_t> add_block(Arena& arena, uint64_t bytes);
   void keep_within_limits();
   bool move(uint64_t size);
   bool move_afresh(uint64_t size);
-  bool lay(const std::vector<Place*>& places, const FreshBlocks& fresh,
+  bool lay(const std::vector<Allocation*>& places, const FreshBlocks& fresh,
            std::optional<uint32_t> packed);
 
   Backend& backend_;
-  Places places_;
+  Allocations places_;
   uint64_t limit_, budget_ = 0;
   Arena arena_;
   Arena lasting_;  // kept apart, so that it does not lie scattered among the memory of steps

@@ -51,15 +51,15 @@ class StepLayouts {
     uint64_t step = 0;
     uint32_t index = 0;
   };
-  // A place, `offset` bytes from the start of a block.
-  struct Place {
+  // An address, `offset` bytes from the start of a block.
+  struct Address {
     uint32_t block = 0;
     uint64_t offset = 0;
   };
 
   // The place where an allocation should lie.
   struct Proposal {
-    std::optional<Place> place;  // empty: anywhere
+    std::optional<Address> place;  // empty: anywhere
     // Small, and still there when other steps begin, so it is best kept apart.
     bool outlives = false;
   };
@@ -84,8 +84,8 @@ class StepLayouts {
  private:
   struct StepLayout {
     StepTrace trace;
-    std::vector<std::optional<Place>> places = {};  // empty: not solved yet
-    uint64_t used = 0;                              // the number of the last step that was like it
+    std::vector<std::optional<Address>> places = {};  // empty: not solved yet
+    uint64_t used = 0;  // the number of the last step that was like it
     int attempts = 0;
     bool is_placed = false, followed = false;
     bool is_stale = false;  // its places were made with less knowledge of lifetimes

@@ -151,9 +151,9 @@ class Backward {
     if (!tape_.hooks_.empty() || !wanted_outputs_.empty())
       for (size_t k = 0; k < dy.size(); ++k)
         if (dy[k].defined()) hand_out(index, static_cast<int>(k), dy[k]);
-    const int elastic = evicting(record);
-    if (elastic >= 0)
-      replayed(Replay(records_, segments_, elastic).run_for(record));
+    const int evictable = evicting(record);
+    if (evictable >= 0)
+      replayed(Replay(records_, segments_, evictable).run_for(record));
     else if (record.segment >= 0 && (record.saves.inputs || record.saves.outputs))
       open(record.segment);
     const OpScope scope(record.op->name);
@@ -164,7 +164,7 @@ class Backward {
           dy[k] = in_dtype(dy[k], record.outputs[k].dtype);
     for (Edge& edge : record.inputs) edge.leaf_edge = behind_cast(edge);
     for (Tape::Observer* observer : tape_.observers()) observer->before_vjp(index, record, dy);
-    const bool is_last_read = !retain_ || elastic >= 0;
+    const bool is_last_read = !retain_ || evictable >= 0;
     record.is_last_read =
         is_last_read && !create_graph_;  // ops that are recorded keep what they read
     record.is_for_leaves = is_for_leaves_;

@@ -65,7 +65,7 @@ uint64_t drop_values(const Records& records, Segment& segment, uint64_t now, uin
   std::unordered_map<const Storage*, Candidate> all;
   for (const auto& [key, kept] : segment.kept) {
     const auto& storage = kept.value.tensor.impl().storage;
-    if (storage->is_away()) continue;
+    if (storage->is_swapped_out()) continue;
     Candidate& c = all[storage.get()];
     c.storage = storage.get();
     c.values.push_back(key);

@@ -59,7 +59,7 @@ struct Op {
   // The output is a view of its first input: the planner counts them as one value.
   bool is_view = false;
   // Its derivative is 0 wherever it has one (sign, round): its result on a gradient is a constant.
-  bool is_flat = false;
+  bool has_zero_gradient = false;
   // Its gradient is continuous in what it saves, or reads only the sign of it, so that a small
   // error of a saved value makes a small error of the gradient: plans may keep the value in 8 bits
   // meanwhile, which keeps signs and zeros. False where the vjp decides by the value or divides by
@@ -194,7 +194,7 @@ void each_saved(R& record, F&& body) {
 [[gnu::always_inline]] inline std::vector<Tensor> run_forward(const Op& op, const std::any& attrs,
                                                               std::span<Tensor> inputs) {
   bool from_gradient = false;
-  if (op.vjp && !op.is_flat && grad_enabled())
+  if (op.vjp && !op.has_zero_gradient && grad_enabled())
     for (const Tensor& t : inputs) from_gradient |= t.impl().from_gradient;
   const NoGrad guard;
   const NoAutocast no_autocast;

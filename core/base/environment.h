@@ -35,6 +35,6 @@ std::optional<uint64_t> env_limit(std::string_view what);
 
 // Tells whether variables about training (REWIND_MEMORY_BUDGET, REWIND_RECOMPUTE) are obeyed.
 // Programs that read them themselves switch this off.
-inline bool obeys_environment = true;
+inline bool reads_environment = true;
 
 }  // namespace rw

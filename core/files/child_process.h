@@ -11,8 +11,8 @@ using Send =
 
 // The end of a child process.
 struct ChildEnd {
-  std::string failure;     // empty: its body returned
-  bool is_asleep = false;  // it waited without end, perhaps because it is a copy
+  std::string failure;   // empty: its body returned
+  bool is_hung = false;  // it waited without end, perhaps because it is a copy
 };
 
 // Runs `body` in a child process, a copy of this one that shares no memory with it; lines that it

@@ -20,7 +20,7 @@ std::atomic<uint64_t> next_number = 1;
 // The limit that the environment sets for a device that is opened without one. It holds from the
 // first tensor on, before an optimizer reads it. Dry runs obey their callers instead.
 uint64_t limit_from_environment(const Backend& backend) {
-  if (!obeys_environment || backend.is_dry()) return 0;
+  if (!reads_environment || backend.is_dry()) return 0;
   const std::string budget = env_text("REWIND_MEMORY_BUDGET");
   return budget.empty() ? 0 : parse_bytes(budget);
 }
@@ -48,9 +48,9 @@ Device::~Device() {
 std::shared_ptr<Storage> Device::allocate(const Shape& shape, DType dtype) {
   const Lock lock(mutex_);
   if (step_ends_soon_) end_step();
-  const MemoryPool::Place taken = take(static_cast<uint64_t>(shape.numel()) * size_of(dtype));
+  const MemoryPool::Allocation taken = take(static_cast<uint64_t>(shape.numel()) * size_of(dtype));
   auto storage =
-      std::allocate_shared<Storage>(Recycled<Storage>(), shared_from_this(), *this, shape, dtype);
+      std::allocate_shared<Storage>(Recycled<Storage>(), shared_from_this(), shape, dtype);
   storage->place_ = taken;
   link(*storage);
   place(*storage);
@@ -61,7 +61,7 @@ void Device::release(Storage& storage) noexcept {
   const Lock lock(mutex_);
   unlink(storage);
   if (storage.is_on_host()) pool_.release(storage.host_);
-  if (!storage.is_away()) displace(storage);
+  if (!storage.is_swapped_out()) displace(storage);
 }
 
 // Books the memory that it was given.
@@ -79,39 +79,40 @@ void Device::displace(Storage& storage) noexcept {
   pool_.release(storage.place_);
 }
 
-void Device::send_away(Storage& storage) {
+void Device::swap_out(Storage& storage) {
   const Lock lock(mutex_);
-  if (std::exchange(storage.is_away_, true)) return;
+  if (std::exchange(storage.is_swapped_out_, true)) return;
   displace(storage);
 }
 
-void Device::bring_back(Storage& storage) {
+void Device::swap_in(Storage& storage) {
   const Lock lock(mutex_);
-  if (!storage.is_away_) return;
+  if (!storage.is_swapped_out_) return;
   if (step_ends_soon_) end_step();
   {
     const PlaceScope on_device(MemoryPlace::device);
     const PurposeScope purpose(storage.purpose());
     storage.place_ = take(storage.bytes());
   }
-  storage.is_away_ = false;
+  storage.is_swapped_out_ = false;
   place(storage);
   if (!storage.is_on_host()) return;
-  const MemoryPool::Place host = std::exchange(storage.host_, {});
+  const MemoryPool::Allocation host = std::exchange(storage.host_, {});
   copy_all(storage, host.range, storage.range());
   pool_.release(host);
 }
 
 bool Device::to_host(Storage& storage) {
   const Lock lock(mutex_);
-  if (storage.is_away()) return storage.is_on_host();
+  if (storage.is_swapped_out()) return storage.is_on_host();
   if (storage.place() == MemoryPlace::host) return true;
-  const std::optional<MemoryPool::Place> host = pool_.take(storage.bytes(), MemoryPool::Part::host);
+  const std::optional<MemoryPool::Allocation> host =
+      pool_.take(storage.bytes(), MemoryPool::Part::host);
   if (!host) return false;
   account_.allocated_on_host(pool_);
   copy_all(storage, storage.range(), host->range);
   storage.host_ = *host;
-  send_away(storage);
+  swap_out(storage);
   return true;
 }
 
@@ -124,7 +125,7 @@ void Device::activations_to_host(uint64_t age, uint64_t least_bytes) {
 // Kernels bring back what is away; nobody asks its keeper for the host.
 const Arena::Range& Device::where(const Storage& storage) {
   if (storage.is_on_host()) return storage.host_.range;
-  check<DeviceError>(!storage.is_away(), context().op,
+  check<DeviceError>(!storage.is_swapped_out(), context().op,
                      "{} {} must be in the device's memory, got one that ranks keep in parts: "
                      "DataParallel::gather_parameters() brings all of it",
                      storage.shape(), name(storage.dtype()));
@@ -156,21 +157,21 @@ void Device::unlink(Storage& storage) noexcept {
 std::vector<const Storage*> Device::storages() const {
   std::vector<const Storage*> all;
   for (const Storage* s = newest_; s; s = s->previous_)
-    if (s->place() == MemoryPlace::device && !s->is_away()) all.push_back(s);
+    if (s->place() == MemoryPlace::device && !s->is_swapped_out()) all.push_back(s);
   return all;
 }
 
-std::vector<MemoryPool::Place*> Device::places() const {
-  std::vector<MemoryPool::Place*> all;
+std::vector<MemoryPool::Allocation*> Device::places() const {
+  std::vector<MemoryPool::Allocation*> all;
   for (Storage* s = newest_; s; s = s->previous_)
-    if (s->place() == MemoryPlace::device && !s->is_away()) all.push_back(&s->place_);
+    if (s->place() == MemoryPlace::device && !s->is_swapped_out()) all.push_back(&s->place_);
   return all;
 }
 
 void Device::set_purpose(Storage& storage, Purpose purpose) {
   const Lock lock(mutex_);
   const Purpose before = std::exchange(storage.made_.purpose, purpose);
-  if (storage.place() == MemoryPlace::host || storage.is_away()) return;
+  if (storage.place() == MemoryPlace::host || storage.is_swapped_out()) return;
   account_.changed(before, purpose, storage.bytes_);
   if (tracer_) tracer_->changed(storage);
 }
@@ -233,7 +234,7 @@ void Device::synchronize() {
   backend_->synchronize();
 }
 
-MemoryPool::Place Device::take(uint64_t bytes) {
+MemoryPool::Allocation Device::take(uint64_t bytes) {
   using Part = MemoryPool::Part;
   if (context().place == MemoryPlace::host) {
     const auto place = pool_.take(bytes, Part::host);
@@ -275,17 +276,17 @@ void Device::out_of_memory(uint64_t bytes) const {
                   "Largest tensors:{}\n"
                   "Try a smaller batch with accumulation, checkpoint segments, or f16; a dry run "
                   "(planner/dry_run.h) tells what each needs.",
-                  context().op, format_bytes(bytes), name(context().phase), what_it_takes(bytes),
-                  why_not(bytes), exact_bytes(live()), exact_bytes(pool_.reserved()),
+                  context().op, format_bytes(bytes), name(context().phase), request_text(bytes),
+                  refusal_text(bytes), exact_bytes(live()), exact_bytes(pool_.reserved()),
                   exact_bytes(pool_.largest_hole()), largest));
 }
 
-std::string Device::what_it_takes(uint64_t bytes) const {
+std::string Device::request_text(uint64_t bytes) const {
   return fmt::format("{} bytes, which take {} in units of {}", bytes, pool_.size_of(bytes),
                      info().alignment);
 }
 
-std::string Device::why_not(uint64_t bytes) const {
+std::string Device::refusal_text(uint64_t bytes) const {
   const uint64_t largest = info().max_block_bytes, most = pool_.most();
   const uint64_t needed = live() + pool_.size_of(bytes);
   if (bytes > largest)

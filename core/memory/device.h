@@ -24,13 +24,13 @@ class Tracer;
 
 // Any thread may use it: every call holds the device's one lock, and work runs in the order in
 // which it was queued. Kernels, host copies, allocations and memory accounting all go through it.
-class Device : public StorageOwner, public std::enable_shared_from_this<Device> {
+class Device : public std::enable_shared_from_this<Device> {
  public:
   // `memory_limit` is the most bytes of blocks to hold; 0 means what REWIND_MEMORY_BUDGET says, or
   // else only the device's limit.
   static std::shared_ptr<Device> create(std::unique_ptr<Backend> backend,
                                         uint64_t memory_limit = 0);
-  ~Device() override;
+  ~Device();
 
   // For questions only; work on memory goes through the device, which counts writes.
   const Backend& backend() const { return *backend_; }
@@ -43,14 +43,14 @@ class Device : public StorageOwner, public std::enable_shared_from_this<Device> 
   // the limit and the largest tensors.
   std::shared_ptr<Storage> allocate(const Shape& shape, DType dtype);
 
-  void release(Storage& storage) noexcept override;  // called by the storage as it dies
+  void release(Storage& storage) noexcept;  // called by the storage as it dies
   // Gives back the memory of a storage that a keeper can fill again, and takes memory for it again,
   // with undefined contents until restore(). To saved values, none of this is a write.
-  void send_away(Storage& storage);
-  void bring_back(Storage& storage);
+  void swap_out(Storage& storage);
+  void swap_in(Storage& storage);
   void restore(Storage& target, const void* source);  // all its bytes, from the host
   // Sends a storage away and keeps its contents in host memory (MemoryPlace::host). Kernels bring
-  // it back when they need it, and so does bring_back(); copies and reads find it where it is.
+  // it back when they need it, and so does swap_in(); copies and reads find it where it is.
   // Returns whether it is there: the host may have no memory left.
   bool to_host(Storage& storage);
   // The same for all activations of at least `least_bytes` that are younger than `age`
@@ -125,8 +125,8 @@ class Device : public StorageOwner, public std::enable_shared_from_this<Device> 
 
  private:
   explicit Device(std::unique_ptr<Backend> backend, uint64_t memory_limit);
-  MemoryPool::Place take(uint64_t bytes);
-  std::vector<MemoryPool::Place*> places() const;  // of everything in the device's memory
+  MemoryPool::Allocation take(uint64_t bytes);
+  std::vector<MemoryPool::Allocation*> places() const;  // of everything in the device's memory
   void place(Storage& storage);
   void displace(Storage& storage) noexcept;
   static const Arena::Range& where(const Storage& storage);  // the place of its contents
@@ -135,8 +135,8 @@ class Device : public StorageOwner, public std::enable_shared_from_this<Device> 
   void unlink(Storage& storage) noexcept;
   std::vector<const Storage*> storages() const;  // newest first
   [[noreturn]] void out_of_memory(uint64_t bytes) const;
-  std::string what_it_takes(uint64_t bytes) const;
-  std::string why_not(uint64_t bytes) const;
+  std::string request_text(uint64_t bytes) const;
+  std::string refusal_text(uint64_t bytes) const;
   [[noreturn]] void out_of_host_memory(uint64_t bytes) const;
 
   // Values that are dropped to make room free their memory inside allocate(), and launch() runs a

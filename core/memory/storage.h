@@ -18,14 +18,6 @@ class Device;
 class Storage;
 class WeightCopies;
 
-// Learns when a storage dies.
-class StorageOwner {
- public:
-  virtual ~StorageOwner() = default;
-  // Called when the storage is about to die, so that its range can be given to others.
-  virtual void release(Storage& storage) noexcept = 0;
-};
-
 // Knows the contents of storages while their memory is away: parameters that ranks keep in parts,
 // values that are kept in 8 bits.
 class StorageKeeper {
@@ -40,12 +32,12 @@ class StorageKeeper {
 // device makes reuse after a free safe without waiting for the host.
 class Storage {
  public:
-  Storage(std::shared_ptr<StorageOwner> owner, Device& device, const Shape& shape, DType dtype);
-  ~Storage() { owner_->release(*this); }
+  Storage(std::shared_ptr<Device> device, const Shape& shape, DType dtype);
+  ~Storage();  // tells the device, which gives its range to others
   Storage(const Storage&) = delete;
   Storage& operator=(const Storage&) = delete;
 
-  Device& device() const { return device_; }                  // the device on which it lies
+  Device& device() const { return *device_; }                 // the device on which it lies
   const Arena::Range& range() const { return place_.range; }  // the range in which it lies
   uint64_t bytes() const { return bytes_; }                   // as asked for, without padding
   const Shape& shape() const { return shape_; }               // as first allocated
@@ -67,13 +59,13 @@ class Storage {
   const std::shared_ptr<WeightCopies>& copies() const { return copies_; }
   void set_copies(std::shared_ptr<WeightCopies> copies) { copies_ = std::move(copies); }
 
-  // The keeper of its contents, if its memory may be given back for a time (Device::send_away).
+  // The keeper of its contents, if its memory may be given back for a time (Device::swap_out).
   // The storage shares it, or it outlives that. The storage keeps its id, its writes so far, and
   // all views of it.
   const std::shared_ptr<StorageKeeper>& keeper() const { return keeper_; }
   void share_keeper(std::shared_ptr<StorageKeeper> keeper) { keeper_ = std::move(keeper); }
   void set_keeper(StorageKeeper* keeper) { keeper_ = {std::shared_ptr<void>(), keeper}; }
-  bool is_away() const { return is_away_ || place_.range.size == 0; }
+  bool is_swapped_out() const { return is_swapped_out_ || place_.range.size == 0; }
   bool is_on_host() const { return host_.range.size > 0; }  // away, and in host memory meanwhile
 
   // Counts writes, which only Device can make; saved values are checked against it.
@@ -89,17 +81,16 @@ class Storage {
 
  private:
   friend class Device;
-  std::shared_ptr<StorageOwner> owner_;
-  Device& device_;
+  std::shared_ptr<Device> device_;
   Context made_;
   Shape shape_;
   DType dtype_;
   uint64_t bytes_;
   uint64_t id_;
-  MemoryPool::Place place_, host_;
+  MemoryPool::Allocation place_, host_;
   std::shared_ptr<WeightCopies> copies_;
   std::shared_ptr<StorageKeeper> keeper_;
-  bool is_away_ = false;
+  bool is_swapped_out_ = false;
   Storage *previous_ = nullptr, *next_ = nullptr;  // among the device's, in order of age
   std::atomic<uint32_t> version_ = 0;
   uint64_t contents_;

@@ -41,7 +41,7 @@ Storages storages_of(const char* kernel, std::span<const Arg> args) {
     if (!found.first) found.first = arg.tensor;
     check_devices(kernel, *found.first, *arg.tensor);
     Storage* storage = found.all[found.count++] = arg.tensor->impl().storage.get();
-    found.may_be_away |= storage->keeper() || storage->is_away();
+    found.may_be_away |= storage->keeper() || storage->is_swapped_out();
     if (arg.access == Access::read) continue;
     check_written(kernel, arg, args);
     found.written[found.writes++] = storage;
@@ -50,19 +50,19 @@ Storages storages_of(const char* kernel, std::span<const Arg> args) {
 }
 
 // Memory that is away is brought back before the call says where it lies.
-void bring_back(std::span<Storage* const> storages) {
+void swap_in(std::span<Storage* const> storages) {
   for (size_t i = 0; i < storages.size(); ++i) {
     const std::shared_ptr<StorageKeeper> keeper = storages[i]->keeper();
     const auto is_same = [&](const Storage* s) { return s->keeper() == keeper; };
     if (keeper && std::ranges::none_of(storages.first(i), is_same)) keeper->need(storages);
   }
   for (Storage* storage : storages) {
-    if (!storage->is_away()) continue;
+    if (!storage->is_swapped_out()) continue;
     if (!storage->is_on_host())
       fail<DeviceError>(op_or("user"),
                         "{} {} must be in the device's memory, got one whose keeper is gone",
                         name(storage->dtype()), storage->shape());
-    storage->device().bring_back(*storage);
+    storage->device().swap_in(*storage);
   }
 }
 
@@ -108,7 +108,7 @@ void detail::launch(const char* kernel, std::span<const Arg> args, std::span<std
   auto* const bindings = reinterpret_cast<Binding*>(memory);
   const Storages storages = storages_of(kernel, args);
   Device& device = storages.first->device();
-  if (storages.may_be_away) bring_back({storages.all.data(), storages.count});
+  if (storages.may_be_away) swap_in({storages.all.data(), storages.count});
   for (size_t i = 0; i < storages.writes; ++i) announce_write(*storages.written[i]);
   const auto held = device.hold();  // values keep their places until the call is queued
   bind_all(args, device, bindings, params);

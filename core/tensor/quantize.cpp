@@ -38,7 +38,7 @@ class KeptIn8Bits : public StorageKeeper {
     storage.share_keeper(nullptr);
     Device& device = storage.device();
     const auto held = device.hold();  // it keeps its place until the kernel is queued
-    device.bring_back(storage);
+    device.swap_in(storage);
     const OpScope op("dequantize");
     const PhaseScope phase(Phase::replay);
     const Arena::Range& place = storage.range();
@@ -84,7 +84,7 @@ uint64_t quantized_bytes(uint64_t n) {
 
 void keep_in_8_bits(const std::shared_ptr<Storage>& storage) {
   check_float(storage->dtype(), "keep_in_8_bits");
-  if (storage->is_away()) return;
+  if (storage->is_swapped_out()) return;
   const Shape& shape = storage->shape();
   const Tensor values(
       std::make_shared<TensorImpl>(storage, shape, dense_strides(shape), 0, storage->dtype(), 0));
@@ -93,7 +93,7 @@ void keep_in_8_bits(const std::shared_ptr<Storage>& storage) {
   const PurposeScope purpose(Purpose::activation);
   const PlaceScope place(MemoryPlace::device);
   storage->share_keeper(std::make_shared<KeptIn8Bits>(*storage, quantize_blocks(values)));
-  storage->device().send_away(*storage);
+  storage->device().swap_out(*storage);
 }
 
 }  // namespace rw

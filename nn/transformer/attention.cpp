@@ -14,14 +14,15 @@ int64_t checked_sizes(const char* module,
 
 }  // namespace
 
-BertAttention::BertAttention(int64_t hidden, int64_t heads, const BertAttentionOptions& options,
+BertAttention::BertAttention(int64_t hidden, int64_t heads, float dropout, bool causal,
                              GeneratorRef generator)
     : query(checked_sizes("BertAttention", {{"hidden", hidden}, {"heads", heads}}), hidden),
       key(hidden, hidden),
       value(hidden, hidden),
       dense(hidden, hidden),
       heads_(heads),
-      options_(options),
+      dropout_(dropout),
+      causal_(causal),
       generator_(generator) {
   check(hidden % heads == 0, "BertAttention",
         "the heads must divide the hidden size, got {} heads for {}", heads, hidden);
@@ -37,9 +38,8 @@ Tensor BertAttention::forward(Tensor x, const Tensor& mask, const Tensor& length
   const auto heads = [&](Tensor t) {  // [N, S, hidden] as [N, heads, S, hidden / heads]
     return transpose(reshape(std::move(t), {n, length, heads_, hidden / heads_}), 1, 2);
   };
-  const AttentionOptions options{.causal = options_.causal,
-                                 .dropout = is_training() ? options_.dropout : 0,
-                                 .generator = &generator_.get()};
+  const AttentionOptions options{
+      .causal = causal_, .dropout = is_training() ? dropout_ : 0, .generator = &generator_.get()};
   Tensor q = heads(query(x)), k = heads(key(x)), v = heads(value(std::move(x)));
   Tensor y = rw::attention(std::move(q), std::move(k), std::move(v), options, mask, lengths);
   return dense(reshape(transpose(std::move(y), 1, 2), {n, length, hidden}));
@@ -49,7 +49,7 @@ BertLayer::BertLayer(const BertLayerOptions& o, GeneratorRef generator)
     : attention(checked_sizes(
                     "BertLayer",
                     {{"hidden", o.hidden}, {"heads", o.heads}, {"intermediate", o.intermediate}}),
-                o.heads, {o.attention_dropout, o.causal}, generator),
+                o.heads, o.attention_dropout, o.causal, generator),
       attention_norm(o.hidden, o.norm_eps),
       intermediate(o.hidden, o.intermediate),
       output(o.intermediate, o.hidden),

@@ -7,20 +7,15 @@
 
 namespace rw {
 
-// How the attention's weights are treated.
-struct BertAttentionOptions {
-  float dropout = 0;    // of the weights
-  bool causal = false;  // position i looks at 0 .. i only
-};
-
 //! torch: none
 // Self-attention of x [N, S, hidden] -> the same shape (Vaswani et al. 2017): `query`, `key` and
-// `value` of each token, and `dense` over the joined heads, all with bias. ValueError unless
-// `heads` divides `hidden`; ShapeError for x of another rank. Parameters self.query, self.key,
+// `value` of each token, and `dense` over the joined heads, all with bias. `dropout` is that of the
+// attention's weights; if `causal`, position i looks at 0 .. i only. ValueError unless `heads`
+// divides `hidden`; ShapeError for x of another rank. Parameters self.query, self.key,
 // self.value and output.dense.
 class BertAttention : public Module {
  public:
-  BertAttention(int64_t hidden, int64_t heads, const BertAttentionOptions& options = {},
+  BertAttention(int64_t hidden, int64_t heads, float dropout = 0, bool causal = false,
                 GeneratorRef generator = {});
   Tensor forward(Tensor x) override { return forward(std::move(x), {}); }
   // mask and lengths are those of the op `attention`; if undefined, all keys count.
@@ -30,7 +25,8 @@ class BertAttention : public Module {
 
  private:
   int64_t heads_;
-  BertAttentionOptions options_;
+  float dropout_;
+  bool causal_;
   GeneratorRef generator_;
 };
 

@@ -84,7 +84,7 @@ const Op unary_ops[] = {
        [](const std::any&, uint32_t) {                                       \
          return Saves{saved == SAVE_X ? 1u : 0u, saved == SAVE_Y ? 1u : 0u}; \
        },                                                                    \
-   .is_flat = std::string_view(#grad) == "0.0f * dy",                        \
+   .has_zero_gradient = std::string_view(#grad) == "0.0f * dy",              \
    .saves_8_bits = saves_8_bits(#op),                                        \
    .second = unary_second},
 #include "shaders/elementwise.def"

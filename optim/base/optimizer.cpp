@@ -21,7 +21,7 @@ Optimizer::Optimizer(std::vector<ParameterGroup> groups, std::unique_ptr<UpdateR
       control_(std::make_unique<UpdateControl>(device(), gradients_->rows())) {
   const PurposeScope purpose(Purpose::optimizer);
   rule_->prepare(*gradients_);
-  obey_environment();
+  apply_environment();
 }
 
 void Optimizer::separate_parameters() {
@@ -158,7 +158,7 @@ void Optimizer::finish_update() {
   tell_observers(&UpdateObserver::after_update);
   parameters_->publish();
   device().end_step_soon();
-  obey_environment_after_update(device());
+  apply_environment_after_update(device());
 }
 
 void Optimizer::tell_observers(void (UpdateObserver::*message)()) {

@@ -79,15 +79,15 @@ void NumericsMonitor::begin_backward(int64_t index, const Record& loss) {
   }
 }
 
-ValueHistory* NumericsMonitor::count(const Place& place, const Tensor& x) {
+ValueHistory* NumericsMonitor::count(const ValueKey& key, const Tensor& x) {
   if (!x.defined() || !is_float(x.dtype()) || x.numel() == 0) return nullptr;
-  auto found = values_.find(place);
+  auto found = values_.find(key);
   if (found == values_.end()) {
     if (values_.size() == options_.values) {
       ++left_out_;
       return nullptr;
     }
-    found = values_.emplace(place, Value{.row = static_cast<int64_t>(values_.size())}).first;
+    found = values_.emplace(key, Value{.row = static_cast<int64_t>(values_.size())}).first;
   }
   Value& value = found->second;
   value.what.kind = place.kind;
@@ -128,9 +128,9 @@ std::string NumericsMonitor::described(int64_t index, const Record& record) cons
 void NumericsMonitor::note_maker(const Edge& output, int64_t index, const Record& record) {
   const Record* made = tape_->find(output.record);
   const auto slot = static_cast<size_t>(output.slot);
-  const Place place{true, first_ - output.record, ValueKind::gradient, slot,
-                    made ? made->op : nullptr};
-  if (values_.contains(place)) return;
+  const ValueKey key{true, first_ - output.record, ValueKind::gradient, slot,
+                     made ? made->op : nullptr};
+  if (values_.contains(key)) return;
   std::string& makers = makers_[{output.record, output.slot}];
   makers += (makers.empty() ? "" : " + ") + described(index, record);
 }

@@ -46,13 +46,13 @@ class NumericsMonitor : public Tape::Observer {
   class Updates;
   // Identifies a value by the place where a pass makes it: it is the same in every step of a
   // program that repeats.
-  struct Place {
+  struct ValueKey {
     bool is_backward = false;
     int64_t order = 0;  // of the record in the pass; in backward negative
     ValueKind kind = ValueKind::output;
     size_t slot = 0;
     const Op* op = nullptr;
-    auto operator<=>(const Place&) const = default;
+    auto operator<=>(const ValueKey&) const = default;
   };
   struct Value {
     int64_t row = 0;
@@ -65,7 +65,7 @@ class NumericsMonitor : public Tape::Observer {
   void end_pass();
   void begin_backward(int64_t index, const Record& loss);
   // Queues counting x. Returns the history to describe if it is new, else null.
-  ValueHistory* count(const Place& place, const Tensor& x);
+  ValueHistory* count(const ValueKey& key, const Tensor& x);
   std::string name_of(const Edge& edge) const;
   void name_output(const Record& record);
   std::string described(int64_t index, const Record& record) const;
@@ -76,7 +76,7 @@ class NumericsMonitor : public Tape::Observer {
   const std::shared_ptr<Updates> updates_;
   Tensor control_;         // the optimizer's
   Tensor rows_, history_;  // i32 [values, RANGE_SIZE], [values, HISTORY_SIZE]
-  std::map<Place, Value> values_;
+  std::map<ValueKey, Value> values_;
   uint64_t left_out_ = 0;
   uint32_t step_ = 0;           // backward passes so far
   uint64_t watched_steps_ = 0;  // of them

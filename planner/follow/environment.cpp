@@ -15,37 +15,37 @@ namespace rw {
 namespace {
 
 // The settings of the environment that a training thread follows.
-struct Obeyed {
+struct ThreadSettings {
   bool is_read = false;
   // On the heap: programs that open the library late have 1664 bytes for the thread-local storage
   // of all that they open so.
   std::unique_ptr<AutoRecompute> recompute;
   int64_t updates = 0;
 };
-thread_local Obeyed obeyed;
+thread_local ThreadSettings thread_settings;
 
 }  // namespace
 
-void set_obeys_environment(bool on) {
-  obeys_environment = on;
+void set_reads_environment(bool on) {
+  reads_environment = on;
 }
 
-void obey_environment() {
-  if (!obeys_environment || obeyed.is_read || context().only)
+void apply_environment() {
+  if (!reads_environment || thread_settings.is_read || context().only)
     return;  // dry runs obey their callers
-  obeyed.is_read = true;
+  thread_settings.is_read = true;
   std::optional<AutoRecomputeOptions> options =
       parse_recompute(env_text("REWIND_RECOMPUTE"), env_text("REWIND_MEMORY_BUDGET"));
   if (options) options->keep_8_bits = env_flag("REWIND_KEEP_8_BITS");
   const Tape& tape = *Tape::current();
   if (options && !tape.follower() && !tape.in_segment())
-    obeyed.recompute = std::make_unique<AutoRecompute>(*options);
+    thread_settings.recompute = std::make_unique<AutoRecompute>(*options);
 }
 
 // Measures the third update, since the first two make the tensors that stay.
-void obey_environment_after_update(Device& device) {
-  if (!obeys_environment || context().only) return;
-  const int64_t done = ++obeyed.updates;
+void apply_environment_after_update(Device& device) {
+  if (!reads_environment || context().only) return;
+  const int64_t done = ++thread_settings.updates;
   if (done != 2 && done != 3) return;
   const std::string file = env_text("REWIND_TIMELINE");
   if (file.empty()) return;

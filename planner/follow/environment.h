@@ -11,12 +11,12 @@
 namespace rw {
 
 // Turns the switches off in programs that read the variables themselves.
-void set_obeys_environment(bool on);
+void set_reads_environment(bool on);
 
 // Optimizers call these when one is made, and after each update. The first throws ValueError for a
 // text that is not a budget, or not a way to recompute.
-void obey_environment();
-inline const bool obeys_from_first_record = (Tape::before_first_record = obey_environment);
-void obey_environment_after_update(Device& device);
+void apply_environment();
+inline const bool applies_from_first_record = (Tape::before_first_record = apply_environment);
+void apply_environment_after_update(Device& device);
 
 }  // namespace rw

@@ -28,7 +28,7 @@ Estimate estimate(const Planner& planner) {
   settings.accumulate = 1;
   settings.rank = 0, settings.ranks = 1;
   Estimate e{.states = planner.program().estimator_states,
-             .exact = planner.forecast(settings, {.room = Room::any}).memory};
+             .exact = planner.forecast(settings, {.memory = DryMemory::unlimited}).memory};
   e.parameters = at(e.exact, Purpose::parameter);
   e.input = at(e.exact, Purpose::data);
   const Graph recorded = planner.record(settings);

@@ -54,11 +54,11 @@ std::vector<Way> ways(const Planner& planner, StepSettings settings, int64_t bat
 
 // Why one more sample does not fit although the memory would be enough.
 std::string other_limit(const Planner& planner, StepSettings settings, uint64_t bytes) {
-  settings = settings.in_short();
+  settings = settings.shortened();
   ++settings.batch;
   if (planner.peak(settings) > bytes) return "";
   try {
-    planner.forecast(settings, {.room = Room::any, .memory_limit = bytes});
+    planner.forecast(settings, {.memory = DryMemory::unlimited, .memory_limit = bytes});
   } catch (const OutOfMemory&) {
     return "";
   }

@@ -87,15 +87,16 @@ Planner::Planner(TrainingProgram program, const Backend& device)
                     "the program must have a make(), got none");
 }
 
-std::unique_ptr<Backend> Planner::open(Room room) const {
-  if (room == Room::any) return endless_dry(device_);
+std::unique_ptr<Backend> Planner::open(DryMemory memory) const {
+  if (memory == DryMemory::unlimited) return endless_dry(device_);
   DeviceInfo limits = info();
-  if (room == Room::blocks) limits.memory_bytes = UINT64_MAX;
+  if (memory == DryMemory::blocks_of_device) limits.memory_bytes = UINT64_MAX;
   return device_.dry(limits);
 }
 
-Forecast Planner::dry(const StepSettings& settings, const Techniques& techniques, Room room) const {
-  return dry_run(open(room), [&] { DryProgram(program_, settings).run(); },
+Forecast Planner::dry(const StepSettings& settings, const Techniques& techniques,
+                      DryMemory memory) const {
+  return dry_run(open(memory), [&] { DryProgram(program_, settings).run(); },
                  {.techniques = techniques, .pack = false});
 }
 
@@ -105,7 +106,7 @@ std::vector<StepTrace> Planner::steps(const StepSettings& settings,
 }
 
 uint64_t Planner::peak(const StepSettings& settings, const Techniques& techniques) const {
-  return dry(settings.in_short(), techniques).memory.peak;
+  return dry(settings.shortened(), techniques).memory.peak;
 }
 
 Forecast Planner::forecast(const StepSettings& settings, const ForecastOptions& options) const {
@@ -129,7 +130,7 @@ Forecast Planner::forecast(const StepSettings& settings, const ForecastOptions& 
     result.memory = device.memory_report();
     result.memory.naive = naive;
   };
-  dry_run(open(options.room), body,
+  dry_run(open(options.memory), body,
           {.memory_limit = options.memory_limit,
            .techniques = options.techniques,
            .learnt = steps(settings, options.techniques)});
@@ -142,11 +143,11 @@ Forecast Planner::forecast(const StepSettings& settings, const ForecastOptions& 
 
 int64_t Planner::largest_batch(const StepSettings& settings, uint64_t bytes, int64_t guess,
                                Forecast* forecast) const {
-  StepSettings tried = settings.in_short();
+  StepSettings tried = settings.shortened();
   const auto needs = [&](int64_t batch) -> std::optional<uint64_t> {
     tried.batch = batch;
     try {
-      return dry(tried, {}, Room::blocks).memory.peak;
+      return dry(tried, {}, DryMemory::blocks_of_device).memory.peak;
     } catch (const OutOfMemory&) {  // a tensor larger than blocks, or a budget of the settings
       return std::nullopt;
     }
@@ -162,7 +163,7 @@ int64_t Planner::largest_batch(const StepSettings& settings, uint64_t bytes, int
   const auto reserved = [&](int64_t batch) -> std::optional<uint64_t> {
     if (batch > most) return std::nullopt;
     tried.batch = batch;
-    ForecastOptions options{.room = Room::blocks, .memory_limit = bytes};
+    ForecastOptions options{.memory = DryMemory::blocks_of_device, .memory_limit = bytes};
     const auto measure = [&] {
       Forecast made = this->forecast(tried, options);
       blocks_per_peak = static_cast<double>(made.memory.peak_reserved) /
@@ -186,15 +187,17 @@ int64_t Planner::largest_batch(const StepSettings& settings, uint64_t bytes, int
   const auto samples = static_cast<double>(batch) * settings.accumulate;
   const bool is_known = found.samples == samples;  // the last one that fitted, and in full
   *forecast = is_known ? std::move(found)
-                       : this->forecast(tried, {.room = Room::blocks, .memory_limit = bytes});
+                       : this->forecast(
+                             tried, {.memory = DryMemory::blocks_of_device, .memory_limit = bytes});
   return batch;
 }
 
 int64_t Planner::evaluation_batch(StepSettings settings, int64_t most,
                                   uint64_t memory_limit) const {
-  settings = settings.in_short();
-  const ForecastOptions options{.room = memory_limit ? Room::device : Room::any,
-                                .memory_limit = memory_limit};
+  settings = settings.shortened();
+  const ForecastOptions options{
+      .memory = memory_limit ? DryMemory::of_device : DryMemory::unlimited,
+      .memory_limit = memory_limit};
   const auto needs = [&](int64_t rows) -> std::optional<MemoryReport> {
     settings.evaluation_batch = rows;
     try {
@@ -222,7 +225,7 @@ std::vector<SegmentReport> Planner::segment_reports(const StepSettings& settings
                     [&](std::vector<SegmentReport> found) { reports = std::move(found); });
     steps->dry_step({});
   };
-  dry_run(open(Room::any), step, {.pack = false});
+  dry_run(open(DryMemory::unlimited), step, {.pack = false});
   return reports;
 }
 
@@ -235,13 +238,13 @@ Graph Planner::record(StepSettings settings) const {
     const Follower recording({}, &graph);
     steps->dry_step({});
   };
-  dry_run(open(Room::any), step, {.pack = false});
+  dry_run(open(DryMemory::unlimited), step, {.pack = false});
   return graph;
 }
 
 Search Planner::search(StepSettings settings, const SearchOptions& objective) const {
-  settings = settings.plain().in_short();
-  return Search([this] { return open(Room::any); },
+  settings = settings.plain().shortened();
+  return Search([this] { return open(DryMemory::unlimited); },
                 [this, settings] { DryProgram(program_, settings).run(); }, objective);
 }
 
@@ -273,7 +276,8 @@ StepSettings Planner::with_recompute(const StepSettings& settings,
   for (const Candidate& other : search.candidates()) {
     if (other.peak() > options.budget) continue;
     const StepSettings candidate = follow(other);
-    if (forecast(candidate.in_short(), {.room = Room::any}).memory.moved == 0) return candidate;
+    if (forecast(candidate.shortened(), {.memory = DryMemory::unlimited}).memory.moved == 0)
+      return candidate;
   }
   return follow(choice);
 }

@@ -12,16 +12,16 @@
 
 namespace rw {
 
-// The properties that the dry device shares with the one that it predicts.
-enum class Room {
-  device,  // all that one's memory
-  blocks,  // as much memory as wanted, in blocks as large as that one gives
-  any,     // as much memory as wanted, in blocks of any size
+// The memory of the dry device.
+enum class DryMemory {
+  of_device,         // that of the device that it predicts
+  blocks_of_device,  // as much as wanted, in blocks as large as that one gives
+  unlimited,         // as much as wanted, in blocks of any size
 };
 
 // The assumptions of a forecast.
 struct ForecastOptions {
-  Room room = Room::device;    // of the dry device
+  DryMemory memory = DryMemory::of_device;
   uint64_t memory_limit = 0;   // bytes of blocks; 0: none
   Techniques techniques = {};  // in use
   bool trace = false;          // record a MemoryTrace of the last update
@@ -72,9 +72,9 @@ class Planner {
                               const AutoRecomputeOptions& options) const;
 
  private:
-  std::unique_ptr<Backend> open(Room room) const;
+  std::unique_ptr<Backend> open(DryMemory memory) const;
   Forecast dry(const StepSettings& settings, const Techniques& techniques,
-               Room room = Room::any) const;
+               DryMemory memory = DryMemory::unlimited) const;
 
   TrainingProgram program_;
   const Backend& device_;

@@ -13,7 +13,7 @@ StepSettings StepSettings::plain() const {
   return settings;
 }
 
-StepSettings StepSettings::in_short() const {
+StepSettings StepSettings::shortened() const {
   StepSettings settings = *this;
   settings.accumulate = std::min(settings.accumulate, 3u);
   return settings;

@@ -40,7 +40,7 @@ struct StepSettings {
   StepSettings plain() const;
   // The same with as many steps per update as there are kinds of steps: a first one, one between,
   // and a last one. More steps need no more memory.
-  StepSettings in_short() const;
+  StepSettings shortened() const;
 };
 
 // Applies settings to this thread while it lives, except for those that steps read themselves

@@ -41,7 +41,7 @@ std::vector<MemoryReport> memory_of(const Planner& planner,
                                     const std::vector<StepSettings>& settings, unsigned threads) {
   std::vector<MemoryReport> found(settings.size());
   parallel_for(settings.size(), threads, [&](size_t i) {
-    found[i] = planner.forecast(settings[i].in_short(), {.room = Room::any}).memory;
+    found[i] = planner.forecast(settings[i].shortened(), {.memory = DryMemory::unlimited}).memory;
   });
   return found;
 }
@@ -64,11 +64,11 @@ int64_t largest_batch_of_ranks(const Planner& planner, StepSettings& settings, u
   int64_t batch = planner.largest_batch(settings, bytes, guess, forecast);
   // Blocks are less regular than live values, so another rank may have less room.
   for (size_t i = 0; batch > 0 && i < others.size(); ++i) {
-    StepSettings one = others[i].in_short();
+    StepSettings one = others[i].shortened();
     if (one.rank == settings.rank) continue;
     one.batch = batch;
     try {
-      planner.forecast(one, {.room = Room::blocks, .memory_limit = bytes});
+      planner.forecast(one, {.memory = DryMemory::blocks_of_device, .memory_limit = bytes});
     } catch (const OutOfMemory&) {
       settings.rank = one.rank;
       batch = planner.largest_batch(settings, bytes, batch, forecast);

@@ -139,7 +139,8 @@ std::string least_limit(const Planner& planner, const StepSettings& settings, ui
   for (uint64_t limit = reserved;; limit += limit / 64 + 1) {
     const std::string text = format_bytes(limit);
     try {
-      planner.forecast(settings, {.room = Room::blocks, .memory_limit = parse_bytes(text)});
+      planner.forecast(settings,
+                       {.memory = DryMemory::blocks_of_device, .memory_limit = parse_bytes(text)});
       return text;
     } catch (const OutOfMemory&) {
       if (limit > 2 * reserved) return format_bytes(2 * limit);
@@ -151,8 +152,8 @@ std::string least_limit(const Planner& planner, const StepSettings& settings, ui
 
 std::string remedies_text(const Planner& planner, const StepSettings& settings,
                           uint64_t memory_limit) {
-  const StepSettings now = unbounded(settings).in_short();
-  const Forecast as_it_is = planner.forecast(now, {.room = Room::any});
+  const StepSettings now = unbounded(settings).shortened();
+  const Forecast as_it_is = planner.forecast(now, {.memory = DryMemory::unlimited});
   const MemoryReport& needed = as_it_is.memory;
   std::string out =
       fmt::format("The run as it is needs {} ({} in blocks).", format_bytes(needed.peak),

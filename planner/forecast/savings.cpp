@@ -14,7 +14,7 @@ std::vector<Saving> attribute_savings(const Planner& planner, const StepSettings
   Techniques techniques{.inplace = false, .segments = false};
   now.checkpoint = "none";
   const MemoryReport plain =
-      planner.forecast(now, {.room = Room::any, .techniques = techniques}).memory;
+      planner.forecast(now, {.memory = DryMemory::unlimited, .techniques = techniques}).memory;
   std::vector<Saving> rows = {
       {"f32, the whole batch at once, all kept", std::max(plain.naive, plain.peak)},
       {"memory used again after a tensor dies", plain.peak}};

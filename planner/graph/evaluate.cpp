@@ -152,7 +152,7 @@ class Simulation {
             next.after);
       const Graph::Value& value = graph_.values[v];
       if (next.in_8_bits && !(graph_.can_quantize(v) && only_vjps_read(v))) continue;
-      if (!live_.send_away(v, next.in_8_bits ? value.quantized : 0)) continue;
+      if (!live_.swap_out(v, next.in_8_bits ? value.quantized : 0)) continue;
       result_.offloads.push_back(next);
       (next.in_8_bits ? result_.in_8_bits : result_.offloaded) += value.bytes;
       result_.cost += next.in_8_bits ? graph_.quantize_cost(v)

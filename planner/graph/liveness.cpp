@@ -29,7 +29,7 @@ void Liveness::hold_gradient(uint32_t v) {
 
 void Liveness::run(uint32_t record) {
   const Graph::Record& r = graph_.records[record];
-  for (uint32_t v : r.inputs) bring_back(v);
+  for (uint32_t v : r.inputs) swap_in(v);
   for (uint32_t v : r.outputs) hold(v);
   touch(r.workspace);
   for (uint32_t v : r.outputs)
@@ -48,7 +48,7 @@ void Liveness::vjp(uint32_t record) {
   const auto has = [&](uint32_t v) { return has_gradient(v); };
   if (std::none_of(outputs.begin(), outputs.end(), has))  // the loss
     for (uint32_t v : outputs) hold_gradient(v);
-  for (uint32_t v : r.saved) bring_back(v);
+  for (uint32_t v : r.saved) swap_in(v);
   touch(r.workspace);
   for (uint32_t v : r.saved_taken()) release(v);
   arrive(record);

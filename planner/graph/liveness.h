@@ -34,7 +34,7 @@ class Liveness {
   }
   // Sends a value away: `rest` bytes stay here in its place. False if nobody holds it. Whoever
   // reads it brings it back.
-  bool send_away(uint32_t v, uint64_t rest) {
+  bool swap_out(uint32_t v, uint64_t rest) {
     if (!makes(v) || states_[v - base_].references == 0) return false;
     State& state = states_[v - base_];
     if (state.away > 0) return true;
@@ -43,7 +43,7 @@ class Liveness {
     live_ -= state.away;
     return true;
   }
-  void bring_back(uint32_t v) {
+  void swap_in(uint32_t v) {
     if (!makes(v) || states_[v - base_].away == 0) return;
     const uint64_t away = std::exchange(states_[v - base_].away, 0);
     live_ += away;

@@ -22,7 +22,7 @@ class Polish {
   Plan run(PlanWork* work) {
     const size_t allowed = tries_;
     if (graph_.can_offload()) offload_more();
-    bring_back();
+    swap_in();
     keep_more();
     for (size_t s = best_.segments.size(); s-- > 0;)
       if (s < best_.segments.size()) accept(without_segment(s));
@@ -126,7 +126,7 @@ class Polish {
   }
 
   // Values that are away for the least time stay on the device, as many as fit.
-  void bring_back() {
+  void swap_in() {
     Plan start = best_;
     std::ranges::sort(start.offloads, {}, &Plan::Offload::record);
     most(start.offloads.size(), [&](size_t count) {

@@ -370,10 +370,10 @@ TEST_CASE("child process: one that waits for a processor is not asleep") {
     std::raise(SIGSTOP);
   });
   CHECK(stopped.failure.empty());
-  CHECK(!stopped.is_asleep);
+  CHECK(!stopped.is_hung);
   const ChildEnd sleeps = run([](const Send&) { ::pause(); });
   CHECK(sleeps.failure == "it slept for 0.3 s");
-  CHECK(sleeps.is_asleep);
+  CHECK(sleeps.is_hung);
 }
 
 TEST_SUITE_END();

@@ -229,14 +229,14 @@ TEST_CASE("device: what a storage holds waits in host memory, and kernels bring 
     const uint32_t version = storage.version();
     REQUIRE(device.to_host(storage));
     CHECK(device.to_host(storage));  // it is there already
-    CHECK(storage.is_away());
+    CHECK(storage.is_swapped_out());
     CHECK(device.live() <= live - x.bytes());
     CHECK(device.memory_report().host_live >= host + x.bytes());
     // Reads and writes find the value on the host; a kernel brings it back, by any view.
     CHECK(x.to_vector()[5] == 2 * values[5]);
     CHECK(storage.is_on_host());
     CHECK((slice(x, 0, 8, 12) + 0.0f).to_vector()[0] == 2 * values[8]);
-    CHECK(!storage.is_away());
+    CHECK(!storage.is_swapped_out());
     CHECK(device.memory_report().host_live == host);
     CHECK(storage.version() == version);
     // Backward does, too, and saved values are unchanged.
@@ -255,9 +255,9 @@ TEST_CASE("device: what a storage holds waits in host memory, and kernels bring 
     const uint64_t age = Storage::newest();
     const Tensor young = w * 3.0f, small = slice(w, 0, 0, 4) * 3.0f;
     device.activations_to_host(age, 1024);
-    CHECK(!old.impl().storage->is_away());
+    CHECK(!old.impl().storage->is_swapped_out());
     CHECK(young.impl().storage->is_on_host());
-    CHECK(!small.impl().storage->is_away());
+    CHECK(!small.impl().storage->is_swapped_out());
     CHECK((young - w * 3.0f).to_vector() == std::vector<float>(4096));
   });
 }

@@ -62,11 +62,11 @@ void check_storage() {
     const uint32_t version = storage->version();
     keep_in_8_bits(storage);
     keep_in_8_bits(storage);  // the second one does nothing
-    CHECK(storage->is_away());
+    CHECK(storage->is_swapped_out());
     CHECK(device.live() < outside + (live - outside) * 3 / 10);
     CHECK_THROWS_AS(y.to_vector(), DeviceError);
     const Tensor z = y[0] * 1.0f;  // a view brings all of it back
-    CHECK(!storage->is_away());
+    CHECK(!storage->is_swapped_out());
     CHECK(!storage->keeper());
     CHECK(y.to_vector() == expected);
     CHECK(expected != exact);

@@ -244,12 +244,12 @@ TEST_CASE_FIXTURE(CpuDevice,
                                              DataParallelOptions{.gathered_bytes = 4096});
         const auto away = [&] {
           size_t count = 0;
-          for (const Tensor& p : parameters) count += p.impl().storage->is_away();
+          for (const Tensor& p : parameters) count += p.impl().storage->is_swapped_out();
           return count;
         };
         CHECK((away() > 0 && away() < parameters.size()));
         for (const Tensor& p : parameters)
-          if (p.impl().storage->is_away())
+          if (p.impl().storage->is_swapped_out())
             CHECK(contains(message_of<DeviceError>([&] { p.to_vector(); }),
                            "DataParallel::gather_parameters()"));
         {
@@ -329,14 +329,14 @@ TEST_CASE("device: storages whose memory is away") {
     struct Keeper : StorageKeeper {
       explicit Keeper(const Tensor& t) : values(t.to_vector()), tensor(t) {
         tensor.impl().storage->set_keeper(this);
-        tensor.device().send_away(*tensor.impl().storage);
+        tensor.device().swap_out(*tensor.impl().storage);
       }
       ~Keeper() override { tensor.impl().storage->set_keeper(nullptr); }
       void need(std::span<Storage* const>) override {
         Storage& storage = *tensor.impl().storage;
-        if (!storage.is_away()) return;
+        if (!storage.is_swapped_out()) return;
         ++times;
-        tensor.device().bring_back(storage);
+        tensor.device().swap_in(storage);
         tensor.device().restore(storage, values.data());
       }
       std::vector<float> values;
@@ -352,13 +352,13 @@ TEST_CASE("device: storages whose memory is away") {
       CHECK(device.live() < live);
       CHECK_THROWS_AS(w.to_vector(), DeviceError);
       Tensor loss = sum(w * w);
-      device.send_away(*w.impl().storage);
+      device.swap_out(*w.impl().storage);
       // Saved values are unchanged.
       loss.backward();
       CHECK(keeper.times == 2);
       CHECK(w.grad().to_vector() == std::vector<float>{2, 4, 6, 8});
       CHECK(w.to_vector() == keeper.values);
-      device.send_away(*w.impl().storage);
+      device.swap_out(*w.impl().storage);
     }
     CHECK_THROWS_AS(w + 1, DeviceError);
     w = {};

@@ -310,7 +310,8 @@ TEST_CASE("plan: the largest batch fits, and one sample more does not" *
       REQUIRE(settings.batch > 0);
       CHECK(real_run(example, settings, bytes).peak_reserved <= bytes);
       ++settings.batch;
-      CHECK_THROWS_AS(planner.forecast(settings, {.room = Room::blocks, .memory_limit = bytes}),
+      CHECK_THROWS_AS(planner.forecast(
+                          settings, {.memory = DryMemory::blocks_of_device, .memory_limit = bytes}),
                       OutOfMemory);
     }
     CHECK(planner.largest_batch({}, 200000) == 0);

@@ -163,7 +163,7 @@ TEST_CASE_FIXTURE(CpuDevice,
   const auto fits = [&](StepSettings tried, int64_t batch) {
     tried.batch = batch;
     for (const StepSettings& one : settings_by_rank(tried)) try {
-        planner.forecast(one, {.room = Room::blocks, .memory_limit = bytes});
+        planner.forecast(one, {.memory = DryMemory::blocks_of_device, .memory_limit = bytes});
       } catch (const OutOfMemory&) {
         return false;
       }
@@ -198,7 +198,7 @@ TEST_CASE_FIXTURE(CpuDevice,
   CHECK(savings.back().peak < savings[savings.size() - 2].peak);
   settings.shard = "none";
   const uint64_t limit =
-      planner.forecast(settings, {.room = Room::any}).memory.peak_reserved - 4096;
+      planner.forecast(settings, {.memory = DryMemory::unlimited}).memory.peak_reserved - 4096;
   const std::string text = remedies_text(Planner(program(settings)), settings, limit);
   CHECK(contains(text, "--shard states"));
 }

@@ -27,7 +27,7 @@
 namespace rw {
 
 void PlanningOptions::add_to(CLI::App& app) {
-  set_obeys_environment(false);  // these options take the place of the environment
+  set_reads_environment(false);  // these options take the place of the environment
   budget = env_text("REWIND_MEMORY_BUDGET");
   timeline = env_text("REWIND_TIMELINE");
   recompute = env_text("REWIND_RECOMPUTE");
@@ -249,14 +249,16 @@ void run_plan(const TrainingProgram& program, const PlanningOptions& options,
   // device's.
   const bool elsewhere = !options.fit.empty() && device.limit() == 0;
   try {
-    forecast = planner.forecast(planner.settings(), {.room = elsewhere ? Room::any : Room::device,
-                                                     .memory_limit = device.limit(),
-                                                     .trace = true});
+    forecast = planner.forecast(planner.settings(),
+                                {.memory = elsewhere ? DryMemory::unlimited : DryMemory::of_device,
+                                 .memory_limit = device.limit(),
+                                 .trace = true});
   } catch (const OutOfMemory& error) {
     misfit = fmt::format("{}\n{}", error.what(),
                          remedies_text(planner, planner.settings(), device.limit()));
     if (planner.settings().budget) throw OutOfMemory(misfit);  // there is no plan to show
-    forecast = planner.forecast(planner.settings(), {.room = Room::any, .trace = true});
+    forecast =
+        planner.forecast(planner.settings(), {.memory = DryMemory::unlimited, .trace = true});
   }
   print_plan(planner, options, forecast, by_rank);
   if (options.launches) fmt::print("\n{}", launches_of(planned, device.device));
