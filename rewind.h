@@ -146,6 +146,7 @@
 #include "data/base/files.h"
 #include "data/base/prefetch.h"
 #include "data/base/rank_batches.h"
+#include "data/chat/chat_format.h"
 #include "data/content_hash.h"
 #include "data/images/cifar.h"
 #include "data/images/idx.h"
@@ -173,5 +174,4 @@
 #include "data/tokenizers/bpe_parts.h"
 #include "data/tokenizers/bpe_tokenizer.h"
 #include "data/tokenizers/bpe_training.h"
-#include "data/tokenizers/chat_format.h"
 #include "data/tokenizers/gguf_tokenizer.h"

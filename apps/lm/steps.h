@@ -13,7 +13,7 @@ namespace rw {
 struct LmRecipe {
   DecoderConfig config;
   bool is_loaded = false;  // files fill its parameters
-  int64_t length = 128;  // tokens per window
+  int64_t length = 128;    // tokens per window
   AdamWRecipe update = {};
   NumericsOptions numerics = {};
   AverageOptions average = {};

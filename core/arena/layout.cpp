@@ -136,7 +136,7 @@ Layout lay_out(std::span<const Lifetime> lifetimes, std::span<const uint64_t> ho
     const Packing packing = Packer(component, line, target, work).run();
     reach = std::max(reach, packing.reach);
     for (size_t i = 0; i < component.ids.size(); ++i) {
-      const Layout::Place place = line.place(packing.addresses[i]);
+      const AddressLine::Place place = line.place(packing.addresses[i]);
       plan.places[component.ids[i]] = {place.space, place.offset << units.shift};
     }
   }

@@ -50,7 +50,7 @@ std::shared_ptr<Storage> Device::allocate(const Shape& shape, DType dtype) {
   if (step_ends_soon_) end_step();
   const MemoryPool::Allocation taken = take(static_cast<uint64_t>(shape.numel()) * size_of(dtype));
   auto storage =
-      std::allocate_shared<Storage>(Recycled<Storage>(), shared_from_this(), shape, dtype);
+      std::allocate_shared<Storage>(Recycled<Storage>(), shared_from_this(), *this, shape, dtype);
   storage->place_ = taken;
   link(*storage);
   place(*storage);

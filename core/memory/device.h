@@ -24,13 +24,13 @@ class Tracer;
 
 // Any thread may use it: every call holds the device's one lock, and work runs in the order in
 // which it was queued. Kernels, host copies, allocations and memory accounting all go through it.
-class Device : public std::enable_shared_from_this<Device> {
+class Device : public StorageOwner, public std::enable_shared_from_this<Device> {
  public:
   // `memory_limit` is the most bytes of blocks to hold; 0 means what REWIND_MEMORY_BUDGET says, or
   // else only the device's limit.
   static std::shared_ptr<Device> create(std::unique_ptr<Backend> backend,
                                         uint64_t memory_limit = 0);
-  ~Device();
+  ~Device() override;
 
   // For questions only; work on memory goes through the device, which counts writes.
   const Backend& backend() const { return *backend_; }
@@ -43,7 +43,7 @@ class Device : public std::enable_shared_from_this<Device> {
   // the limit and the largest tensors.
   std::shared_ptr<Storage> allocate(const Shape& shape, DType dtype);
 
-  void release(Storage& storage) noexcept;  // called by the storage as it dies
+  void release(Storage& storage) noexcept override;  // called by the storage as it dies
   // Gives back the memory of a storage that a keeper can fill again, and takes memory for it again,
   // with undefined contents until restore(). To saved values, none of this is a write.
   void swap_out(Storage& storage);

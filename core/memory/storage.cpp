@@ -2,8 +2,6 @@
 
 #include <utility>
 
-#include "core/memory/device.h"
-
 namespace rw {
 
 namespace {
@@ -16,18 +14,16 @@ uint64_t Storage::newest() {
   return newest_id;
 }
 
-Storage::Storage(std::shared_ptr<Device> device, const Shape& shape, DType dtype)
-    : device_(std::move(device)),
+Storage::Storage(std::shared_ptr<StorageOwner> owner, Device& device, const Shape& shape,
+                 DType dtype)
+    : owner_(std::move(owner)),
+      device_(device),
       made_(context()),
       shape_(shape),
       dtype_(dtype),
       bytes_(static_cast<uint64_t>(shape.numel()) * size_of(dtype)),
       id_(++newest_id),
       contents_(id_) {}
-
-Storage::~Storage() {
-  device_->release(*this);
-}
 
 void Storage::take_over() {
   contents_ = ++newest_id;

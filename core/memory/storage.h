@@ -18,6 +18,14 @@ class Device;
 class Storage;
 class WeightCopies;
 
+// Learns when a storage dies.
+class StorageOwner {
+ public:
+  virtual ~StorageOwner() = default;
+  // Called when the storage is about to die, so that its range can be given to others.
+  virtual void release(Storage& storage) noexcept = 0;
+};
+
 // Knows the contents of storages while their memory is away: parameters that ranks keep in parts,
 // values that are kept in 8 bits.
 class StorageKeeper {
@@ -32,12 +40,12 @@ class StorageKeeper {
 // device makes reuse after a free safe without waiting for the host.
 class Storage {
  public:
-  Storage(std::shared_ptr<Device> device, const Shape& shape, DType dtype);
-  ~Storage();  // tells the device, which gives its range to others
+  Storage(std::shared_ptr<StorageOwner> owner, Device& device, const Shape& shape, DType dtype);
+  ~Storage() { owner_->release(*this); }
   Storage(const Storage&) = delete;
   Storage& operator=(const Storage&) = delete;
 
-  Device& device() const { return *device_; }                 // the device on which it lies
+  Device& device() const { return device_; }                  // the device on which it lies
   const Arena::Range& range() const { return place_.range; }  // the range in which it lies
   uint64_t bytes() const { return bytes_; }                   // as asked for, without padding
   const Shape& shape() const { return shape_; }               // as first allocated
@@ -81,7 +89,8 @@ class Storage {
 
  private:
   friend class Device;
-  std::shared_ptr<Device> device_;
+  std::shared_ptr<StorageOwner> owner_;
+  Device& device_;
   Context made_;
   Shape shape_;
   DType dtype_;

@@ -97,9 +97,11 @@ StepFunction bert_step(Normalization kind) {
       append_utf8(text, code);
       if (is_known) text += ' ';
     });
+  // Some characters have become marks, and one is a mark no longer.
   const bool cleans = kind == Normalization::bert_clean;
-  const auto removed = set_of(cleans ? "[[[:Cc:][:Co:][[:Cf:]&[:age=8.0:]]\\uFFFD]-[\\t\\n\\r]]"
-                                     : "[[[:Mn:]&[:age=8.0:]][\\u1734]-[\\U000111C9]]");
+  const auto removed =
+      set_of(cleans ? "[[[:Cc:][:Co:][[:Cf:]&[:age=8.0:]]\\uFFFD]-[\\t\\n\\r]]"
+                    : "[[[:Mn:]&[:age=8.0:]][\\u1734]-[\\u1885\\u1886\\uA9BD\\U000111C9]]");
   const StepFunction filter = each_character([removed, cleans](std::string& text, char32_t code) {
     const auto c = static_cast<UChar32>(code);
     if (!removed->contains(c)) append_utf8(text, cleans && u_isUWhiteSpace(c) ? U' ' : code);

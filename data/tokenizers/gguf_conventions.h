@@ -1,5 +1,5 @@
-// What llama.cpp derives from names and texts of a GGUF file's vocabulary (llm_tokenizer_bpe and
-// llama_vocab in its src/llama-vocab.cpp).
+// The facts that llama.cpp derives from names and texts of a GGUF file's vocabulary
+// (llm_tokenizer_bpe and llama_vocab in its src/llama-vocab.cpp).
 #pragma once
 
 #include <string_view>

@@ -21,10 +21,10 @@ enum class DryMemory {
 
 // The assumptions of a forecast.
 struct ForecastOptions {
-  DryMemory memory = DryMemory::of_device;
-  uint64_t memory_limit = 0;   // bytes of blocks; 0: none
-  Techniques techniques = {};  // in use
-  bool trace = false;          // record a MemoryTrace of the last update
+  DryMemory memory = DryMemory::of_device;  // of the dry device
+  uint64_t memory_limit = 0;                // bytes of blocks; 0: none
+  Techniques techniques = {};               // in use
+  bool trace = false;                       // record a MemoryTrace of the last update
 };
 
 // A program, and the device that it is predicted for.

@@ -92,7 +92,7 @@ class Gate(unittest.TestCase):
         self.assertIn(f"{MODULE}: in the table, and gone", faults[1])
 
     def test_making_it_anew(self):
-        """What a device has no longer goes, and what other devices have stays."""
+        """Results that a device has no longer go, and those of other devices stay."""
         self.device["pipelines"] = [pipeline("", kernel="max", registers=7)]
         self.device["driver"] = "radv 27.0"
         self.about["allowed_spills"]["some"] = [1, "known"]

@@ -375,8 +375,8 @@ TEST_CASE("bpe tokenizer: malformed files") {
       "must make a token"));
 
   CHECK(contains(patch_fault(0, {{"normalizer", {{"type", "ByteLevel"}}}}), "normalizer"));
-  CHECK(contains(patch_fault(0, {{"pre_tokenizer", {{"type", "UnicodeScripts"}}}}),
-                 "pre-tokenizer"));
+  CHECK(
+      contains(patch_fault(0, {{"pre_tokenizer", {{"type", "UnicodeScripts"}}}}), "pre-tokenizer"));
   CHECK(contains(
       patch_fault(0,
                   {{"pre_tokenizer",

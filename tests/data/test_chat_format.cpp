@@ -5,9 +5,9 @@
 #include <ctime>
 
 #include "core/base/error.h"
+#include "data/chat/chat_format.h"
 #include "data/tokenizers/bpe_tokenizer.h"
 #include "data/tokenizers/bpe_training.h"
-#include "data/tokenizers/chat_format.h"
 
 using namespace rw;
 using namespace std::literals;

@@ -340,7 +340,7 @@ TEST_CASE("gguf tokenizer: tokens that end a generated text") {
   // An answer goes on behind the end of a message.
   metadata.tokens[6] = "<|return|>", metadata.tokens[7] = "<|call|>";
   CHECK(from_gguf(metadata).eos == std::vector<int32_t>{end, 4, 7, 3, 6});
-  // What a tokenizer says comes back, be it more than three ids or fewer than by texts.
+  // The ids of a tokenizer come back, be they more than three or fewer than by texts.
   BpeParts many = from_gguf(byte_model({"a b"}));
   many.eos = {end, 9, 10, 11, 12};
   CHECK(from_gguf(to_gguf(many)).eos == many.eos);

@@ -6,9 +6,9 @@
 
 #include "data/base/files.h"
 #include "data/base/unicode.h"
+#include "data/chat/chat_format.h"
 #include "data/tokenizers/bpe_tokenizer.h"
 #include "data/tokenizers/bpe_training.h"
-#include "data/tokenizers/chat_format.h"
 #include "data/tokenizers/gguf_tokenizer.h"
 #include "tests/fuzz/target.h"
 

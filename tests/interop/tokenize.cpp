@@ -10,8 +10,8 @@
 #include <string>
 
 #include "core/base/error.h"
+#include "data/chat/chat_format.h"
 #include "data/tokenizers/bpe_tokenizer.h"
-#include "data/tokenizers/chat_format.h"
 #include "trainer/language/language_model.h"
 
 namespace {

@@ -381,7 +381,7 @@ TEST_CASE("plan: what an out-of-memory error suggests fits" * doctest::test_suit
       CHECK_THROWS_AS(real_run(example, settings, limit), OutOfMemory);
       const auto remedies = find_remedies(planner, settings, limit);
       CHECK(remedies.size() >= 2);
-      // Of budgets only the cheapest that fits, the first of those that are tried.
+      // There is one budget, the cheapest that fits, which is the first that does.
       CHECK(std::ranges::count_if(remedies, [](const Remedy& remedy) {
               return remedy.settings.recompute != nullptr;
             }) == 1);

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "../chat/chat_template.h"
+#include "chat_template.h"
 
 namespace rw {
 

@@ -1,4 +1,4 @@
-#include "data/tokenizers/chat_format.h"
+#include "data/chat/chat_format.h"
 
 #include <algorithm>
 #include <array>
