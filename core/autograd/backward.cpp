@@ -58,6 +58,19 @@ class GradMode {
   const int change_;
 };
 
+// While it lives, the tape has no follower: what backward records is part of no pass.
+class WithoutFollower {
+ public:
+  explicit WithoutFollower(Tape& tape) : tape_(tape), follower_(tape.exchange_follower(nullptr)) {}
+  ~WithoutFollower() { tape_.exchange_follower(follower_); }
+  WithoutFollower(const WithoutFollower&) = delete;
+  WithoutFollower& operator=(const WithoutFollower&) = delete;
+
+ private:
+  Tape& tape_;
+  Tape::Follower* const follower_;
+};
+
 }  // namespace
 
 void Backward::start(const char* op, const std::vector<Tensor>& roots,
@@ -65,11 +78,6 @@ void Backward::start(const char* op, const std::vector<Tensor>& roots,
   check_first_order(op, roots);
   tape_.take_foreign_releases();
   check<AutogradError>(!tape_.running_, op, "must not be called inside a vjp or a hook");
-  check<AutogradError>(!create_graph_ || !tape_.follower(), op,
-                       "create_graph: a plan of recomputation or a budget ends with the pass's "
-                       "first backward, so it "
-                       "cannot be followed here; recompute by segments instead (checkpoint(), "
-                       "REWIND_RECOMPUTE=block)");
   if (tape_.follower())
     tape_.follower()->before_backward(tape_, roots.front(),
                                       gradients.empty() ? Tensor() : gradients.front(), retain_);
@@ -79,6 +87,7 @@ void Backward::start(const char* op, const std::vector<Tensor>& roots,
   for (Tape::Observer* observer : tape_.observers()) observer->before_backward(roots.front());
   for (const auto& body : std::exchange(tape_.before_next_backward_, {})) body(roots.front());
   const GradMode recording(create_graph_);
+  const WithoutFollower own_records(tape_);
   const PhaseScope phase(Phase::backward);
   // Gradients have the dtypes of what was recorded, whatever scope is open around backward.
   const NoAutocast no_autocast;

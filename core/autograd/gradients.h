@@ -25,8 +25,8 @@ struct GradOptions {
 // With `create_graph` the gradients can be differentiated, to any order, with the bits that they
 // have without it (those of products and scans apart); seeds and what hooks return are
 // differentiated, too. AutogradError names an op on the way whose gradient cannot be differentiated
-// (attention, recurrent layers, losses of sequences; docs/from-pytorch.md), and says so where a
-// plan of recomputation is followed, or a budget.
+// (attention, recurrent layers, losses of sequences; docs/from-pytorch.md). What is recorded here
+// is part of no plan of recomputation, and no budget drops it.
 //
 // Without it there are no second derivatives, and none is left out silently. A gradient from here,
 // from Tensor::grad() or in a hook is then marked, and so are the results of ops on it, just as the

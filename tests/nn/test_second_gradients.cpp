@@ -4,7 +4,7 @@
 
 #include "core/autograd/gradients.h"
 #include "ops/numeric.h"
-#include "planner/follow/follower.h"
+#include "planner/follow/auto_recompute.h"
 #include "tests/fixtures/tape_fixture.h"
 
 namespace rw::test {
@@ -114,9 +114,6 @@ TEST_CASE("gradients of gradients: what cannot be differentiated is refused by i
     CHECK(
         contains(message_of<AutogradError>([&] { sum(g * x).backward(); }), "create_graph = true"));
   }
-  const Follower follower({.evicts = true});
-  CHECK(contains(message_of<AutogradError>([&] { slope(recorded); }),
-                 "a plan of recomputation or a budget"));
 }
 
 // Parts that are alone.
@@ -161,6 +158,56 @@ TEST_CASE("gradients of gradients: through values that were evicted") {
   };
   CHECK(run(true) == run(false));
   CHECK(CpuDevice::tape().evictions() > 0);
+}
+
+// Returns the gradients of a penalty on gradients, in `steps` steps, and the peak.
+std::pair<Values, uint64_t> penalised_steps(const std::optional<AutoRecomputeOptions>& options,
+                                            int steps) {
+  const CpuDevice device;
+  std::optional<AutoRecompute> recompute;
+  if (options) recompute.emplace(*options);
+  std::vector<Tensor> weights;
+  for (int i = 0; i < 6; ++i)
+    weights.push_back((reshape(leaf(32 * 32 + i).detach()[{Slice{0, 32 * 32}}], {32, 32}) * 0.3f)
+                          .set_requires_grad());
+  Values all;
+  for (int step = 0; step < steps; ++step) {
+    Tensor loss;
+    {
+      const Tensor x = leaf(512 * 32 + step).detach();
+      const Tensor start = reshape(x[{Slice{0, 512 * 32}}], {512, 32}).set_requires_grad();
+      Tensor y = start;
+      for (const Tensor& w : weights) y = gelu(tanh(linear(y, w)));
+      const Tensor g = grad({sum(y)}, {start}, {.create_graph = true})[0];
+      loss = mean(square(norm(g, 2, {1}) - 1.0f)) + mean(square(y));
+    }
+    loss.backward();
+    for (Tensor& w : weights) {
+      const Values of_w = w.grad().to_vector();
+      all.insert(all.end(), of_w.begin(), of_w.end());
+      w.set_grad({});
+    }
+    loss = {};
+    device.device->end_step();
+  }
+  return {all, device.device->memory_report().peak};
+}
+
+TEST_CASE("gradients of gradients: under plans of recomputation, and within budgets") {
+  using Mode = AutoRecomputeOptions::Mode;
+  const auto [plain, peak] = penalised_steps({}, 4);
+  for (const Mode mode : {Mode::memory, Mode::speed})
+    CHECK(penalised_steps(AutoRecomputeOptions{.mode = mode}, 4).first == plain);
+  // What a backward records is never dropped, so budgets hold, or there is too little memory.
+  for (const Mode mode : {Mode::budget, Mode::evict}) {
+    const auto within = [mode](uint64_t budget) {
+      return penalised_steps(AutoRecomputeOptions{.mode = mode, .budget = budget}, 4);
+    };
+    const auto [values, highest] = within(peak);
+    CHECK(values == plain);
+    CHECK(highest <= peak);
+    CHECK_THROWS_AS(within(peak / 2), OutOfMemory);
+  }
 }
 
 TEST_CASE("gradients of gradients: records go when nobody needs them") {
