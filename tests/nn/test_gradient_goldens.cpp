@@ -119,7 +119,7 @@ auto loss_and_gradients(const GoldenOfGradients& golden, const Segmented& s, con
   return all;
 }
 
-std::vector<float> floats(const Tensor& t) {
+std::vector<float> floats_of(const Tensor& t) {
   return t.to_vector();
 }
 
@@ -150,19 +150,19 @@ TEST_CASE(
       compare(golden, loss_and_gradients(golden, {}, doubles), 1e-7);
     }
     const CpuDevice device;
-    compare(golden, loss_and_gradients(golden, {}, floats), 1e-5);
+    compare(golden, loss_and_gradients(golden, {}, floats_of), 1e-5);
   }
 }
 
 TEST_CASE("gradients of gradients: the same bits inside segments, across them and in both") {
   for (const GoldenOfGradients& golden : goldens_of_gradients) {
     const CpuDevice device;
-    const std::vector<float> plain = loss_and_gradients(golden, {}, floats);
+    const std::vector<float> plain = loss_and_gradients(golden, {}, floats_of);
     for (const SavePolicy& policy : {save_nothing(), save_matmuls()})
       for (int form = 1; form < 4; ++form) {
         CpuDevice::tape().verify_replay(true);
         const Segmented s = {(form & 1) != 0, (form & 2) != 0, policy};
-        const bool is_equal = loss_and_gradients(golden, s, floats) == plain;
+        const bool is_equal = loss_and_gradients(golden, s, floats_of) == plain;
         CHECK_MESSAGE(is_equal, golden.name << " " << form);
         CpuDevice::tape().verify_replay(false);
       }

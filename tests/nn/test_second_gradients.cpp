@@ -198,7 +198,7 @@ TEST_CASE("gradients of gradients: under plans of recomputation, and within budg
   const auto [plain, peak] = penalised_steps({}, 4);
   for (const Mode mode : {Mode::memory, Mode::speed})
     CHECK(penalised_steps(AutoRecomputeOptions{.mode = mode}, 4).first == plain);
-  // What a backward records is never dropped, so budgets hold, or there is too little memory.
+  // Records of a backward stay, so a budget either holds, or is too small.
   for (const Mode mode : {Mode::budget, Mode::evict}) {
     const auto within = [mode](uint64_t budget) {
       return penalised_steps(AutoRecomputeOptions{.mode = mode, .budget = budget}, 4);
