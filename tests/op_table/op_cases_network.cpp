@@ -76,7 +76,7 @@ void add_network(Table& t) {
   });
   t.row("zeros", {}, [](const Tensors&) { return zeros({7}); });
   t.row("ones", {}, [](const Tensors&) { return ones({2, 3}, DType::f16); });
-  t.row("zeros_like", {x({2, 3})}, [](const Tensors& in) { return zeros_like(in[0]); });
+  t.row("zeros_like", {constant({2, 3})}, [](const Tensors& in) { return zeros_like(in[0]); });
 }
 
 // ---- group and instance norm: channels that move in words and others, runs of rows that one

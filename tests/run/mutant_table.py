@@ -23,7 +23,8 @@ TESTS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 ROOT = os.path.dirname(TESTS)
 
 # Files that are pasted into others take the switch from these.
-INCLUDERS = {"shaders/elementwise.def": ["backends/cpu/loops/elementwise.cpp", "backends/reference/loops/elementwise.h",
+INCLUDERS = {"shaders/elementwise.def": ["ops/elementwise/elementwise.cpp",
+                                         "backends/cpu/loops/elementwise.cpp", "backends/reference/loops/elementwise.h",
                                          "shaders/elementwise/elementwise.glsl", "shaders/elementwise/compare.comp"],
              "shaders/functions.h": ["backends/cpu/loops/functions.h", "shaders/elementwise/elementwise.glsl"]}
 
