@@ -64,19 +64,26 @@ bool flat_index(const LoopCall& call) {
 
 namespace {
 
+constexpr int64_t sort_block = 32;
+
 // Maps values to unsigned numbers in the same order.
-uint32_t sort_key(const Operand& x, int64_t at, bool descending) {
-  uint32_t key;
+void sort_keys(const Operand& x, int64_t at, int64_t count, bool descending, uint32_t* keys) {
+  const uint32_t flip = descending ? UINT32_MAX : 0;
   if (is_real(x.dtype)) {
-    float buffer;
-    const float value = *read(x, at, 1, &buffer);
-    const uint32_t bits = value == 0.0f ? 0 : bits_of(value);
-    key = value != value ? UINT32_MAX : (bits >> 31) != 0 ? ~bits : bits | 0x80000000u;
-  } else {
-    key =
-        static_cast<uint32_t>(x.width == 4 ? *x.as<int32_t>(at) : *x.as<uint8_t>(at)) ^ 0x80000000u;
+    float buffer[sort_block];
+    const float* const values = read(x, at, count, buffer);
+    each(count, [=](int64_t i) {
+      const float value = values[i];
+      const uint32_t bits = value == 0.0f ? 0 : bits_of(value);
+      const uint32_t key = (bits >> 31) != 0 ? ~bits : bits | 0x80000000u;
+      keys[i] = (value != value ? UINT32_MAX : key) ^ flip;
+    });
+    return;
   }
-  return descending ? ~key : key;
+  for (int64_t i = at; i < at + count; ++i) {
+    const int32_t value = x.width == 4 ? *x.as<int32_t>(i) : *x.as<uint8_t>(i);
+    *keys++ = static_cast<uint32_t>(value) ^ 0x80000000u ^ flip;
+  }
 }
 
 }  // namespace
@@ -84,25 +91,26 @@ uint32_t sort_key(const Operand& x, int64_t at, bool descending) {
 bool sort_blocks(const LoopCall& call) {
   const auto& p = params<SortBlocksParams>(call);
   if (p.n == 0) return true;
-  constexpr int64_t size = 32;
   const Operand x = operand(call, 0);
   uint32_t *key = operand(call, 1).as<uint32_t>(), *order = operand(call, 2).as<uint32_t>();
-  const int64_t count = p.count, blocks = divide_up(count, size), lines = p.n / count;
+  const int64_t count = p.count, blocks = divide_up(count, sort_block), lines = p.n / count;
   parallel_for(lines * blocks, 64 * int64_t{p.n}, [&](int64_t i) {
-    const int64_t line = i / blocks * count, first = i % blocks * size;
-    const int64_t places = least(size, count - first);
-    uint64_t sorted[size];  // keys with their positions, so that no two are equal
+    const int64_t first = i % blocks * sort_block, at = i / blocks * count + first;
+    const int64_t places = least(sort_block, count - first);
+    uint32_t keys[sort_block];
+    sort_keys(x, at, places, p.descending == 1, keys);
+    int64_t values[sort_block];  // keys with their positions, so that no two are equal
+    for (int64_t k = 0; k < sort_block; ++k)
+      values[k] = k < places
+                      ? static_cast<int64_t>(uint64_t{keys[k] ^ 0x80000000u} << 32) + (first + k)
+                      : INT64_MAX;
+    // A place is the number of smaller values, which takes no branch.
     for (int64_t k = 0; k < places; ++k) {
-      const int64_t place = first + k;
-      const uint64_t one = uint64_t{sort_key(x, line + place, p.descending == 1)} << 32 |
-                           static_cast<uint64_t>(place);
-      int64_t to = k;
-      for (; to > 0 && sorted[to - 1] > one; --to) sorted[to] = sorted[to - 1];
-      sorted[to] = one;
-    }
-    for (int64_t k = 0; k < places; ++k) {
-      key[line + first + k] = static_cast<uint32_t>(sorted[k] >> 32);
-      order[line + first + k] = static_cast<uint32_t>(sorted[k]);
+      const int64_t own = values[k];
+      int64_t place = 0;
+      for (int64_t j = 0; j < sort_block; ++j) place += values[j] < own;
+      key[at + place] = keys[k];
+      order[at + place] = static_cast<uint32_t>(first + k);
     }
   });
   return true;
@@ -144,14 +152,24 @@ bool sort_merge(const LoopCall& call) {
     const int64_t a_size = middle - first, b_size = end - middle;
     int64_t from_a = from_first(a, a_size, b, b_size, begin), from_b = begin - from_a;
     const int64_t last = least(begin + piece, a_size + b_size);
-    for (int64_t to = begin; to < last; ++to) {
-      const bool takes_a = from_b == b_size || (from_a < a_size && a[from_a] <= b[from_b]);
-      const int64_t from = line + (takes_a ? first + from_a : middle + from_b);
+    const uint32_t *a_order = order + line + first, *b_order = order + line + middle;
+    uint32_t *keys = to_key + line + first, *orders = to_order + line + first;
+    int64_t to = begin;
+    // Which run comes next cannot be foreseen: no branch depends on it.
+    while (to < last && from_a < a_size && from_b < b_size) {
+      const uint32_t one = a[from_a], other = b[from_b];
+      const uint32_t one_order = a_order[from_a], other_order = b_order[from_b];
+      const bool takes_a = one <= other;
+      keys[to] = takes_a ? one : other;
+      orders[to++] = takes_a ? one_order : other_order;
       from_a += takes_a;
       from_b += !takes_a;
-      to_key[line + first + to] = key[from];
-      to_order[line + first + to] = order[from];
     }
+    const bool ends_a = from_b == b_size;  // the rest of one run
+    const int64_t from = ends_a ? from_a : from_b, bytes = (last - to) * int64_t{sizeof(uint32_t)};
+    if (bytes == 0) return;
+    __builtin_memcpy(keys + to, (ends_a ? a : b) + from, static_cast<size_t>(bytes));
+    __builtin_memcpy(orders + to, (ends_a ? a_order : b_order) + from, static_cast<size_t>(bytes));
   });
   return true;
 }

@@ -117,7 +117,7 @@ void dot_lines_of(const MatmulParams& p, const Operand& a, const T* b, int64_t c
     for (int64_t j = 0; j < count; j += lanes) {
       const T* const lines = b + j * p.b_col + at;
       store(sums.at + j,
-            load(sums.at + j) + dots(least(lanes, count - j), size, x, lines, p.b_col));
+            load(sums.at + j) + dots<true>(least(lanes, count - j), size, x, lines, p.b_col));
     }
   });
   finish(p, c, count, sums.at);

@@ -75,14 +75,22 @@ inline void product(int64_t m, int64_t n, int64_t k, Factor a, const float* b, i
 }
 
 // Returns the products of x and a line, whose elements are converted in registers, summed by lanes.
-template <class T>
+// A line of `streams` is read once, with those behind it: processors fetch ahead only to the end of
+// a page, so without a request it would wait for memory at each.
+template <bool streams, class T>
 inline Vec dot(int64_t size, const float* x, const T* line) {
+  constexpr int64_t step = 4 * lanes, ahead = 8192, cache_line = 64;
   Vec sums[4] = {};
   int64_t i = 0;
-  for (; i + 4 * lanes <= size; i += 4 * lanes)
+  for (; i + step <= size; i += step) {
+    const char* const next = reinterpret_cast<const char*>(line + i) + ahead;
+#pragma GCC unroll 4
+    for (int64_t at = 0; streams && at < step * int64_t{sizeof(T)}; at += cache_line)
+      __builtin_prefetch(next + at);
 #pragma GCC unroll 4
     for (int64_t k = 0; k < 4; ++k)
       sums[k] = mul_add(load(x + i + k * lanes), load(line + i + k * lanes), sums[k]);
+  }
   for (; i + lanes <= size; i += lanes) sums[0] = mul_add(load(x + i), load(line + i), sums[0]);
   if (i < size) {
     float rest[lanes] = {};
@@ -93,10 +101,10 @@ inline Vec dot(int64_t size, const float* x, const T* line) {
 }
 
 // Returns the dot products of x and of `count` lines, at most one for each lane.
-template <class T>
+template <bool streams, class T>
 inline Vec dots(int64_t count, int64_t size, const float* x, const T* lines, int64_t step) {
   Vec each[lanes] = {};
-  for (int64_t i = 0; i < count; ++i) each[i] = dot(size, x, lines + i * step);
+  for (int64_t i = 0; i < count; ++i) each[i] = dot<streams>(size, x, lines + i * step);
   return fold_lanes<Sum>(each);
 }
 

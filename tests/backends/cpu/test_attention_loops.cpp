@@ -36,6 +36,7 @@ constexpr Heads head_cases[] = {
     {2, 2, 150, 150, 16, 1, 0, 20},
     {2, 2, 70, 130, 32, 1, 0, 0, Mask::none, 0.8f},
     {2, 6, 70, 130, 32, 3, masked | causal | has_lengths, 0, Mask::all, 0.8f},
+    {2, 6, 1, 200, 64, 3, causal | ATTENTION_LOWER_RIGHT | has_lengths},
     {1, 1, 3, 66, 256}};
 
 AttentionParams attention_params(const Heads& h) {

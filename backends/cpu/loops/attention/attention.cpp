@@ -41,6 +41,27 @@ void weigh(const Queries& q, int64_t keys, int64_t wide, Square& s, Seen& seen) 
   }
 }
 
+// The same for one query, as generation has it, with a weight in each lane: no sum has another
+// order.
+void weigh_one(int64_t keys, int64_t wide, Square& s, Seen& seen) {
+  alignas(64) float weights[span];
+  float most = seen.top[0], sum = seen.total[0];
+  for (int64_t key = 0; key < keys; ++key) {
+    weights[key] = s.at[key][0];
+    most = weights[key] > most ? weights[key] : most;
+  }
+  for (int64_t key = keys; key < divide_up(keys, lanes) * lanes; ++key) weights[key] = most;
+  const float shrink = exp_below(seen.top[0] - most);
+  seen.top[0] = most;
+  sum *= shrink;
+  if (shrink != 1)
+    for (int64_t d = 0; d < wide; ++d) seen.sum.at[d] *= shrink;
+  float* const at = weights;
+  each_lane(divide_up(keys, lanes) * lanes, [=](int64_t i) { at[i] = exp_below(at[i] - most); });
+  for (int64_t key = 0; key < keys; ++key) sum += s.at[key][0] = weights[key];
+  seen.total[0] = sum;
+}
+
 void attend(const Attention& a, const Queries& q, Seen& seen) {
   const int64_t wide = a.wide(), key_head = a.key_head(q.head), count = a.key_count(q.batch);
   Panel turned, buffer;
@@ -52,7 +73,7 @@ void attend(const Attention& a, const Queries& q, Seen& seen) {
     const Keys k{first, least(span, count - first)};
     if (a.is_unseen(q, k)) continue;
     a.score(q, k, turned, a.k(q.batch, key_head, first).read(k.count, a.dim(), wide, buffer), s);
-    weigh(q, k.count, wide, s, seen);
+    q.count == 1 ? weigh_one(k.count, wide, s, seen) : weigh(q, k.count, wide, s, seen);
     if (a.drops()) {
       Square factors;
       a.factors(q, k, factors);

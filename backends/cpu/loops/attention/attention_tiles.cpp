@@ -5,9 +5,10 @@ namespace rw::cpu::REWIND_LEVEL {
 void Attention::turn(const HeadRows& rows, const Queries& q, float factor, Panel& x,
                      Panel& buffer) const {
   const Rows from = rows.read(q.count, dim(), wide(), buffer);
+  const int64_t last = q.wide() - lanes;  // where the register begins that queries do not fill
+  if (q.count < q.wide())
+    for (int64_t d = 0; d < dim(); ++d) store(x.at + d * span + last, Vec{});
   transpose(q.count, dim(), from.at, from.step, factor, x.at, span);
-  for (int64_t d = 0; d < dim(); ++d)
-    for (int64_t i = q.count; i < q.wide(); ++i) x.at[d * span + i] = 0;
 }
 
 // Sets the scores of one query, as generation has it, in all lanes.
@@ -16,7 +17,7 @@ void Attention::score_one(int64_t count, const Panel& turned, const Rows& keys, 
   for (int64_t d = 0; d < dim(); ++d) query[d] = turned.at[d * span];
   for (int64_t key = 0; key < count; key += lanes) {
     const int64_t some = least(lanes, count - key);
-    const Vec scores = dots(some, dim(), query, keys.at + key * keys.step, keys.step);
+    const Vec scores = dots<false>(some, dim(), query, keys.at + key * keys.step, keys.step);
     for (int64_t i = 0; i < some; ++i) store(s.at[key + i], all(scores[i]));
   }
 }

@@ -97,9 +97,12 @@ class Attention {
       body(Queries{i / tiles / heads, i / tiles % heads, first, least(span, p_.queries - first)});
     });
   }
-  // Returns the bytes of all scores.
+  // Returns the bytes of all scores, or of the rows that they are made of, if these are more.
   int64_t work() const {
-    return int64_t{p_.batch} * p_.heads * p_.queries * p_.keys * int64_t{sizeof(float)};
+    const int64_t heads = int64_t{p_.batch} * p_.heads;
+    const int64_t scores = heads * p_.queries * p_.keys * int64_t{sizeof(float)};
+    const int64_t rows = heads * p_.keys * dim() * (k_.width + v_.width);
+    return scores > rows ? scores : rows;
   }
 
   int64_t key_count(int64_t batch) const {
