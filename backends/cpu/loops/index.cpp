@@ -155,7 +155,7 @@ bool sort_merge(const LoopCall& call) {
     const uint32_t *a_order = order + line + first, *b_order = order + line + middle;
     uint32_t *keys = to_key + line + first, *orders = to_order + line + first;
     int64_t to = begin;
-    // Which run comes next cannot be foreseen: no branch depends on it.
+    // The run that comes next cannot be foreseen, so no branch depends on it.
     while (to < last && from_a < a_size && from_b < b_size) {
       const uint32_t one = a[from_a], other = b[from_b];
       const uint32_t one_order = a_order[from_a], other_order = b_order[from_b];
