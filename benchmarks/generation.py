@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Measures how fast `lm generate` reads a prompt and draws tokens, beside llama.cpp's llama-bench on the same GGUF files,
-in turns, and writes a table. The model has the shape of SmolLM2-135M and random weights, which cost as much as trained
-ones. Usage: generation.py --llama 'COMMAND llama-bench' [--rounds N] [--output FILE]"""
+in turns, and writes a table. Without --models, one of SmolLM2-135M's shape with random weights is made, which costs as much
+as a trained one. Usage: generation.py --llama 'COMMAND llama-bench' [--models FILE.gguf...] [--output FILE]"""
 
 import argparse
 import json
+import os
 import re
 import shlex
 import statistics
@@ -13,14 +14,21 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-RATES = re.compile(r"(\d+) tokens read in \S+ s \(([\d.]+)/s\), (\d+) more in \S+ s \(([\d.]+)/s\)")
+RATES = re.compile(r"(\d+) tokens read in \S+ s \(([\d.]+)/s\), (\d+) more in \S+ s \(([\d.]+)/s\).* in (\w+) on ")
 
 
-def run(*command):
-    result = subprocess.run([str(word) for word in command], capture_output=True, text=True)
-    if result.returncode:
-        raise SystemExit(f"{command}: {result.stdout}{result.stderr}")
-    return result
+def run(*command, threads=0):
+    """Returns what a command prints, and its peak memory in MiB."""
+    environment = dict(os.environ, **({"OMP_NUM_THREADS": str(threads)} if threads else {}))
+    with tempfile.TemporaryFile("w+") as out:
+        process = subprocess.Popen([str(word) for word in command], stdout=out, stderr=out, env=environment)
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        out.seek(0)
+        text = out.read()
+    if process.returncode:
+        raise SystemExit(f"{command}: {text}")
+    return text, usage.ru_maxrss / 1024
 
 
 def make_models(o, folder):
@@ -37,20 +45,21 @@ def make_models(o, folder):
     return files
 
 
-def ours(o, model, dtype):
-    """Returns tokens per second of the prompt and of what is drawn, and the tokens of the prompt."""
+def ours(o, model):
+    """Returns tokens per second of the prompt and of what is drawn, MiB, the tokens of the prompt, and the dtype."""
     words = (ROOT / "README.md").read_text().split()
-    result = run(o.build / "apps/lm", "generate", " ".join(words[:o.words]), "--model", model, "--device", o.device, "--dtype",
-                 dtype, "--temperature", "0", "--max-new-tokens", str(o.tokens + 1))
-    prompt, read, _, drawn = RATES.search(result.stderr).groups()
-    return float(read), float(drawn), int(prompt)
+    text, memory = run(o.build / "apps/lm", "generate", " ".join(words[:o.words]), "--model", model, "--device", o.device,
+                       *(["--dtype", o.dtype] if o.dtype else []), "--temperature", "0", "--max-new-tokens", o.tokens + 1,
+                       threads=o.threads)
+    prompt, read, _, drawn, dtype = RATES.search(text).groups()
+    return float(read), float(drawn), memory, int(prompt), dtype
 
 
 def theirs(o, model, prompt):
-    out = run(*shlex.split(o.llama), "-m", str(model).replace(*o.seen_as) if o.seen_as else model, "-p", prompt, "-n", o.tokens,
-              "-t", o.threads, "-r", 1, "-o", "json").stdout
-    rows = json.loads(out[out.index("["):])
-    return tuple(next(r["avg_ts"] for r in rows if bool(r["n_gen"]) == drawn) for drawn in (False, True))
+    out, memory = run(*shlex.split(o.llama), "-m", str(model).replace(*o.seen_as) if o.seen_as else model, "-p", prompt,
+                      "-n", o.tokens, "-t", o.threads, "-r", 1, "-o", "json")
+    rows = json.loads(out[out.index("[\n"):out.rindex("]") + 1])
+    return *(next(r["avg_ts"] for r in rows if bool(r["n_gen"]) == drawn) for drawn in (False, True)), memory
 
 
 def main():
@@ -59,7 +68,9 @@ def main():
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--llama", help="the command that runs llama-bench; without it only ours is measured")
     parser.add_argument("--folder", help="where the models lie meanwhile; and, behind a colon, as llama-bench sees it")
-    parser.add_argument("--types", nargs="+", default=["f16", "q8_0"])
+    parser.add_argument("--models", type=Path, nargs="+", help="GGUF files to measure")
+    parser.add_argument("--types", nargs="+", default=["f16", "bf16", "q8_0"], help="of the model that is made otherwise")
+    parser.add_argument("--dtype", help="what Rewind computes in; by default as the file says")
     parser.add_argument("--words", type=int, default=150, help="of the prompt")
     parser.add_argument("--tokens", type=int, default=64, help="that are drawn")
     parser.add_argument("--threads", type=int, default=2)
@@ -68,29 +79,32 @@ def main():
     o = parser.parse_args()
     here, _, there = (o.folder or "").partition(":")
     o.seen_as = (here, there) if there else None
-    lines = ["| file | computed in | prompt, tokens/s | llama.cpp | ratio | drawn, tokens/s | llama.cpp | ratio |",
-             "|---|---|---:|---:|---:|---:|---:|---:|"]
+    others = " | llama.cpp | ratio | "
+    lines = ["| file | computed in | " + others.join(["prompt, tokens/s", "drawn, tokens/s", "MiB", ""]).strip(),
+             "|---|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|"]
     with tempfile.TemporaryDirectory(dir=here or None) as folder:
-        for kind, model in make_models(o, Path(folder)).items():
-            for dtype in ("f16", "f32"):
-                mine, other = [], []
-                for _ in range(o.rounds):
-                    mine.append(ours(o, model, dtype))
-                    other.append(theirs(o, model, mine[-1][2]) if o.llama else (float("nan"),) * 2)
-                cells = [kind, dtype]
-                for i in (0, 1):
-                    a, b = (statistics.median(r[i] for r in rates) for rates in (mine, other))
-                    cells += [f"{a:.1f}", f"{b:.1f}", f"{a / b:.2f}"]
-                lines.append("| " + " | ".join(cells) + " |")
-                print(lines[-1], flush=True)
+        models = {file.name: file for file in o.models} if o.models else make_models(o, Path(folder))
+        for kind, model in models.items():
+            mine, other = [], []
+            for _ in range(o.rounds):
+                mine.append(ours(o, model))
+                other.append(theirs(o, model, mine[-1][3]) if o.llama else (float("nan"),) * 3)
+            cells = [kind, mine[0][4]]
+            for i, digits in enumerate((1, 1, 0)):
+                a, b = (statistics.median(r[i] for r in rates) for rates in (mine, other))
+                cells += [f"{a:.{digits}f}", f"{b:.{digits}f}", f"{a / b:.2f}"]
+            lines.append("| " + " | ".join(cells) + " |")
+            print(lines[-1], flush=True)
     if o.output:
         cpu = next((line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")), "")
+        what = "files that were given" if o.models else "a model of SmolLM2-135M's shape with random weights"
         o.output.write_text(f"""# Reading prompts and drawing tokens
 
-- command: `python3 benchmarks/generation.py --llama 'llama-bench'`, medians of {o.rounds} rounds in turns, prompts of
-  {mine[-1][2]} tokens, {o.tokens} tokens drawn greedily, {o.threads} threads
+- command: `./rewind bench generation --llama 'llama-bench'`, medians of {o.rounds} rounds in turns, prompts of
+  {mine[-1][3]} tokens, {o.tokens} tokens drawn greedily, {o.threads} threads
 - machine: {cpu}, device {o.device}
-- a model of SmolLM2-135M's shape with random weights; Rewind reads quantised weights into the dtype that it computes in
+- {what}; Rewind reads quantised weights into the dtype that it
+  computes in; memory is the most of the process
 
 """ + "\n".join(lines) + "\n")
 
