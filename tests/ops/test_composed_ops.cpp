@@ -1,8 +1,10 @@
-// Ops that the host splits into several kernels: all devices share the split, so these are compared
-// with plain loops in double.
+// Ops that the host splits into several kernels or makes of others: all devices share that, so
+// these are compared with plain loops in double, or with values.
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
+#include "ops/numeric.h"
 #include "tests/fixtures/tape_fixture.h"
 
 namespace rw::test {
@@ -109,6 +111,21 @@ TEST_CASE("composed ops: pooling with windows that are split") {
     check_pool(strips, true);
     check_pool(strips, false);
   }
+}
+
+TEST_CASE("composed ops: the classes of numbers") {
+  constexpr float infinity = std::numeric_limits<float>::infinity();
+  on_each_device([] {
+    const Tensor x = tensor({0, -2, infinity, -infinity, std::nanf("")}, {5});
+    for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
+      INFO(name(dtype));
+      const Tensor of = cast(x, dtype);
+      CHECK(isnan(of).to_vector() == std::vector<float>{0, 0, 0, 0, 1});
+      CHECK(isinf(of).to_vector() == std::vector<float>{0, 0, 1, 1, 0});
+      CHECK(isfinite(of).to_vector() == std::vector<float>{1, 1, 0, 0, 0});
+      CHECK(nan_to_num(of, 7, 8, -9).to_vector() == std::vector<float>{0, -2, 8, -9, 7});
+    }
+  });
 }
 
 }  // namespace rw::test
