@@ -90,7 +90,7 @@ ValueHistory* NumericsMonitor::count(const ValueKey& key, const Tensor& x) {
     found = values_.emplace(key, Value{.row = static_cast<int64_t>(values_.size())}).first;
   }
   Value& value = found->second;
-  value.what.kind = place.kind;
+  value.what.kind = key.kind;
   value.what.dtype = x.dtype();
   const OpScope scope("numerics_monitor");
   count_range(x, make_view(rows_, {RANGE_SIZE}, {1}, value.row * RANGE_SIZE),
