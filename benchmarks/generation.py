@@ -18,7 +18,7 @@ RATES = re.compile(r"(\d+) tokens read in \S+ s \(([\d.]+)/s\), (\d+) more in \S
 
 
 def run(*command, threads=0):
-    """Returns what a command prints, and its peak memory in MiB."""
+    """Returns what a command prints, its peak memory in MiB, and its CPU seconds."""
     environment = dict(os.environ, **({"OMP_NUM_THREADS": str(threads)} if threads else {}))
     with tempfile.TemporaryFile("w+") as out:
         process = subprocess.Popen([str(word) for word in command], stdout=out, stderr=out, env=environment)
@@ -28,7 +28,7 @@ def run(*command, threads=0):
         text = out.read()
     if process.returncode:
         raise SystemExit(f"{command}: {text}")
-    return text, usage.ru_maxrss / 1024
+    return text, usage.ru_maxrss / 1024, usage.ru_utime + usage.ru_stime
 
 
 def make_models(o, folder):
@@ -45,21 +45,39 @@ def make_models(o, folder):
     return files
 
 
-def ours(o, model):
-    """Returns tokens per second of the prompt and of what is drawn, MiB, the tokens of the prompt, and the dtype."""
+def ours(o, model, tokens):
     words = (ROOT / "README.md").read_text().split()
-    text, memory = run(o.build / "apps/lm", "generate", " ".join(words[:o.words]), "--model", model, "--device", o.device,
-                       *(["--dtype", o.dtype] if o.dtype else []), "--temperature", "0", "--max-new-tokens", o.tokens + 1,
-                       threads=o.threads)
+    return run(o.build / "apps/lm", "generate", " ".join(words[:o.words]), "--model", model, "--device", o.device,
+               *(["--dtype", o.dtype] if o.dtype else []), "--temperature", "0", "--max-new-tokens", tokens + 1,
+               threads=o.threads)
+
+
+def theirs(o, model, prompt, tokens):
+    return run(*shlex.split(o.llama), "-m", str(model).replace(*o.seen_as) if o.seen_as else model, "-p", prompt,
+               "-n", tokens, "-t", o.threads, "-r", 1, "-o", "json")
+
+
+def measure(o, model):
+    """Returns the dtype, the tokens of the prompt, and for each program tokens per second read and drawn, and MiB."""
+    text, memory, _ = ours(o, model, o.tokens)
     prompt, read, _, drawn, dtype = RATES.search(text).groups()
-    return float(read), float(drawn), memory, int(prompt), dtype
+    other = (float("nan"),) * 3
+    if o.llama:
+        text, more, _ = theirs(o, model, prompt, o.tokens)
+        rows = json.loads(text[text.index("[\n"):text.rindex("]") + 1])
+        other = *(next(r["avg_ts"] for r in rows if bool(r["n_gen"]) == drawn) for drawn in (False, True)), more
+    return dtype, prompt, (float(read), float(drawn), memory), other
 
 
-def theirs(o, model, prompt):
-    out, memory = run(*shlex.split(o.llama), "-m", str(model).replace(*o.seen_as) if o.seen_as else model, "-p", prompt,
-                      "-n", o.tokens, "-t", o.threads, "-r", 1, "-o", "json")
-    rows = json.loads(out[out.index("[\n"):out.rindex("]") + 1])
-    return *(next(r["avg_ts"] for r in rows if bool(r["n_gen"]) == drawn) for drawn in (False, True)), memory
+def measure_cpu(o, model):
+    """The same by CPU seconds, of two runs of different lengths, in which reading and loading cancel out."""
+    few, found = o.tokens // 8, []
+    for program in (ours, lambda o, model, tokens: theirs(o, model, 0, tokens)):
+        (_, _, short), (text, memory, long) = (program(o, model, tokens) for tokens in (few, o.tokens))
+        found.append((float("nan"), (o.tokens - few) / (long - short), memory))
+        if program is ours:
+            prompt, *_, dtype = RATES.search(text).groups()
+    return dtype, prompt, *found
 
 
 def main():
@@ -75,6 +93,8 @@ def main():
     parser.add_argument("--tokens", type=int, default=64, help="that are drawn")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--cpu-time", action="store_true",
+                        help="tokens drawn per CPU second, where other programs use the machine, too; with --threads 1")
     parser.add_argument("--output", type=Path)
     o = parser.parse_args()
     here, _, there = (o.folder or "").partition(":")
@@ -85,13 +105,10 @@ def main():
     with tempfile.TemporaryDirectory(dir=here or None) as folder:
         models = {file.name: file for file in o.models} if o.models else make_models(o, Path(folder))
         for kind, model in models.items():
-            mine, other = [], []
-            for _ in range(o.rounds):
-                mine.append(ours(o, model))
-                other.append(theirs(o, model, mine[-1][3]) if o.llama else (float("nan"),) * 3)
-            cells = [kind, mine[0][4]]
+            rounds = [(measure_cpu if o.cpu_time else measure)(o, model) for _ in range(o.rounds)]
+            cells = [kind, rounds[0][0]]
             for i, digits in enumerate((1, 1, 0)):
-                a, b = (statistics.median(r[i] for r in rates) for rates in (mine, other))
+                a, b = (statistics.median(r[program][i] for r in rounds) for program in (2, 3))
                 cells += [f"{a:.{digits}f}", f"{b:.{digits}f}", f"{a / b:.2f}"]
             lines.append("| " + " | ".join(cells) + " |")
             print(lines[-1], flush=True)
@@ -101,7 +118,7 @@ def main():
         o.output.write_text(f"""# Reading prompts and drawing tokens
 
 - command: `./rewind bench generation --llama 'llama-bench'`, medians of {o.rounds} rounds in turns, prompts of
-  {mine[-1][3]} tokens, {o.tokens} tokens drawn greedily, {o.threads} threads
+  {rounds[-1][1]} tokens, {o.tokens} tokens drawn greedily, {o.threads} threads
 - machine: {cpu}, device {o.device}
 - {what}; Rewind reads quantised weights into the dtype that it
   computes in; memory is the most of the process

@@ -168,9 +168,9 @@ bool matmul(const LoopCall& call) {
     return false;
   const Operand a = operand(call, 0), b = operand(call, 1), c = operand(call, 2);
   const int64_t batches = int64_t{p.batch[0]} * p.batch[1], n = p.n;
-  // Small pieces, so that few lines are shared evenly, but not so small that handing them out
-  // shows.
-  const int64_t width = has_lines ? (p.k < 512 ? 64 : lanes) : 256;
+  // Small pieces, so that few lines are shared evenly, but not so small that handing them out, and
+  // reading a for each, shows.
+  const int64_t width = has_lines ? (p.k < 512 || n >= 1024 ? 64 : lanes) : 256;
   const int64_t across = divide_up(n, width);
   parallel_for(batches * across, batches * n * p.k * b.width, [&](int64_t i) {
     const int64_t outer = i / across / p.batch[1], inner = i / across % p.batch[1];
