@@ -1,5 +1,7 @@
 #include "core/autograd/backward.h"
 
+#include <optional>
+
 namespace rw {
 
 namespace {
@@ -58,6 +60,25 @@ class GradMode {
   const int change_;
 };
 
+// Extends the open segments, which backward has ended, by the records that it makes.
+class SegmentExtender : public Tape::Observer {
+ public:
+  SegmentExtender(Tape& tape, Segments& segments) : tape_(tape), segments_(segments) {
+    tape_.add_observer(*this);
+  }
+  ~SegmentExtender() override { tape_.remove_observer(*this); }
+  SegmentExtender(const SegmentExtender&) = delete;
+  SegmentExtender& operator=(const SegmentExtender&) = delete;
+
+  void after_forward(int64_t index, const Record&, std::span<const Tensor>) override {
+    segments_.end_open(index + 1);
+  }
+
+ private:
+  Tape& tape_;
+  Segments& segments_;
+};
+
 // While it lives, the tape has no follower: what backward records is part of no pass.
 class WithoutFollower {
  public:
@@ -94,6 +115,8 @@ void Backward::start(const char* op, const std::vector<Tensor>& roots,
   tape_.running_ = true;
   const int64_t first = tape_.end();
   segments_.end_open(first);
+  std::optional<SegmentExtender> extender;
+  if (create_graph_) extender.emplace(tape_, segments_);
   try {
     run(roots, seeds_of(roots, gradients, create_graph_));
   } catch (...) {  // the run stopped halfway, so nothing of the tape can be trusted

@@ -201,8 +201,9 @@ class Backward {
         give_leaf(edge.leaf, std::move(dx[k]));
         continue;
       }
-      if (!records_[edge.record].reached) continue;
-      Tensor& sum = records_[edge.record].outputs[static_cast<size_t>(edge.slot)].gradient;
+      Record& maker = records_[edge.record];
+      if (!maker.reached) continue;
+      Tensor& sum = maker.outputs[static_cast<size_t>(edge.slot)].gradient;
       sum = sum.defined() ? total(std::move(sum), std::move(dx[k])) : std::move(dx[k]);
     }
   }
@@ -359,7 +360,7 @@ class Backward {
     }
     std::vector<int64_t> unread;  // side branches that only retired records read
     for (int64_t i = root; i >= records_.begin(); --i)
-      if (records_[i].op && records_[i].readers == 0) unread.push_back(i);
+      if (const Record& record = records_[i]; record.op && record.readers == 0) unread.push_back(i);
     tape_.free_records(std::move(unread));
   }
 

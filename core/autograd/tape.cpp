@@ -61,10 +61,8 @@ void Tape::append(Record&& record, bool requires_grad, std::span<Tensor> outputs
     if (record.saves.output(i) && !in_segment()) edge.saved = Saved::of(outputs[i]);
   }
   record.readers = static_cast<int64_t>(outputs.size());
-  if (in_segment()) {
+  if (in_segment())
     for (const Tensor& y : outputs) y.impl().storage->note_writes();
-    if (running_) segments_.end_open(index + 1);  // backward has ended it before this record
-  }
   for (Edge& edge : record.inputs) {
     if (edge.record >= 0) ++records_[edge.record].readers;
     if (in_segment() && edge.saved.tensor.defined())
