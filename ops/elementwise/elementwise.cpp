@@ -45,12 +45,14 @@ std::vector<Tensor> unary_forward(const std::any& attrs, std::span<Tensor> input
   return one(y);
 }
 
+Tensor times_slope(uint32_t row, const Tensor& s, Tensor dy, float a, float b);
+
 std::vector<Tensor> unary_vjp(Record& record, std::span<Tensor> dy) {
   const auto& [id, a, b] = record.attributes<UnaryAttrs>();
   const Tensor s = unary_saves[id] == SAVE_X   ? record.input(0)
                    : unary_saves[id] == SAVE_Y ? record.output(0)
                                                : Tensor();
-  return one(unary_gradient(id, s, std::exchange(dy[0], {}), a, b));
+  return one(times_slope(id, s, std::exchange(dy[0], {}), a, b));
 }
 
 // The gradient is dy times the slope, so that of dy is g times it, and that of s the curvature.
@@ -253,10 +255,8 @@ Tensor binary(uint32_t id, Tensor a, Tensor b) {
   return apply1(binary_ops[id], BinaryAttrs{id}, std::move(a), std::move(b));
 }
 
-}  // namespace
-
-Tensor detail::unary_gradient(uint32_t row, const Tensor& s, Tensor dy, float a, float b) {
-  if (grad_enabled()) return recorded_gradient(unary_ops[row], UnaryAttrs{row, a, b}, s, dy);
+// Makes the gradient by its kernel, without a record.
+Tensor times_slope(uint32_t row, const Tensor& s, Tensor dy, float a, float b) {
   dy = contiguous(std::move(dy));
   const Tensor saved = s ? contiguous(s) : Tensor(),
                dx = reuse_or_empty(dy, dy.shape(), dy.dtype());
@@ -264,6 +264,13 @@ Tensor detail::unary_gradient(uint32_t row, const Tensor& s, Tensor dy, float a,
              kernels::UnaryGradParams{.n = count32(dy.numel(), "unary"), .a = a, .b = b},
              {.threads = {flat_threads(dy.numel()), 1, 1}, .variant = {row, 1}});
   return dx;
+}
+
+}  // namespace
+
+Tensor detail::unary_gradient(uint32_t row, const Tensor& s, Tensor dy, float a, float b) {
+  return grad_enabled() ? recorded_gradient(unary_ops[row], UnaryAttrs{row, a, b}, s, dy)
+                        : times_slope(row, s, std::move(dy), a, b);
 }
 
 // The public functions of the rows without parameters.
