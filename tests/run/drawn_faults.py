@@ -7,7 +7,7 @@ import re
 
 import mutant_table as table
 
-NEED_A_DRIVER, LONG = {"fork", "process_memory"}, {"long_loops"}
+NEED_A_DRIVER, NEED_A_LIBRARY, LONG = {"fork", "process_memory"}, {"monitor"}, {"long_loops"}
 ROOMS = ("core", "io", "ops", "optim", "planner")
 SWAPS = {" + ": " - ", " - ": " + ", " * ": " / ", " / ": " * ", " < ": " <= ", " <= ": " < ", " > ": " >= ", " >= ": " > ",
          " == ": " != ", " != ": " == ", " && ": " || ", " || ": " && ", "std::min(": "std::max(", "std::max(": "std::min("}
@@ -55,10 +55,10 @@ def sites(line):
 
 
 def tests_of(room):
-    """The tests of the room's folder, or of all rooms, that need no Vulkan driver, since host code is drawn, and that
-    take seconds."""
+    """The tests of the room's folder, or of all rooms, that need neither a Vulkan driver, since host code is drawn, nor
+    a library beside the test program, and that take seconds."""
     names = {os.path.basename(f)[5:-4] for f in glob.glob(os.path.join(table.TESTS, room or "*", "**", "test_*.cpp"), recursive=True)}
-    return table.Tests(tuple(sorted(names - NEED_A_DRIVER - LONG)), ("VK_DRIVER_FILES=none",), "", "")
+    return table.Tests(tuple(sorted(names - NEED_A_DRIVER - NEED_A_LIBRARY - LONG)), ("VK_DRIVER_FILES=none",), "", "")
 
 
 def taken_lines(path, source, faults):
