@@ -49,8 +49,9 @@ std::vector<Tensor> copy_vjp(Record& r, std::span<Tensor> dy) {
   return TensorList(cast(std::exchange(dy[0], {}), r.inputs[0].dtype));
 }
 
-// It is a cast, whose memory is the parameter's.
-const Op copy_op = {.name = "weight_copy",
+// To everybody else it is a cast, so that a plan that saw the cast is followed where there is a
+// copy; its memory is the parameter's.
+const Op copy_op = {.name = "cast",
                     .forward = copy_forward,
                     .vjp = copy_vjp,
                     .any_grad_dtype = true,

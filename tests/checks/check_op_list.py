@@ -12,6 +12,7 @@ sys.dont_write_bytecode = True
 import op_list  # noqa: E402
 
 OP = re.compile(r'\{\s*(?:\.name = )?"(\w+)",\s*(?:\.forward = )?\w*_forward\b')  # the beginning of an Op
+COPIED = "cast"  # also the name of a copy that an optimizer keeps, in whose place plans may have seen a cast
 
 
 def self_test():
@@ -76,7 +77,7 @@ def main():
         sys.exit(str(e))
     wrong = unknown_to_torch(found)
     sources = "".join(path.read_text() for path in sorted((root / "ops").rglob("*.cpp")))
-    wrong += [f"two objects Op are called {name}" for name in twice(OP.findall(sources))]
+    wrong += [f"two objects Op are called {name}" for name in twice(OP.findall(sources)) if name != COPIED]
     launched = set(re.findall(r'\blaunch\(\s*"(\w+)"', sources)) - {k for op in found["ops"] for k in op["kernels"]}
     wrong += [f"no op of the list launches the kernel {name}" for name in sorted(launched)]
     if words((root / op_list.MADE).read_text()) != words(op_list.declarations()):
