@@ -36,9 +36,10 @@ inline Tensor wide(Tensor t) {
   return cast(std::move(t), DType::f32);
 }
 
-// For an op of one input and one output whose gradient reads both.
-inline Saves saves_both(const std::any&, uint32_t) {
-  return {1, 1};
+// For an op whose gradient reads these inputs and outputs, whatever it is asked for (Op::saves).
+template <uint32_t inputs, uint32_t outputs = 0>
+Saves saves_always(const std::any&, uint32_t) {
+  return {inputs, outputs};
 }
 
 // The rows of UNARY.

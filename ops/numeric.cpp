@@ -89,12 +89,12 @@ std::vector<Tensor> vector_norm_vjp(Record& r, std::span<Tensor> dys) {
 const Op logsumexp_op = {.name = "logsumexp",
                          .forward = logsumexp_forward,
                          .vjp = logsumexp_vjp,
-                         .saves = saves_both,
+                         .saves = saves_always<1, 1>,
                          .records_vjp = true};
 const Op norm_op = {.name = "norm",
                     .forward = vector_norm_forward,
                     .vjp = vector_norm_vjp,
-                    .saves = saves_both,
+                    .saves = saves_always<1, 1>,
                     .records_vjp = true};
 
 // ---- gated activations
@@ -116,10 +116,7 @@ std::vector<Tensor> prelu_vjp(Record& r, std::span<Tensor> dys) {
 const Op prelu_op = {.name = "prelu",
                      .forward = prelu_forward,
                      .vjp = prelu_vjp,
-                     .saves =
-                         [](const std::any&, uint32_t) {
-                           return Saves{3, 0};
-                         },
+                     .saves = saves_always<3>,
                      .records_vjp = true};
 
 template <Tensor (*activation)(Tensor)>

@@ -144,10 +144,7 @@ std::vector<Tensor> var_vjp(Record& r, std::span<Tensor> dys) {
 const Op var_op = {.name = "var",
                    .forward = var_forward,
                    .vjp = var_vjp,
-                   .saves =
-                       [](const std::any&, uint32_t) {
-                         return Saves{1, 0};
-                       },
+                   .saves = saves_always<1>,
                    .records_vjp = true};
 
 struct ArgAttrs {

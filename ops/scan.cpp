@@ -156,12 +156,12 @@ const Op scan_ops[] = {
     {.name = "cumprod",
      .forward = scan_forward,
      .vjp = cumprod_vjp,
-     .saves = saves_both,
+     .saves = saves_always<1, 1>,
      .records_vjp = true},
     {.name = "logcumsumexp",
      .forward = scan_forward,
      .vjp = logcumsumexp_vjp,
-     .saves = saves_both,
+     .saves = saves_always<1, 1>,
      .records_vjp = true}};
 
 Tensor scan(ScanKind kind, Tensor x, int axis, bool reverse) {

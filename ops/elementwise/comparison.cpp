@@ -56,10 +56,7 @@ std::vector<Tensor> where_vjp(Record& r, std::span<Tensor> dy) {
 const Op where_op = {.name = "where",
                      .forward = where_forward,
                      .vjp = where_vjp,
-                     .saves =
-                         [](const std::any&, uint32_t) {
-                           return Saves{1u, 0};
-                         },
+                     .saves = saves_always<1>,
                      .records_vjp = true};
 
 }  // namespace

@@ -79,10 +79,7 @@ void embedding_second(SecondOrder& s) {
 const Op embedding_op = {.name = "embedding",
                          .forward = embedding_forward,
                          .vjp = embedding_vjp,
-                         .saves =
-                             [](const std::any&, uint32_t) {
-                               return Saves{2, 0};
-                             },
+                         .saves = saves_always<2>,
                          .second = embedding_second};
 
 }  // namespace

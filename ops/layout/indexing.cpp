@@ -64,19 +64,15 @@ std::vector<Tensor> take_vjp(Record& r, std::span<Tensor> dys) {
   return {std::move(dx), Tensor()};
 }
 
-Saves saves_index(const std::any&, uint32_t) {
-  return {2, 0};
-}
-
 const Op gather_op = {.name = "gather",
                       .forward = take_forward<false>,
                       .vjp = take_vjp<false>,
-                      .saves = saves_index,
+                      .saves = saves_always<2>,
                       .second = linear_second};
 const Op index_select_op = {.name = "index_select",
                             .forward = take_forward<true>,
                             .vjp = take_vjp<true>,
-                            .saves = saves_index,
+                            .saves = saves_always<2>,
                             .second = linear_second};
 
 // Inputs x, index, source.
@@ -125,12 +121,12 @@ template <bool slices>
 const Op put_ops[] = {{.name = slices ? "index_add" : "scatter_add",
                        .forward = put_forward<slices>,
                        .vjp = put_vjp<slices>,
-                       .saves = saves_index,
+                       .saves = saves_always<2>,
                        .second = linear_second},
                       {.name = slices ? "index_copy" : "scatter",
                        .forward = put_forward<slices>,
                        .vjp = put_vjp<slices>,
-                       .saves = saves_index,
+                       .saves = saves_always<2>,
                        .second = linear_second}};
 
 void check_index(const char* op, const Tensor& x, int axis, const Tensor& index) {

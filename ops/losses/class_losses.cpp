@@ -69,10 +69,7 @@ void cross_entropy_second(SecondOrder& s) {
 const Op cross_entropy_op = {.name = "cross_entropy",
                              .forward = cross_entropy_forward,
                              .vjp = cross_entropy_vjp,
-                             .saves =
-                                 [](const std::any&, uint32_t) {
-                                   return Saves{3, 2};
-                                 },
+                             .saves = saves_always<3, 2>,
                              .second = cross_entropy_second};
 
 // ---- nll: [rows, cols] and target [rows]
@@ -107,10 +104,7 @@ std::vector<Tensor> nll_vjp(Record& r, std::span<Tensor> dys) {
 const Op nll_op = {.name = "nll_loss",
                    .forward = nll_forward,
                    .vjp = nll_vjp,
-                   .saves =
-                       [](const std::any&, uint32_t) {
-                         return Saves{2, 0};
-                       },
+                   .saves = saves_always<2>,
                    .second = linear_second};
 
 // ---- soft cross entropy: outputs loss, log-sum-exp and mass of the target per row
@@ -170,10 +164,7 @@ void soft_second(SecondOrder& s) {
 const Op soft_op = {.name = "cross_entropy_weighted",
                     .forward = soft_forward,
                     .vjp = soft_vjp,
-                    .saves =
-                        [](const std::any&, uint32_t) {
-                          return Saves{7, 6};
-                        },
+                    .saves = saves_always<7, 6>,
                     .second = soft_second};
 
 // ---- what they share

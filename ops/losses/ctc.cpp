@@ -79,9 +79,7 @@ std::vector<Tensor> ctc_vjp(Record& r, std::span<Tensor> dys) {
   return grads;
 }
 
-const Op ctc_op = {"ctc_loss", ctc_forward, ctc_vjp, [](const std::any&, uint32_t) {
-                     return Saves{15, 3};
-                   }};
+const Op ctc_op = {"ctc_loss", ctc_forward, ctc_vjp, saves_always<15, 3>};
 
 void check_inputs(const Tensor& x, const Tensor& targets, const Tensor& frames,
                   const Tensor& labels, int32_t blank) {

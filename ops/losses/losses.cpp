@@ -73,10 +73,6 @@ std::vector<Tensor> pair_vjp(Record& r, std::span<Tensor> dys) {
   return gradients;
 }
 
-Saves pair_saves(const std::any&, uint32_t) {
-  return {7, 0};
-}
-
 // The second derivatives of a loss in x and the target; undefined where they are 0.
 struct PairCurvature {
   Tensor xx, xt, tt;
@@ -150,7 +146,7 @@ constexpr Op op_of_pairs(const char* name, void (*second)(SecondOrder&) = pair_s
   return {.name = name,
           .forward = pair_forward,
           .vjp = pair_vjp,
-          .saves = pair_saves,
+          .saves = saves_always<7>,
           .second = second};
 }
 

@@ -65,9 +65,7 @@ std::vector<Tensor> lattice_vjp(Record& r, std::span<Tensor> dys) {
   return {select(gradient, 0, 0), select(gradient, 0, 1), Tensor()};
 }
 
-const Op lattice_op = {"rnnt_loss", lattice_forward, lattice_vjp, [](const std::any&, uint32_t) {
-                         return Saves{7, 3};
-                       }};
+const Op lattice_op = {"rnnt_loss", lattice_forward, lattice_vjp, saves_always<7, 3>};
 
 // ---- around it
 // Log-probabilities of the blank and of the next label, [N, T, U + 1] each.

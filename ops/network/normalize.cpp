@@ -187,10 +187,7 @@ constexpr Op batch_norm_by(void (*second)(SecondOrder&)) {
   return {.name = "batch_norm",
           .forward = batch_norm_forward,
           .vjp = batch_norm_vjp,
-          .saves =
-              [](const std::any&, uint32_t) {
-                return Saves{3, 8 | 16};
-              },
+          .saves = saves_always<3, 8 | 16>,
           .saves_8_bits = true,
           .second = second};
 }
@@ -235,10 +232,7 @@ void with_second(SecondOrder& s) {
 const Op batch_norm_with_op = {.name = "batch_norm_with",
                                .forward = with_forward,
                                .vjp = with_vjp,
-                               .saves =
-                                   [](const std::any&, uint32_t) {
-                                     return Saves{1 | 2 | 8 | 16, 0};
-                                   },
+                               .saves = saves_always<1 | 2 | 8 | 16>,
                                .saves_8_bits = true,
                                .second = with_second};
 

@@ -97,10 +97,7 @@ void max_second(SecondOrder& s) {
 const Op max_op = {.name = "max_pool2d",
                    .forward = max_forward,
                    .vjp = max_vjp,
-                   .saves =
-                       [](const std::any&, uint32_t) {
-                         return Saves{0, 2};
-                       },
+                   .saves = saves_always<0, 2>,
                    .second = max_second};
 
 std::vector<Tensor> avg_forward(const std::any& attrs, std::span<Tensor> inputs) {

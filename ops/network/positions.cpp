@@ -50,10 +50,7 @@ std::vector<Tensor> rotary_vjp(Record& r, std::span<Tensor> dy) {
 const Op rotary_op = {.name = "rotary",
                       .forward = rotary_forward,
                       .vjp = rotary_vjp,
-                      .saves =
-                          [](const std::any&, uint32_t) {
-                            return Saves{2, 0};
-                          },
+                      .saves = saves_always<2>,
                       .second = linear_second};
 
 // The schedule of theta for `pairs` pairs, in f64 and then rounded.

@@ -171,18 +171,12 @@ std::vector<Tensor> gru_vjp(Record& r, std::span<Tensor> dys) {
 const Op lstm_op = {.name = "lstm",
                     .forward = lstm_forward,
                     .vjp = lstm_vjp,
-                    .saves =
-                        [](const std::any&, uint32_t) {
-                          return Saves{1 << 1 | 1 << 3 | 1 << 4, 1 | 1 << 2 | 1 << 3};
-                        },
+                    .saves = saves_always<1 << 1 | 1 << 3 | 1 << 4, 1 | 1 << 2 | 1 << 3>,
                     .is_heavy = true};
 const Op gru_op = {.name = "gru",
                    .forward = gru_forward,
                    .vjp = gru_vjp,
-                   .saves =
-                       [](const std::any&, uint32_t) {
-                         return Saves{1 << 1 | 1 << 3, 3};
-                       },
+                   .saves = saves_always<1 << 1 | 1 << 3, 3>,
                    .is_heavy = true};
 
 // Checks the op's first four inputs; `count` is the number of gates.
