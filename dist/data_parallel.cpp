@@ -46,7 +46,7 @@ class DataParallel::Exchange : public GradientSums {
     GradientSums::share_parameters();
   }
 
-  void keep_parts(const FlatParameters& parameters, const ParameterPartsOptions& options) {
+  void keep_parts(const FlatParameters& parameters, const StreamOptions& options) {
     parts_ = std::make_unique<ParameterParts>(ranks(), thread(), parameters, options);
   }
   ParameterParts* parts() const { return parts_.get(); }

@@ -11,31 +11,19 @@
 
 namespace rw {
 
-namespace {
-
-// Excludes forward under NoGrad, and the first op on the tape: nothing is known of what follows,
-// and an evaluation may use the ranks right after it.
-bool is_in_pass() {
-  const Tape& tape = *Tape::current();
-  return context().phase != Phase::forward || tape.begin() < tape.end();
-}
-
-}  // namespace
-
 ParameterParts::ParameterParts(Communicator& ranks, MessageThread& thread,
-                               const FlatParameters& parameters,
-                               const ParameterPartsOptions& options)
-    : ranks_(ranks), thread_(thread), options_(options) {
+                               const FlatParameters& parameters, const StreamOptions& options)
+    : ranks_(ranks), thread_(thread) {
+  std::vector<std::shared_ptr<Storage>> storages;
+  std::vector<bool> pinned;
   for (size_t i = 0; i < parameters.slabs().size(); ++i) {
     Part part = part_of(parameters, i);
     if (part.values.numel() == 0) continue;
-    Storage& storage = *part.values.impl().storage;
-    part_of_[&storage] = parts_.size();
-    storage.set_keeper(this);
-    swap_out(part);
+    storages.push_back(part.values.impl().storage);
+    pinned.push_back(part.is_kept);
     parts_.push_back(std::move(part));
   }
-  parameters.device().trim();
+  stream_ = std::make_unique<Stream>(std::move(storages), std::move(pinned), *this, options);
 }
 
 ParameterParts::Part ParameterParts::part_of(const FlatParameters& parameters, size_t index) const {
@@ -66,81 +54,44 @@ ParameterParts::~ParameterParts() {
     thread_.wait_for_all();
   } catch (...) {  // told to whoever waited for it first
   }
-  for (const Part& part : parts_) part.values.impl().storage->set_keeper(nullptr);
 }
 
-void ParameterParts::need(std::span<Storage* const> storages) {
-  if (is_gathered_) return;
+bool ParameterParts::begin_use(std::span<Storage* const> storages) {
   if (context().phase == Phase::update) {
     for (const Storage* storage : storages)
       check<RankError>(!storage->is_swapped_out(), "data_parallel",
                        "averages and monitors must not read parameters that ranks keep in parts, "
                        "got {} {}",
                        name(storage->dtype()), storage->shape());
-    return;
+    return false;
   }
   check<RankError>(!Tape::current()->segments().is_evicting(), "data_parallel",
                    "ranks that keep parameters in parts must replay alike, got values that are "
                    "dropped according to each rank's memory: give the model segments or a plan");
-  ++clock_;
-  std::vector<size_t> missing;
-  for (const Storage* storage : storages) {
-    const auto found = part_of_.find(storage);
-    if (found == part_of_.end()) continue;
-    Part& part = parts_[found->second];
-    if (!part.is_here && part.used != clock_) missing.push_back(found->second);
-    part.used = clock_;
-  }
-  for (const size_t part : missing) {
-    make_room(parts_[part].values.bytes());
-    bring(*take_expected(part));
-  }
+  return true;
 }
 
-// The parts that the current kernel reads stay.
-void ParameterParts::make_room(uint64_t bytes) {
-  while (here_ + bytes > options_.most_bytes) {
-    Part* oldest = nullptr;
-    for (Part& part : parts_)
-      if (part.is_here && part.used < clock_ && (!oldest || part.used < oldest->used))
-        oldest = &part;
-    if (!oldest) return;
-    swap_out(*oldest);
-  }
+// Excludes forward under NoGrad, and the first op on the tape: nothing is known of what follows,
+// and an evaluation may use the ranks right after it.
+bool ParameterParts::is_in_pass() const {
+  const Tape& tape = *Tape::current();
+  return context().phase != Phase::forward || tape.begin() < tape.end();
 }
 
-void ParameterParts::bring(const Message& message) {
-  Part& part = parts_[message.part];
-  waited_ += thread_.wait(message.job);
-  if (!part.is_kept) {
-    const PurposeScope purpose(Purpose::workspace);
-    const PlaceScope place(MemoryPlace::device);
-    Device& device = part.values.device();
-    device.swap_in(*part.values.impl().storage);
-    device.restore(*part.values.impl().storage, message.bytes.data());
-  }
-  part.is_here = true;
-  here_ += part.values.bytes();
+void ParameterParts::expect(size_t i) {
+  std::shared_ptr<Message>& message = coming_[i];
+  if (!message) message = send(parts_[i]);
 }
 
-// Returns the part's message and sends for the part that is expected next. Once a window uses
-// another part than the window before, nothing is expected in the rest of it.
-std::shared_ptr<ParameterParts::Message> ParameterParts::take_expected(size_t part) {
-  std::shared_ptr<Message> message = std::exchange(ahead_, nullptr);
-  if (!message || message->part != part) message = send(part);
-  if (!is_in_pass()) return message;
-  wanted_.push_back(part);
-  const bool is_expected = next_ < expected_.size() && expected_[next_] == part;
-  next_ = is_expected ? next_ + 1 : expected_.size();
-  if (options_.ahead && next_ < expected_.size()) ahead_ = send(expected_[next_]);
-  return message;
+void ParameterParts::fill(size_t i, Storage& target) {
+  const std::shared_ptr<Message> message = coming_.extract(i).mapped();
+  waited_ += thread_.wait(message->job);
+  if (!parts_[i].is_kept) target.device().restore(target, message->bytes.data());
 }
 
-std::shared_ptr<ParameterParts::Message> ParameterParts::send(size_t index) {
-  Part& part = parts_[index];
+std::shared_ptr<ParameterParts::Message> ParameterParts::send(Part& part) {
   copy_own();
   auto message = std::make_shared<Message>();
-  message->part = index;
   if (part.values.device().backend().is_dry()) return message;  // there are no values
   message->bytes.resize(part.values.bytes());
   message->job = thread_.add([this, message, &part] {
@@ -173,41 +124,34 @@ void ParameterParts::copy_own() {
     if (part.sent.tensor) part.sent.mark();
 }
 
-void ParameterParts::swap_out(Part& part) {
-  if (std::exchange(part.is_here, false)) here_ -= part.values.bytes();
-  Storage& storage = *part.values.impl().storage;
-  if (part.is_kept || storage.is_swapped_out()) return;
-  // Values that were written to it go to the own elements.
+// Values that were written to it go to the own elements.
+void ParameterParts::before_leaving(size_t i) {
+  Part& part = parts_[i];
+  const Storage& storage = *part.values.impl().storage;
   if (std::exchange(part.version, storage.version()) != storage.version() && part.own)
     copy_dense(FlatParameters::view(part.values, {part.own_begin, part.own.numel()}), part.own);
-  part.values.device().swap_out(storage);
+}
+
+// They may have been sent for nothing.
+void ParameterParts::forget_messages() {
+  coming_.clear();
+  thread_.wait_for_all();
 }
 
 void ParameterParts::gather() {
-  ahead_ = nullptr;
-  thread_.wait_for_all();
-  for (size_t part = 0; part < parts_.size(); ++part)
-    if (!parts_[part].is_here) bring(*send(part));
-  is_gathered_ = true;
+  forget_messages();
+  stream_->gather();
 }
 
 void ParameterParts::release() {
-  is_gathered_ = false;
-  drop();
+  stream_->release();
   has_copies_ = false;
-}
-
-void ParameterParts::drop() {
-  for (Part& part : parts_) swap_out(part);
 }
 
 void ParameterParts::end_window() {
-  ahead_ = nullptr;
-  thread_.wait_for_all();  // it may have been sent for nothing
-  drop();
+  forget_messages();
+  stream_->end_window();
   has_copies_ = false;
-  expected_ = std::exchange(wanted_, {});
-  next_ = 0;
 }
 
 void ParameterParts::add_to(Traffic& traffic) const {

@@ -65,14 +65,22 @@ void check_options(const SampleOptions& o) {
 }  // namespace
 
 Tensor CausalLM::forward(Tensor ids, KeyValueCaches* caches) {
-  return linear(hidden(std::move(ids), caches), head_weight());
+  return logits(hidden(std::move(ids), caches));
+}
+
+Tensor CausalLM::logits(Tensor states) {
+  Linear* const own = head();
+  return own ? (*own)(std::move(states)) : linear(std::move(states), head_weight());
 }
 
 Tensor CausalLM::loss(Tensor ids, const Tensor& targets) {
   check<ShapeError>(ids.shape() == targets.shape(), "loss",
                     "needs a target for each token, got {} and {}", ids, targets);
-  return tied_cross_entropy(flatten(hidden(std::move(ids), nullptr), 0, 1), head_weight(), {},
-                            flatten(targets));
+  Tensor states = flatten(hidden(std::move(ids), nullptr), 0, 1);
+  const bool has_substitute = head() && head()->substitute();
+  return has_substitute
+             ? cross_entropy(logits(std::move(states)), flatten(targets))
+             : tied_cross_entropy(std::move(states), head_weight(), {}, flatten(targets));
 }
 
 Tensor sample_tokens(const Tensor& logits, const SampleOptions& o, const Tensor& seen) {
@@ -119,9 +127,9 @@ Tensor CausalLM::generate(const Tensor& ids, const GenerateOptions& o) {
   for (int64_t length = given; length < end; ++length) {
     const int64_t first = o.use_cache ? caches[0].length() : 0;
     const Tensor states = hidden(slice(all, 1, first, length), o.use_cache ? &caches : nullptr);
-    const Tensor logits = cast(linear(select(states, 1, -1), head_weight()), DType::f32);
-    total = total + sum(logits);
-    const Tensor tokens = sample_tokens(logits, o.sample, slice(all, 1, 0, length));
+    const Tensor next = cast(logits(select(states, 1, -1)), DType::f32);
+    total = total + sum(next);
+    const Tensor tokens = sample_tokens(next, o.sample, slice(all, 1, 0, length));
     select(all, 1, length).copy_(tokens);
     const bool is_last = length + 1 == end;
     if ((o.on_tokens || is_last) && !std::isfinite(total.item()))

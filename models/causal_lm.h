@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "../nn/module.h"
+#include "../nn/layers.h"
 #include "../nn/transformer/kv_cache.h"
 
 namespace rw {
@@ -44,13 +44,17 @@ class CausalLM : public Module {
   // rank, another number of caches, or beyond longest().
   virtual Tensor hidden(Tensor ids, KeyValueCaches* caches) = 0;
   virtual Tensor head_weight() const = 0;  // [vocabulary, H]
-  virtual int64_t longest() const = 0;     // tokens that there are positions for
+  // The head, if it is a module of its own; null: its weight is that of the embeddings.
+  virtual Linear* head() { return nullptr; }
+  virtual int64_t longest() const = 0;  // tokens that there are positions for
   // Empty caches for `batch` texts of `longest` tokens, of the dtype of the layers' products.
   virtual KeyValueCaches make_caches(int64_t batch, int64_t longest) const = 0;
   // Makes training forwards recompute their activations in segments of `every` layers; 0 keeps
   // them.
   virtual void set_checkpoint(int every) = 0;
 
+  // Returns the logits [..., vocabulary] of what hidden() gives, [..., H].
+  Tensor logits(Tensor states);
   // ids i32 [N, S] -> logits of the token that follows each, [N, S, vocabulary].
   Tensor forward(Tensor ids) override { return forward(std::move(ids), nullptr); }
   Tensor forward(Tensor ids, KeyValueCaches* caches);

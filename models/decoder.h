@@ -25,6 +25,7 @@ class Decoder : public CausalLM {
 
   Tensor hidden(Tensor ids, KeyValueCaches* caches) override;
   Tensor head_weight() const override { return lm_head_ ? lm_head_->weight : embed_tokens_.weight; }
+  Linear* head() override { return lm_head_.get(); }
   int64_t longest() const override { return config_.max_position_embeddings; }
   KeyValueCaches make_caches(int64_t batch, int64_t longest) const override;
   void set_checkpoint(int every) override;

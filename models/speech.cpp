@@ -108,12 +108,18 @@ Tensor Transducer::frames(const Tensor& encoded) {
   return encoder_out_(transpose(encoded, 0, 1));
 }
 
+const Linear& Transducer::joint() const {
+  check(!joint_.substitute(), "rnnt_joint_loss",
+        "the joint network must be a plain Linear, got one with a module in its place");
+  return joint_;
+}
+
 Tensor Transducer::loss(const Tensor& encoded, Tensor targets, Tensor input_lengths,
                         Tensor target_lengths) {
   const Tensor start = zeros({targets.size(0), 1}, DType::i32);  // the blank
   const Tensor said = embedding_(transpose(concat({start, targets}, 1), 0, 1));
   Tensor predicted = predictor_out_(transpose(predictor_(said), 0, 1));
-  return rnnt_joint_loss(frames(encoded), std::move(predicted), joint_.weight, joint_.bias,
+  return rnnt_joint_loss(frames(encoded), std::move(predicted), joint().weight, joint_.bias,
                          std::move(targets), std::move(input_lengths), std::move(target_lengths));
 }
 
@@ -142,7 +148,7 @@ RnntGreedyDecoder Transducer::decoder(int64_t samples) {
     const NoGrad guard;
     return predict(*last, labels);
   };
-  return {samples, predicted, joint_.weight, joint_.bias};
+  return {samples, predicted, joint().weight, joint_.bias};
 }
 
 SpeechRecognizer::SpeechRecognizer(const SpeechConfig& config)

@@ -111,6 +111,7 @@ class Transducer : public Module {
     Tensor out;
   };
   Tensor predict(Prediction& last, std::span<const int32_t> labels);
+  const Linear& joint() const;
 
   Embedding embedding_;
   LSTM predictor_;

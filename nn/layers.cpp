@@ -33,7 +33,25 @@ Linear::Linear(int64_t in, int64_t out, bool has_bias) {
 }
 
 Tensor Linear::forward(Tensor x) {
-  return linear(std::move(x), weight, bias);
+  return substitute_ ? (*substitute_)(std::move(x)) : linear(std::move(x), weight, bias);
+}
+
+std::unique_ptr<Module> Linear::substitute(std::unique_ptr<Module> module) {
+  check(module || weight, "Linear",
+        "the weight was released: another module must stand in its place");
+  if (substitute_) unregister_module(*substitute_);
+  std::swap(substitute_, module);
+  if (substitute_) {
+    register_module("", *substitute_);
+    substitute_->train(is_training());
+  }
+  return module;
+}
+
+void Linear::release_weight() {
+  check(substitute_ != nullptr, "Linear", "a weight is released when a module stands in its place");
+  unregister_parameter("weight");
+  weight = {};
 }
 
 BatchNorm2d::BatchNorm2d(int64_t channels, float eps, float momentum)

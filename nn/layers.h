@@ -2,6 +2,7 @@
 // Initial values are PyTorch's.
 #pragma once
 
+#include <memory>
 #include <optional>
 
 #include "../ops/ops.h"
@@ -18,8 +19,21 @@ class Linear : public Module {
   Linear(int64_t in, int64_t out, bool bias = true);
   Tensor forward(Tensor x) override;
 
-  Tensor weight;  // [out, in]
+  // From now on `module`, [..., in] -> [..., out], gives the output: an adapter around weight and
+  // bias, or the weight in another form. Its parameters are part of this module and have their
+  // names beside weight and bias. Null: weight and bias give the output again. Returns what did so
+  // before. ValueError for null if the weight was released.
+  std::unique_ptr<Module> substitute(std::unique_ptr<Module> module);
+  const Module* substitute() const { return substitute_.get(); }  // null: weight and bias
+  // The weight is no parameter any more, and its memory goes with its last handle: for a substitute
+  // that has it in another form. ValueError without one.
+  void release_weight();
+
+  Tensor weight;  // [out, in]; undefined: released
   Tensor bias;    // [out], or undefined
+
+ private:
+  std::unique_ptr<Module> substitute_;
 };
 
 // Normalises x [..., channels] over all axes but the last (Ioffe and Szegedy 2015). Training

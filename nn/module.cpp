@@ -23,6 +23,10 @@ Tensor Module::operator()(Tensor x) {
   return forward(std::move(x));
 }
 
+bool Module::has_children() const {
+  return std::ranges::any_of(children_, [](const auto& child) { return !child.first.empty(); });
+}
+
 bool Module::is_block() const {
   return is_child_ && has_children() && !segments_itself() &&
          std::none_of(children_.begin(), children_.end(),
@@ -139,6 +143,14 @@ void Module::register_module(std::string name, Module& child) {
   child.is_child_ = true;
 }
 
+void Module::unregister_module(const Module& child) {
+  std::erase_if(children_, [&](const auto& c) { return c.second == &child; });
+}
+
+void Module::unregister_parameter(std::string_view name) {
+  std::erase_if(parameters_, [&](const NamedTensor& p) { return p.name == name; });
+}
+
 void Module::collect(Member member, const std::string& prefix,
                      std::vector<NamedTensor>& found) const {
   for (const NamedTensor& own : this->*member) {
@@ -146,7 +158,10 @@ void Module::collect(Member member, const std::string& prefix,
     std::string& known = own.tensor.impl().name;  // another thread may be reading it
     if (known != found.back().name) known = found.back().name;
   }
-  for (const auto& [name, child] : children_) child->collect(member, prefix + name + '.', found);
+  for (const auto& [name, child] : children_) {
+    const bool is_joined = name.empty() || name.ends_with('_');
+    child->collect(member, prefix + name + (is_joined ? "" : "."), found);
+  }
 }
 
 }  // namespace rw

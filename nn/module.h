@@ -4,6 +4,7 @@
 #include <functional>
 #include <initializer_list>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -64,7 +65,7 @@ class Module {
   void train(bool on = true);                     // this module and all below it
   void eval() { train(false); }                   // for evaluation: no dropout, running statistics
   bool is_training() const { return training_; }  // true at first
-  bool has_children() const { return !children_.empty(); }  // modules were registered in it
+  bool has_children() const;                      // modules were registered in it, parts apart
 
  protected:
   // Returns a new f32 leaf that requires a gradient; the caller must set its contents (nn/init.h).
@@ -73,8 +74,11 @@ class Module {
   Tensor register_channels_last(const std::string& name, const Shape& shape);
   // Returns state that is saved with the model but not trained, filled with `value`.
   Tensor register_buffer(std::string name, const Shape& shape, float value);
-  // Registers a module that lives as long as this one: its names begin with `name` and a dot.
+  // Registers a module that lives as long as this one: its names begin with `name` and a dot, or
+  // with `name` alone if that ends with an underscore. Without a name it is a part of this module.
   void register_module(std::string name, Module& child);
+  void unregister_module(const Module& child);
+  void unregister_parameter(std::string_view name);
 
   bool is_child() const { return is_child_; }  // it was registered in another module
   // Makes segments of its own children if blocks are checkpointed, so that it is not a block

@@ -215,9 +215,6 @@ Tensor all(Tensor x, const Axes& axes, bool keepdims) {
   return min(x != 0, axes, keepdims) > 0;
 }
 
-Tensor isnan(Tensor x) {
-  return not_equal(x, x);
-}
 Tensor isinf(Tensor x) {
   if (!is_float(x.dtype())) return x != x;
   return abs(std::move(x)) == infinity;

@@ -29,9 +29,12 @@ Tensor normalize(Tensor x, float p = 2, int axis = 1, float eps = 1e-12f);
 Tensor any(Tensor x, const Axes& axes = {}, bool keepdims = false);
 Tensor all(Tensor x, const Axes& axes = {}, bool keepdims = false);
 
-//! op: isnan isinf isfinite   in: any   order: 0
 // Tests of each element: u8 0 or 1, without a gradient. They take any dtype; integers are finite.
-Tensor isnan(Tensor x);
+//! op: isnan   in: any   order: 0   try: isnan(trunc(constant({5, 1})) / trunc(constant({6})))
+inline Tensor isnan(Tensor x) {
+  return not_equal(x, x);
+}
+//! op: isinf isfinite   in: any   order: 0
 Tensor isinf(Tensor x);
 Tensor isfinite(Tensor x);
 //! op: nan_to_num

@@ -1,8 +1,8 @@
 #include "optim/adam8bit.h"
 
+#include "core/blocks/block_type.h"
 #include "core/tensor/launch.h"
 #include "optim/base/update_rule.h"
-#include "optim/dynamic_map.h"
 
 namespace rw {
 
@@ -42,10 +42,11 @@ class Adam8bitRule : public UpdateRule {
   std::optional<Shape> state_shape(size_t state, const Tensor& parameter, size_t) const override {
     if (is_quantised(parameter) != (state >= mean_codes)) return {};
     if (state != mean_absmax && state != square_absmax) return parameter.shape();
-    return Shape{(parameter.numel() + ADAM_8BIT_BLOCK - 1) / ADAM_8BIT_BLOCK};
+    const auto n = static_cast<uint64_t>(parameter.numel());
+    return Shape{static_cast<int64_t>(blocks::dynamic.block_count(n))};
   }
 
-  int64_t unit(size_t) const override { return ADAM_8BIT_BLOCK; }
+  int64_t unit(size_t) const override { return blocks::dynamic.elements; }
 
   DType state_dtype(size_t state) const override {
     return state == mean_codes || state == square_codes ? DType::u8 : DType::f32;

@@ -208,6 +208,10 @@ void Device::read(const Storage& source, uint64_t offset, uint64_t bytes, void* 
   backend_->read(part_of(where(source), offset, bytes), target);
 }
 
+void Device::restore(Storage& target, const Storage& source) {
+  const Lock lock(mutex_);
+  copy_all(target, where(source), where(target));
+}
 void Device::copy(const Storage& source, uint64_t source_offset, Storage& target,
                   uint64_t target_offset, uint64_t bytes) {
   const Lock lock(mutex_);

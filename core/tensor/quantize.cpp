@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/blocks/block_type.h"
 #include "core/tensor/launch.h"
 #include "core/tensor/primitives.h"
 
@@ -9,10 +10,8 @@ namespace rw {
 
 namespace {
 
-constexpr int64_t block = QUANTIZE_BLOCK;
-
 int64_t blocks_of(int64_t n) {
-  return (n + block - 1) / block;
+  return static_cast<int64_t>(blocks::steps.block_count(static_cast<uint64_t>(n)));
 }
 
 void check_float(DType dtype, const char* op) {
@@ -71,15 +70,11 @@ Tensor dequantize_blocks(const QuantizedBlocks& x, DType dtype) {
                     "dequantize_blocks", "codes must be u8 and steps f32, got {} and {}", x.codes,
                     x.steps);
   check<ShapeError>(x.steps.shape() == Shape{blocks_of(x.codes.numel())}, "dequantize_blocks",
-                    "there must be a step for each block of {} codes, got {} for {}", block,
-                    x.steps, x.codes);
+                    "there must be a step for each block of {} codes, got {} for {}",
+                    blocks::steps.elements, x.steps, x.codes);
   Tensor y = empty(x.codes.shape(), dtype, x.codes.device().shared_from_this());
   launch_dequantize(out(y), {dense(x.codes), x.steps});
   return y;
-}
-
-uint64_t quantized_bytes(uint64_t n) {
-  return n + sizeof(float) * static_cast<uint64_t>(blocks_of(static_cast<int64_t>(n)));
 }
 
 void keep_in_8_bits(const std::shared_ptr<Storage>& storage) {

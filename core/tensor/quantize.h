@@ -1,4 +1,4 @@
-// Values in 8 bits, by blocks of 128 consecutive elements, each with a step of its own (block-wise
+// Values in 8 bits, in blocks of consecutive elements (blocks::steps) (block-wise
 // quantisation: Dettmers et al. 2022, "8-bit Optimizers via Block-wise Quantization"; for saved
 // activations: Chen et al. 2021, "ActNN").
 #pragma once
@@ -22,9 +22,6 @@ QuantizedBlocks quantize_blocks(const Tensor& x);
 // Returns the values that the codes stand for, of their shape. DTypeError unless `dtype` is float,
 // the codes are u8 and the steps f32; ShapeError unless there is a step for each block.
 Tensor dequantize_blocks(const QuantizedBlocks& x, DType dtype);
-
-// The bytes of n elements in 8 bits.
-uint64_t quantized_bytes(uint64_t n);
 
 // Keeps the contents of a storage of floats in 8 bits, in the device's memory, and gives its own
 // memory back. The first kernel that needs them has them unpacked, each at most half a step from

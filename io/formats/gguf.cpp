@@ -57,8 +57,7 @@ uint64_t aligned(uint64_t size) {
 }
 
 uint64_t bytes_of(const GgufSource& source) {
-  const GgufTypeInfo& type = gguf_type_info(source.type);
-  return static_cast<uint64_t>(source.tensor.numel()) / type.block_elements * type.block_bytes;
+  return gguf_type_info(source.type).bytes_of(static_cast<uint64_t>(source.tensor.numel()));
 }
 
 const Shape& shape_of(const GgufSource& source) {
@@ -70,8 +69,9 @@ void check_source(const GgufSource& source, const std::string& path) {
   const Shape& shape = shape_of(source);
   check<ValueError>(name.size() <= name_limit, "gguf",
                     "'{}': names must have at most {} bytes, got {:?}", path, name_limit, name);
+  const BlockType* const blocks = gguf_type_info(type).blocks;
   check<ValueError>(type == GgufType::f32 || type == GgufType::f16 || type == GgufType::bf16 ||
-                        type == GgufType::q8_0,
+                        (blocks && blocks->encode),
                     "gguf", "'{}': {:?} must be written as F32, F16, BF16 or Q8_0, got {}", path,
                     name, gguf_type_info(type).name);
   check<ValueError>(shape.rank() >= 1 && shape.rank() <= 4 && is_float(tensor.dtype()) &&
@@ -128,16 +128,17 @@ void write_tensor(AtomicFile& file, const GgufSource& source, const std::string&
   if (source.type == GgufType::f32) return as_is(DType::f32);
   if (source.type == GgufType::f16) return as_is(DType::f16);
   if (source.type == GgufType::bf16) return as_is(DType::bf16);
-  const GgufTypeInfo& type = gguf_type_info(source.type);
+  const BlockType& type = *gguf_type_info(source.type).blocks;
   std::vector<float> values;
   std::vector<std::byte> blocks;
   download(source.tensor, DType::f32, what, [&](std::span<const std::byte> piece) {
     values.resize(piece.size() / sizeof(float));
     std::memcpy(values.data(), piece.data(), piece.size());
-    blocks.resize(values.size() / type.block_elements * type.block_bytes);
-    check<ValueError>(quantise_q8_0(values, blocks.data()), "gguf",
-                      "'{}': values of {:?} must be finite and below 8e6 for Q8_0", path,
-                      source.name);
+    blocks.resize(type.bytes_of(values.size()));
+    for (size_t i = 0; i < values.size() / type.elements; ++i)
+      check<ValueError>(type.encode(&values[i * type.elements], &blocks[i * type.bytes()]), "gguf",
+                        "'{}': values of {:?} must be finite and below 8e6 for {}", path,
+                        source.name, type.name);
     file.write(blocks);
   });
 }
@@ -227,17 +228,16 @@ void GgufFile::read(const std::string& name, const Tensor& target) const {
   check<FileError>(fits, "gguf", "{} must have the shape {}, got {}", what, target.shape(), shape);
   const FilePart part{file_, offset, bytes};
   if (type->block_elements == 1) return upload(type->name, part, target, what);
-  check<FileError>(type->dequantise != nullptr, "gguf",
+  check<FileError>(type->blocks != nullptr, "gguf",
                    "{} must be of a type that is read (F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, "
                    "Q5_1, Q4_K, Q5_K, Q6_K), got {}",
                    what, type->name);
   std::vector<std::byte> blocks;
   upload_floats(target, what, [&](int64_t first, std::span<float> values) {
-    blocks.resize(values.size() / type->block_elements * type->block_bytes);
-    part.read(static_cast<uint64_t>(first) / type->block_elements * type->block_bytes, blocks);
+    blocks.resize(type->bytes_of(values.size()));
+    part.read(type->bytes_of(static_cast<uint64_t>(first)), blocks);
     for (size_t i = 0; i < values.size() / type->block_elements; ++i)
-      type->dequantise(blocks.data() + i * type->block_bytes,
-                       values.data() + i * type->block_elements);
+      type->blocks->decode(&blocks[i * type->block_bytes], &values[i * type->block_elements]);
   });
 }
 

@@ -12,7 +12,7 @@
 
 #include "../../core/files/file.h"
 #include "../../core/tensor/tensor.h"
-#include "gguf_blocks.h"
+#include "gguf_types.h"
 
 namespace rw {
 

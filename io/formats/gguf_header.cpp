@@ -151,9 +151,8 @@ GgufTensor read_tensor(HeaderReader& reader, const std::string& name, const std:
   check<FileError>(row % type->block_elements == 0, "gguf",
                    "'{}': rows of tensor {:?} must be whole blocks of {} {}, got {} elements", path,
                    name, type->block_elements, type->name, row);
-  const uint64_t bytes =
-      static_cast<uint64_t>(shape.numel()) / type->block_elements * type->block_bytes;
-  return {type, shape, reader.number<uint64_t>(), bytes};
+  return {type, shape, reader.number<uint64_t>(),
+          type->bytes_of(static_cast<uint64_t>(shape.numel()))};
 }
 
 uint64_t alignment_of(const GgufMetadata& metadata, const std::string& path) {

@@ -31,34 +31,42 @@ MultiheadAttentionOptions attention_options(const TransformerOptions& o) {
   return {.dropout = o.dropout, .bias = o.bias};
 }
 
+// The projections of query, key and value, whose values are the caller's to set.
+Linear without_values(int64_t embed_dim, bool bias) {
+  const init::SkipInit none;
+  return {embed_dim, 3 * embed_dim, bias};
+}
+
 }  // namespace
 
 MultiheadAttention::MultiheadAttention(int64_t embed_dim, int64_t num_heads,
                                        const MultiheadAttentionOptions& options,
                                        GeneratorRef generator)
-    : out_proj(checked_heads("MultiheadAttention", embed_dim, num_heads), embed_dim, options.bias),
+    : in_proj(
+          without_values(checked_heads("MultiheadAttention", embed_dim, num_heads), options.bias)),
+      out_proj(embed_dim, embed_dim, options.bias),
+      hidden_(embed_dim),
       heads_(num_heads),
       dropout_(options.dropout),
       generator_(generator) {
-  in_proj_weight = register_parameter("in_proj_weight", {3 * embed_dim, embed_dim});
-  init::xavier_uniform_(in_proj_weight);
-  if (options.bias) {
-    in_proj_bias = register_parameter("in_proj_bias", {3 * embed_dim});
-    init::zeros_(in_proj_bias);
-    init::zeros_(out_proj.bias);
-  }
+  init::xavier_uniform_(in_proj.weight);
+  if (options.bias)
+    for (const Tensor& bias : {in_proj.bias, out_proj.bias}) init::zeros_(bias);
+  register_module("in_proj_", in_proj);
   register_module("out_proj", out_proj);
 }
 
 // Projections [first, first + count) of query, key and value, each [N, heads, S, dim].
-std::vector<Tensor> MultiheadAttention::project(Tensor x, int64_t first, int64_t count) const {
-  const int64_t hidden = in_proj_weight.size(1), n = x.size(0), length = x.size(1);
-  const auto part = [&](const Tensor& t) {
-    return count == 3 || !t ? t : slice(t, 0, first * hidden, (first + count) * hidden);
+std::vector<Tensor> MultiheadAttention::project(Tensor x, int64_t first, int64_t count) {
+  const int64_t n = x.size(0), length = x.size(1);
+  const auto part = [&](const Tensor& t, int axis) {
+    return count == 3 || !t ? t : slice(t, axis, first * hidden_, (first + count) * hidden_);
   };
-  Tensor packed = linear(std::move(x), part(in_proj_weight), part(in_proj_bias));
+  Tensor packed = in_proj.substitute()
+                      ? part(in_proj(std::move(x)), -1)
+                      : linear(std::move(x), part(in_proj.weight, 0), part(in_proj.bias, 0));
   std::vector<Tensor> parts =
-      unbind(reshape(std::move(packed), {n, length, count, heads_, hidden / heads_}), 2);
+      unbind(reshape(std::move(packed), {n, length, count, heads_, hidden_ / heads_}), 2);
   for (Tensor& p : parts) p = transpose(std::move(p), 1, 2);
   return parts;
 }
@@ -69,15 +77,15 @@ Tensor MultiheadAttention::join(Tensor q, Tensor k, Tensor v, const Attend& atte
                                  .dropout = is_training() ? dropout_ : 0,
                                  .generator = &generator_.get(),
                                  .lower_right = attend.cache != nullptr};
-  const int64_t n = q.size(0), length = q.size(2), hidden = in_proj_weight.size(1);
+  const int64_t n = q.size(0), length = q.size(2);
   Tensor y =
       attention(std::move(q), std::move(k), std::move(v), options, attend.mask, attend.lengths);
-  return out_proj(reshape(transpose(std::move(y), 1, 2), {n, length, hidden}));
+  return out_proj(reshape(transpose(std::move(y), 1, 2), {n, length, hidden_}));
 }
 
 Tensor MultiheadAttention::forward(Tensor x, const Attend& attend) {
-  check<ShapeError>(x.rank() == 3, "MultiheadAttention", "x must be [N, S, {}], got {}",
-                    in_proj_weight.size(1), x);
+  check<ShapeError>(x.rank() == 3, "MultiheadAttention", "x must be [N, S, {}], got {}", hidden_,
+                    x);
   std::vector<Tensor> parts = project(std::move(x), 0, 3);
   return join(std::move(parts[0]), std::move(parts[1]), std::move(parts[2]), attend);
 }
@@ -89,8 +97,7 @@ Tensor MultiheadAttention::forward(Tensor query, Tensor key, Tensor value, const
     return forward(std::move(query), attend);
   }
   check<ShapeError>(query.rank() == 3 && key.rank() == 3 && value.rank() == 3, "MultiheadAttention",
-                    "inputs must be [N, S, {}], got {}, {} and {}", in_proj_weight.size(1), query,
-                    key, value);
+                    "inputs must be [N, S, {}], got {}, {} and {}", hidden_, query, key, value);
   Tensor q = std::move(project(std::move(query), 0, 1)[0]), k, v;
   if (same_keys) {
     value = {};

@@ -42,15 +42,14 @@ class MultiheadAttention : public Module {
   // key and value are often the same tensor, with a handle each.
   Tensor forward(Tensor query, Tensor key, Tensor value, const Attend& attend = {});
 
-  Tensor in_proj_weight;  // [3 embed_dim, embed_dim]
-  Tensor in_proj_bias;    // [3 embed_dim], or undefined
-  Linear out_proj;        // over the joined heads
+  Linear in_proj;   // of query, key and value: in_proj_weight, in_proj_bias
+  Linear out_proj;  // over the joined heads
 
  private:
-  std::vector<Tensor> project(Tensor x, int64_t first, int64_t count) const;
+  std::vector<Tensor> project(Tensor x, int64_t first, int64_t count);
   Tensor join(Tensor q, Tensor k, Tensor v, const Attend& attend);
 
-  int64_t heads_;
+  int64_t hidden_, heads_;
   float dropout_;
   GeneratorRef generator_;
 };

@@ -2,8 +2,9 @@
 """The list of ops, modules and optimizers, made of their declarations, of the heads above these and of the rows of
 shaders/elementwise.def (docs/design.md says which keys a head has).
 
-    op_list.py table OUT.inc OUT.json OUT.d    at build time: rows for op_list.cpp, and all of it for other languages
-    op_list.py write                           ops/elementwise/rows.h, and the parts of pages that are made of the list
+    op_list.py table LIST.inc LIST.json ROWS.inc OUT.d    at build time: rows for op_list.cpp, all of it for other languages,
+                                                           and rows of the op table
+    op_list.py write                                       ops/elementwise/rows.h, and the parts of pages that are made of the list
 """
 import glob
 import json
@@ -21,7 +22,8 @@ import manifest  # noqa: E402
 
 DTYPES = {"none": [], "float": ["f32", "f16", "bf16"], "i32": ["i32"], "float i32": ["f32", "f16", "bf16", "i32"],
           "any": ["f32", "f16", "bf16", "i32", "u8"]}
-DEFAULTS = {"torch": None, "autocast": "", "in": "float", "order": "2"}  # torch: the op's own name
+DEFAULTS = {"torch": None, "autocast": "", "in": "float", "order": "2", "try": ""}  # torch: the op's own name
+INPUTS = re.compile(r"\b(?:x|constant|learned|index|mask)\(\{[^{}]*\}[^{}()]*\)")  # as tests/op_table/op_table.h makes them
 MADE = "ops/elementwise/rows.h"
 MARKS = ("<!-- made by ops/list/op_list.py write -->\n\n", "\n<!-- until here -->")
 
@@ -174,7 +176,7 @@ def entry(name, function, header, text, doc, known, structs):
     return {"name": name, "function": function, "header": header, "signature": text, "doc": doc,
             "arguments": arguments(text, structs), "returns": structs.get(result, result),
             "dtypes": DTYPES[known["in"]], "in": known["in"], "autocast": known["autocast"], "torch": torch,
-            "order": int(known["order"])}
+            "order": int(known["order"]), "try": known["try"]}
 
 
 def ops(tree):
@@ -194,7 +196,7 @@ def ops(tree):
                 known = facts(item, ("op", *DEFAULTS), where)
                 queue = known.pop("op").split()
                 continue
-            result = re.match(r"\s*(Tensor|std::vector<Tensor>|\w+) \w+\(", item.text)
+            result = re.match(r"(?:inline )?\s*(Tensor|std::vector<Tensor>|\w+) \w+\(", item.text)
             is_op = item.kind == "function" and item.scope.kind == "namespace" and item.scope.name == "rw" and \
                 result and (result[1] in tensors or "Tensor" in result[1])
             if not is_op:
@@ -206,7 +208,8 @@ def ops(tree):
                 continue  # another form of an op, or a help beside one
             if function not in name and not name.startswith(function):
                 raise HeadError(f"{where}: the head of {function} names {name}")
-            found.append(entry(name, function, path, re.sub(r"\s+", " ", item.text).strip(), prose(item), known, tree.structs))
+            text = re.sub(r"^inline |\s*\{\s*\}$", "", re.sub(r"\s+", " ", item.text).strip())
+            found.append(entry(name, function, path, text, prose(item), known, tree.structs))
         if queue:
             raise HeadError(f"{path}: no functions for {' '.join(queue)} of the last head")
     found += elementwise_ops()
@@ -214,6 +217,8 @@ def ops(tree):
     if twice := sorted({n for n in names if names.count(n) > 1}):
         raise HeadError(f"two ops are called {', '.join(twice)}")
     for op in found:
+        if op["try"] and not (op["try"].startswith(op["function"] + "(") and INPUTS.search(op["try"])):
+            raise HeadError(f"{op['name']}: try is a call of {op['function']} with inputs of the op table, got {op['try']}")
         if op["autocast"] not in ("", "low", "f32", "keep", *names):
             raise HeadError(f"{op['name']}: autocast is low, f32, keep, or an op whose rule it follows, not {op['autocast']}")
     return sorted(found, key=lambda op: op["name"])
@@ -272,6 +277,16 @@ def inc(found):
                                     op["order"]) for op in found["ops"])
 
 
+def table_rows(found):
+    """Returns rows of the op table: calls in which the inputs have become in[0], in[1], ..."""
+    def row(op):
+        inputs = INPUTS.findall(op["try"])
+        number = iter(range(len(inputs)))
+        call = INPUTS.sub(lambda _: f"in[{next(number)}]", op["try"])
+        return f't.row("{op["name"]}", {{{", ".join(inputs)}}}, [](const Tensors& in) {{ return {call}; }});\n'
+    return "".join(row(op) for op in found["ops"] if op["try"])
+
+
 def declarations():
     """Returns the header of MADE, before clang-format."""
     text = "// Elementwise ops of tensors only, one for each row of shaders/elementwise.def, of which `ops/list/op_list.py write`\n" \
@@ -323,8 +338,9 @@ def main():
     if sys.argv[1] == "table":
         write_if_new(sys.argv[2], inc(found))
         write_if_new(sys.argv[3], json.dumps(found, indent=1) + "\n")
+        write_if_new(sys.argv[4], table_rows(found))
         made = [str(ROOT / "shaders/elementwise.def"), headers.__file__, manifest.__file__, __file__]
-        Path(sys.argv[4]).write_text(f"{sys.argv[2]}: {' '.join(files + made)}\n")
+        Path(sys.argv[5]).write_text(f"{sys.argv[2]}: {' '.join(files + made)}\n")
     else:
         for page, text in pages(found).items():
             write_if_new(ROOT / page, text)

@@ -78,6 +78,26 @@ struct PairCurvature {
   Tensor xx, xt, tt;
 };
 
+// The loss is share * miss^gamma * cross entropy, where miss = 1 - q is the probability of the
+// other class. `by_x` and `by_t` are the derivatives of miss in x and in the target, over miss.
+PairCurvature focal_curvature(float alpha, float gamma, const Tensor& x, const Tensor& t) {
+  const Tensor p = sigmoid(x), q = sigmoid(neg(x)), miss = p * (1.0f - t) + q * t,
+               is_sure = miss <= 0, least = masked_fill(miss, is_sure, 1);
+  const auto over_miss = [&](const Tensor& y) { return masked_fill(y / least, is_sure, 0); };
+  const Tensor by_x = over_miss((1.0f - 2.0f * t) * p * q), by_t = over_miss(q - p),
+               by_xt = neg(over_miss(2.0f * p * q)) - by_x * by_t;
+  const Tensor loss = softplus(x) - x * t, rise = p - t, size = pow(miss, gamma);
+  const Tensor slope_x = gamma * by_x * loss + rise, slope_t = gamma * by_t * loss - x;
+  const bool has_share = alpha >= 0;
+  const Tensor share = has_share ? (2 * alpha - 1) * t + (1 - alpha) : scalar_on(x, 1, DType::f32);
+  const float share_t = has_share ? 2 * alpha - 1 : 0;
+  const Tensor xx = gamma * by_x * (slope_x + rise) + gamma * by_x * (q - p - by_x) * loss + p * q;
+  const Tensor xt = gamma * (by_t * slope_x + by_xt * loss - by_x * x) - 1.0f;
+  const Tensor tt = gamma * by_t * (slope_t - x - by_t * loss);
+  return {share * size * xx, size * (share_t * slope_x + share * xt),
+          size * (2 * share_t * slope_t + share * tt)};
+}
+
 PairCurvature pair_curvature(const PairAttrs& attrs, const Tensor& x, const Tensor& t,
                              const Tensor& weight) {
   const auto of_difference = [](const Tensor& bend) {
@@ -113,6 +133,8 @@ PairCurvature pair_curvature(const PairAttrs& attrs, const Tensor& x, const Tens
       const Tensor p = exp(t);
       return {{}, neg(p), p * (t - x + 2.0f)};
     }
+    case LOSS_FOCAL:
+      return focal_curvature(attrs.a, attrs.b, x, t);
     default:  // LOSS_L1
       return {};
   }
@@ -142,12 +164,12 @@ void pair_second(SecondOrder& s) {
   s.give_input(1, by(xt, tt));
 }
 
-constexpr Op op_of_pairs(const char* name, void (*second)(SecondOrder&) = pair_second) {
+constexpr Op op_of_pairs(const char* name) {
   return {.name = name,
           .forward = pair_forward,
           .vjp = pair_vjp,
           .saves = saves_always<7>,
-          .second = second};
+          .second = pair_second};
 }
 
 // The ops, indexed by LOSS_*, but for LOSS_KL_LOG.
@@ -158,7 +180,7 @@ const Op pair_ops[] = {op_of_pairs("mse_loss"),
                        op_of_pairs("binary_cross_entropy"),
                        op_of_pairs("binary_cross_entropy_with_logits"),
                        op_of_pairs("kl_div"),
-                       op_of_pairs("sigmoid_focal_loss", nullptr)};
+                       op_of_pairs("sigmoid_focal_loss")};
 
 const Op& pair_op(uint32_t kind) {
   return pair_ops[kind < LOSS_KL_LOG ? kind : kind - 1];

@@ -65,7 +65,7 @@ struct FocalOptions {
   float gamma = 2;      // >= 0 (ValueError); the larger it is, the less easy examples count
   Reduction reduction = Reduction::mean;  // of the losses
 };
-//! op: sigmoid_focal_loss   torch: torchvision.ops.sigmoid_focal_loss   autocast: f32   order: 1
+//! op: sigmoid_focal_loss   torch: torchvision.ops.sigmoid_focal_loss   autocast: f32
 // (1 - q)^gamma * binary_cross_entropy_with_logits, where q is the probability of the target (Lin
 // et al. 2017; torchvision's, with its defaults except for the reduction).
 Tensor sigmoid_focal_loss(Tensor x, Tensor target, const FocalOptions& options = {});
@@ -134,7 +134,7 @@ struct TiedCrossEntropyOptions {
   int ignore_index = -100;    // targets of this value do not count
   int64_t chunk = 0;          // rows whose logits exist at a time; 0: about 32 MiB of them
 };
-//! op: tied_cross_entropy   torch: none   autocast: low   order: 1
+//! op: tied_cross_entropy   torch: none   autocast: low
 // The mean of cross_entropy(linear(hidden, table, bias), target), without the [N, V] logits in
 // memory: they are computed chunk by chunk, and again for the gradient. hidden [N, H], table [V,
 // H], bias [V] or undefined, target [N] i32. `predicted` receives the class of the largest logit of

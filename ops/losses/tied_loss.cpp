@@ -2,6 +2,7 @@
 // memory.
 #include "ops/detail.h"
 #include "ops/layout/index.h"
+#include "ops/layout/indexing.h"
 #include "ops/losses/class_losses.h"
 #include "ops/losses/losses.h"
 #include "ops/operators.h"
@@ -107,6 +108,41 @@ std::vector<Tensor> tied_vjp(Record& r, std::span<Tensor> dys) {
   return gradients;
 }
 
+// The gradient of row i's logits z = h W^T + b is dy_i (softmax(z_i) - target_i). Unlike the loss
+// and its gradient, this has the logits of all rows in memory.
+void tied_second(SecondOrder& s) {
+  const auto& a = s.attributes<TiedAttrs>();
+  const auto f32 = [](Tensor t) { return t ? wide(std::move(t)) : Tensor(); };
+  const Tensor h = wide(s.input(0)), w = wide(s.input(1)), target = s.input(2),
+               b = a.has_bias ? wide(s.input(3)) : Tensor();
+  const Tensor gh = f32(s.g(0)), gw = f32(s.g(1)), gb = a.has_bias ? f32(s.g(3)) : Tensor();
+  const auto add_to = [](Tensor& sum, Tensor x) { sum = sum ? sum + x : std::move(x); };
+
+  const Tensor is_ignored = target == static_cast<float>(a.ignore_index);
+  const Tensor counts = unsqueeze(cast(is_ignored == 0, DType::f32), 1);
+  const Tensor scale = unsqueeze(s.dy(), 1) * counts, p = softmax(linear(h, w, b));
+  const Tensor hits = one_hot(masked_fill(target, is_ignored, 0), w.size(0));
+  const Tensor miss = p - hits * (1 - a.smoothing) - a.smoothing / static_cast<float>(w.size(0));
+  Tensor dz;  // g, as a change of the logits
+  if (gh) add_to(dz, linear(gh, w));
+  if (gw) add_to(dz, linear(h, gw));
+  if (gb) add_to(dz, expand(gb, p.shape()));
+  const Tensor by_logits = scale * p * (dz - sum(p * dz, {1}, true)), slope = scale * miss;
+
+  s.give_dy(sum(counts * miss * dz, {1}));
+  if (s.needs_input(0)) {
+    Tensor dh = matmul(by_logits, w);
+    if (gw) add_to(dh, matmul(slope, gw));
+    s.give_input(0, std::move(dh));
+  }
+  if (s.needs_input(1)) {
+    Tensor dw = matmul(transpose(by_logits, 0, 1), h);
+    if (gh) add_to(dw, matmul(transpose(slope, 0, 1), gh));
+    s.give_input(1, std::move(dw));
+  }
+  if (a.has_bias) s.give_input(3, sum(by_logits, {0}));
+}
+
 const Op tied_op = {
     .name = "tied_cross_entropy",
     .forward = tied_forward,
@@ -115,7 +151,8 @@ const Op tied_op = {
         [](const std::any& attrs, uint32_t) {
           return Saves{std::any_cast<const TiedAttrs&>(attrs).has_bias ? 15u : 7u, 2};
         },
-    .is_heavy = true};
+    .is_heavy = true,
+    .second = tied_second};
 
 void check_tied(const Tensor& hidden, const Tensor& table, const Tensor& bias,
                 const Tensor& target) {

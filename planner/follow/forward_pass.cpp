@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <unordered_set>
 
+#include "core/blocks/block_type.h"
 #include "core/tensor/quantize.h"
 
 namespace rw {
@@ -17,7 +18,7 @@ constexpr uint64_t least_packed_elements = 4096;
 uint64_t bytes_in_8_bits(uint64_t bytes, DType dtype) {
   const uint64_t n = bytes / size_of(dtype), unit = default_device()->info().alignment;
   if (!is_float(dtype) || n < least_packed_elements) return 0;
-  return (quantized_bytes(n) + 2 * unit - 1) / unit * unit;
+  return (blocks::steps.bytes_of(n) + 2 * unit - 1) / unit * unit;
 }
 
 }  // namespace

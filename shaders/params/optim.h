@@ -187,10 +187,10 @@ struct AdamParams {
 
 // adam_8bit: adam for one parameter, dense, whose m and v are u8 codes. Block b of ADAM_8BIT_BLOCK
 // elements has the scales absmax_m[b] and absmax_v[b]: m = map[code] * absmax. maps (f32 [4, 256])
-// holds the signed map of m, its bounds, the map of v, and its bounds (optim/dynamic_map.h). After
-// the update absmax is the largest |m| or v of the block. The code of m is the number of bounds b
-// with m > b * absmax; the code of v likewise, but at least 1 where v > 0. v is at most the largest
-// finite number. One workgroup per block.
+// holds the signed map of m, its bounds, the map of v, and its bounds (core/blocks/block_type.h).
+// After the update absmax is the largest |m| or v of the block. The code of m is the number of
+// bounds b with m > b * absmax; the code of v likewise, but at least 1 where v > 0. v is at most
+// the largest finite number. One workgroup per block.
 #define ADAM_8BIT_BLOCK 256
 struct Adam8bitParams {
   uint offset[8];  // param, grad, m, v, absmax_m, absmax_v, maps, state

@@ -12,7 +12,7 @@ FOLDERS = ["core", "ops", "planner", "backends", "data", "nn", "models", "optim"
 
 # The includes that the files below a path may have besides files of the same path. The longest path counts.
 # The floors of the library are in the order in which they stand on each other, and so are the rooms of a floor.
-BASE = ["core/base/", "core/files/"]
+BASE = ["core/base/", "core/blocks/", "core/files/"]
 BACKEND = BASE + ["core/backend/"]
 ARENA = BACKEND + ["core/arena/"]
 MEMORY = ARENA + ["core/memory/"]
@@ -39,6 +39,7 @@ USER = ["core/", "ops/", "planner/", "nn/", "models/", "optim/", "io/", "dist/",
         "backends/launches.h", "backends/monitor/", "backends/open.h", "backends/tune.h"]
 PROJECT_RULES = {
     "core/base/": [],
+    "core/blocks/": ["core/base/", "shaders/"],
     "core/files/": ["core/base/"],
     "core/backend/": BASE,
     "core/arena/": BACKEND,
@@ -97,7 +98,7 @@ PROJECT_RULES = {
 LIBRARY = ("core/", "ops/", "planner/", "backends/", "data/", "nn/", "models/", "optim/", "io/", "dist/",
            "trainer/")
 MOST_FILES = 25  # of a folder
-GENERATED = {"shaders/reference_kernels.h", "ops/op_list.inc", "profile_folders.h"}  # by compile.py, op_list.py and Meson
+GENERATED = {"shaders/reference_kernels.h", "ops/op_list.inc", "ops/op_rows.inc", "profile_folders.h"}  # by compile.py, op_list.py, Meson
 # Members that are defined elsewhere: those of Tensor that need a room above its own.
 ELSEWHERE = {"Tensor::operator[]", "Tensor::backward", "Tensor::register_hook",
              "Tensor::register_post_accumulate_grad_hook", "Tensor::retain_grad",

@@ -25,9 +25,15 @@ def self_test():
     found = next(op for op in read("//! op: soft   torch: none   order: 0\n// Soft.\nTensor soft(Tensor x, int axis = -1);")
                  if op["name"] == "soft")
     assert found["arguments"][1] == {"name": "axis", "type": "int", "default": "-1"} and found["doc"] == "Soft.", found
+    inline = next(op for op in read("//! op: both   try: both(x({2}), 1, mask({3, 4}, 2))\n"
+                                    "inline Tensor both(Tensor x, int n, Tensor m) {\n  return x;\n}") if op["name"] == "both")
+    assert inline["signature"] == "Tensor both(Tensor x, int n, Tensor m)", inline
+    assert op_list.table_rows({"ops": [inline]}) == \
+        't.row("both", {x({2}), mask({3, 4}, 2)}, [](const Tensors& in) { return both(in[0], 1, in[1]); });\n'
     for text, wrong in (("Tensor bare(Tensor x);", "bare has no head"), ("//! op: a   kind: b\nTensor a(Tensor x);", "a head is"),
                         ("//! op: a b\nTensor a(Tensor x);\n//! op: c\nTensor c(Tensor x);", "no functions for b"),
                         ("//! op: b\nTensor a(Tensor x);", "the head of a names b"), ("//! op: abs\nTensor abs(int x);", "two ops"),
+                        ("//! op: a   try: b(x({2}))\nTensor a(Tensor x);", "try is a call"),
                         ("//! op: a   autocast: high\nTensor a(Tensor x);", "a: autocast is low")):
         try:
             read(text)

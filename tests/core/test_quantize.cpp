@@ -2,6 +2,7 @@
 #include <cmath>
 #include <limits>
 
+#include "core/blocks/block_type.h"
 #include "core/tensor/quantize.h"
 #include "ops/operators.h"
 #include "tests/fixtures/message_of.h"
@@ -31,7 +32,7 @@ void check_quantization(size_t n, DType dtype) {
   const std::vector<float> exact = x.to_vector(), steps = kept.steps.to_vector();
   const std::vector<float> back = dequantize_blocks(kept, dtype).to_vector();
   REQUIRE(steps.size() == (n + quantized_block - 1) / quantized_block);
-  CHECK(quantized_bytes(n) == n + 4 * steps.size());
+  CHECK(blocks::steps.bytes_of(n) == n + 4 * steps.size());
   const float rounding = dtype == DType::f32 ? 0x1p-22f : dtype == DType::f16 ? 0x1p-11f : 0x1p-8f;
   for (size_t i = 0; i < n; ++i) {
     const float error = std::fabs(back[i] - exact[i]);

@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "ops/autocast.h"
+#include "ops/numeric.h"
 #include "tests/op_table/op_table.h"
 
 namespace rw::test {
@@ -294,9 +295,15 @@ void add_matrix(Table& t) {
   conv("conv2d 32 channels", {1, 6, 6, 32}, {32, 3, 3, 32}, Conv2dOptions{.padding = 1});
 }
 
+// The rows that heads have.
+void add_tried(Table& t){
+#include "ops/op_rows.inc"
+}
+
 std::vector<OpCase> all_rows() {
   Table table;
   add_elementwise(table);
+  add_tried(table);
   add_layout(table);
   add_reductions(table);
   add_matrix(table);

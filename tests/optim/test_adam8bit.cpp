@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "core/blocks/block_type.h"
 #include "io/snapshot/snapshot.h"
 #include "nn/layers.h"
 #include "nn/sequential.h"
@@ -12,7 +13,6 @@
 #include "optim/accumulation/accumulate.h"
 #include "optim/accumulation/fused_backward.h"
 #include "optim/adam8bit.h"
-#include "optim/dynamic_map.h"
 #include "tests/fixtures/forecast_fixture.h"
 #include "tests/fixtures/optim_fixture.h"
 #include "tests/fixtures/tape_fixture.h"

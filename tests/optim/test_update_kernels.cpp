@@ -1,7 +1,7 @@
 // The kernels of an optimizer's update on Vulkan, compared with the reference backend.
 #include <limits>
 
-#include "optim/dynamic_map.h"
+#include "core/blocks/block_type.h"
 #include "tests/fixtures/compare_kernels.h"
 
 using namespace rw;

@@ -1,0 +1,47 @@
+// Sources of streams for contents that nobody changes: weights that are frozen.
+#pragma once
+
+#include <deque>
+#include <filesystem>
+#include <future>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "../files/file.h"
+#include "stream.h"
+
+namespace rw {
+
+// Contents in host memory, which the device copies beside its other work.
+class HostSource : public StreamSource {
+ public:
+  // Copies what the storages hold now.
+  explicit HostSource(const std::vector<std::shared_ptr<Storage>>& storages);
+
+  void fill(size_t i, Storage& target) override;
+
+ private:
+  std::vector<std::shared_ptr<Storage>> copies_;
+};
+
+// Contents in a file, byte for byte, which a thread reads while the device works. FileError if the
+// file ends early by then.
+class FileSource : public StreamSource {
+ public:
+  // The bytes of storage i begin at offsets[i] of the file. FileError if it is too short.
+  FileSource(const std::filesystem::path& path,
+             const std::vector<std::shared_ptr<Storage>>& storages,
+             const std::vector<uint64_t>& offsets);
+
+  void expect(size_t i) override;
+  void fill(size_t i, Storage& target) override;
+
+ private:
+  using Bytes = std::vector<std::byte>;
+  InputFile file_;
+  std::vector<FilePart> parts_;
+  std::deque<std::pair<size_t, std::future<Bytes>>> coming_;  // the newest last
+};
+
+}  // namespace rw

@@ -1,0 +1,198 @@
+// Streams of frozen weights: the bits of weights that stay, memory, the order in which they come,
+// and files that change.
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+
+#include "core/memory/local_sources.h"
+#include "core/memory/stream.h"
+#include "nn/layers.h"
+#include "nn/sequential.h"
+#include "planner/dry_run.h"
+#include "tests/fixtures/optim_fixture.h"
+#include "tests/fixtures/tape_fixture.h"
+#include "tests/fixtures/temporary_folder.h"
+
+using namespace rw;
+using namespace rw::test;
+
+namespace {
+
+constexpr int64_t width = 64;
+constexpr uint64_t weight_bytes = width * width * sizeof(float);
+
+// Six layers, of which the weights are frozen and the biases are trained.
+struct FrozenNet {
+  Sequential model;
+  std::vector<std::shared_ptr<Storage>> weights;
+
+  FrozenNet() {
+    manual_seed(3);
+    for (int i = 0; i < 6; ++i) {
+      auto& layer = model.emplace<Linear>(width, width);
+      layer.weight.set_requires_grad(false);
+      weights.push_back(layer.weight.impl().storage);
+    }
+  }
+
+  std::vector<std::vector<float>> step(bool replays) {
+    Tensor y;
+    {
+      const CheckpointScope segment(replays);
+      y = sum(model(full({4, width}, 0.5f)));
+    }
+    y.backward();
+    std::vector<std::vector<float>> found = {y.to_vector()};
+    for (Tensor p : model.parameters())
+      if (p.requires_grad()) found.push_back(p.grad().to_vector()), p.set_grad({});
+    return found;
+  }
+};
+
+// Notes what a stream asks of it.
+class Witness : public HostSource {
+ public:
+  using HostSource::HostSource;
+  std::vector<std::string> take() { return std::exchange(seen_, {}); }
+  void expect(size_t i) override { seen_.push_back("expect " + std::to_string(i)); }
+  void fill(size_t i, Storage& target) override {
+    seen_.push_back("fill " + std::to_string(i));
+    HostSource::fill(i, target);
+  }
+  void before_leaving(size_t i) override { seen_.push_back("leave " + std::to_string(i)); }
+
+ private:
+  std::vector<std::string> seen_;
+};
+
+using Words = std::vector<std::string>;
+
+// All weights, one after the other.
+void write_weights(const std::filesystem::path& path, const FrozenNet& net) {
+  std::ofstream file(path, std::ios::binary);
+  for (const auto& storage : net.weights) {
+    std::vector<char> bytes(storage->bytes());
+    storage->device().read(*storage, 0, storage->bytes(), bytes.data());
+    file.write(bytes.data(), std::ssize(bytes));
+  }
+}
+
+std::vector<uint64_t> offsets(size_t n) {
+  std::vector<uint64_t> found;
+  for (size_t i = 0; i < n; ++i) found.push_back(i * weight_bytes);
+  return found;
+}
+
+void check_steps(FrozenNet& net, StreamSource& source, const StreamOptions& options,
+                 const std::vector<std::vector<float>>& plain, uint64_t most_live) {
+  Device& device = net.weights.front()->device();
+  Stream stream(net.weights, std::vector<bool>(net.weights.size()), source, options);
+  CHECK(std::ranges::all_of(net.weights, &Storage::is_swapped_out));
+  for (const bool replays : {false, true, false}) {
+    CAPTURE(replays);
+    device.take_high_water();
+    CHECK(net.step(replays) == plain);
+    CHECK(device.take_high_water() <= most_live);
+    stream.end_window();
+  }
+  stream.gather();
+  CHECK(std::ranges::none_of(net.weights, &Storage::is_swapped_out));
+  CHECK(net.step(false) == plain);
+  stream.release();
+  CHECK(std::ranges::all_of(net.weights, &Storage::is_swapped_out));
+  stream.gather();  // for the next case
+}
+
+}  // namespace
+
+TEST_CASE("streams: frozen weights in host memory or in a file have the bits of those that stay") {
+  on_each_device([] {
+    FrozenNet net;
+    const auto plain = net.step(false);
+    Device& device = net.weights.front()->device();
+    device.take_high_water();
+    net.step(true);
+    const uint64_t all = device.take_high_water();
+    const TemporaryFolder folder;
+    write_weights(folder.path / "weights", net);
+    for (const uint64_t slots : {0, 2, 6})
+      for (const bool ahead : {false, true}) {
+        CAPTURE(slots);
+        CAPTURE(ahead);
+        const uint64_t gone = (6 - std::max<uint64_t>(slots, 1)) * weight_bytes;
+        const StreamOptions options{.most_bytes = slots * weight_bytes, .ahead = ahead};
+        {
+          HostSource host(net.weights);
+          check_steps(net, host, options, plain, all - gone + weight_bytes);
+        }
+        FileSource file(folder.path / "weights", net.weights, offsets(6));
+        check_steps(net, file, options, plain, all - gone + weight_bytes);
+      }
+  });
+}
+
+TEST_CASE_FIXTURE(CpuDevice, "streams: the order of the last window is expected of the next") {
+  FrozenNet net;
+  Witness source(net.weights);
+  Stream stream(net.weights, std::vector<bool>(6), source, {.most_bytes = 2 * weight_bytes});
+  const auto use = [&](std::vector<size_t> numbers) {
+    for (const size_t i : numbers) {
+      Storage* one[] = {net.weights[i].get()};
+      stream.need(one);
+    }
+  };
+  CHECK(source.take() == Words{"leave 0", "leave 1", "leave 2", "leave 3", "leave 4", "leave 5"});
+  use({0, 1, 1, 2, 1, 3});
+  // 2 sends 0 away, which was not used for longest; 3 sends 2.
+  CHECK(source.take() == Words{"expect 0", "fill 0", "expect 1", "fill 1", "leave 0", "expect 2",
+                               "fill 2", "leave 2", "expect 3", "fill 3"});
+  stream.end_window();
+  CHECK(source.take() == Words{"leave 1", "leave 3"});
+  use({0, 1});
+  CHECK(source.take() == Words{"expect 0", "expect 1", "fill 0", "expect 1", "expect 2", "fill 1"});
+  use({5, 2});  // another order: nothing is expected any more
+  CHECK(source.take() == Words{"leave 0", "expect 5", "fill 5", "leave 1", "expect 2", "fill 2"});
+  stream.end_window();
+  source.take();
+  use({0, 1, 5});
+  CHECK(source.take() == Words{"expect 0", "expect 1", "fill 0", "expect 1", "expect 5", "fill 1",
+                               "leave 0", "expect 5", "expect 2", "fill 5"});
+  // One kernel has all that it reads at once, whatever the bound is.
+  Storage* three[] = {net.weights[0].get(), net.weights[3].get(), net.weights[4].get()};
+  stream.need(three);
+  for (const Storage* storage : three) CHECK(!storage->is_swapped_out());
+}
+
+TEST_CASE_FIXTURE(CpuDevice, "streams: files that are too short, or become so") {
+  FrozenNet net;
+  const TemporaryFolder folder;
+  const std::filesystem::path path = folder.path / "weights";
+  write_weights(path, net);
+  std::vector<uint64_t> late = offsets(6);
+  late.back() += 4;
+  CHECK(contains(message_of<FileError>([&] { FileSource(path, net.weights, late); }),
+                 "must have 16384 bytes from 81924 on, got 98304 in all"));
+  FileSource source(path, net.weights, offsets(6));
+  Stream stream(net.weights, std::vector<bool>(6), source, {});
+  const NoGrad guard;
+  net.model(full({4, width}, 0.5f));
+  std::filesystem::resize_file(path, 5 * weight_bytes);
+  CHECK(contains(message_of<FileError>([&] { net.model(full({4, width}, 0.5f)); }), "weights"));
+}
+
+TEST_CASE("streams: a dry run has the peak of the real one") {
+  const auto peak = [](std::unique_ptr<Backend> backend) {
+    const auto device = set_default_device(std::move(backend));
+    FrozenNet net;
+    HostSource source(net.weights);
+    Stream stream(net.weights, std::vector<bool>(6), source, {.most_bytes = 2 * weight_bytes});
+    device->reset_peak();
+    for (int i = 0; i < 2; ++i) {
+      sum(net.model(full({4, width}, 0.5f))).backward();
+      stream.end_window();
+      device->end_step();
+    }
+    return device->memory_report().peak;
+  };
+  CHECK(peak(open_backend("reference")) == peak(endless_dry(*open_backend("reference"))));
+}
