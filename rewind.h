@@ -43,12 +43,10 @@
 #include "core/autograd/checkpoint.h"
 #include "core/autograd/gradients.h"
 #include "core/autograd/tape.h"
+#include "planner/auto_recompute.h"
 #include "planner/dry_run.h"
-#include "planner/follow/auto_recompute.h"
-#include "planner/follow/candidate.h"
 #include "planner/follow/follower.h"
 #include "planner/follow/memory_budget.h"
-#include "planner/follow/search.h"
 #include "planner/follow/segment_report.h"
 #include "planner/forecast.h"
 #include "planner/forecast/estimate.h"
@@ -60,7 +58,10 @@
 #include "planner/forecast/remedies.h"
 #include "planner/forecast/savings.h"
 #include "planner/graph/evaluate.h"
+#include "planner/search/candidate.h"
 #include "planner/search/plans.h"
+#include "planner/search/recompute_options.h"
+#include "planner/search/search.h"
 #include "planner/search/speed.h"
 
 // Models and optimizers.
@@ -116,7 +117,7 @@
 #include "optim/schedules/recipe.h"
 #include "optim/schedules/schedule.h"
 #include "optim/sgd.h"
-#include "planner/follow/environment.h"
+#include "planner/environment.h"
 
 // Several devices.
 #include "dist/data_parallel.h"

@@ -28,11 +28,7 @@ void run(AsrOptions& options) {
   manual_seed(options.seed);
   const SpeechCorpus corpus(options);
   if (options.planning.plan) return run_plan(corpus.program(), options.planning, options.device);
-  ProgramRun planned(corpus.program(), options.planning);
-  planned.guard([&] {
-    AsrTrainer trainer(options, corpus, planned);
-    options.eval ? trainer.run_evaluation() : trainer.run();
-  });
+  run_training(options, corpus);
 }
 
 }  // namespace
@@ -42,8 +38,7 @@ int main(int argc, char** argv) {
       "Trains a streaming speech recogniser on speech, or on digits that are synthesised.");
   AsrOptions options;
   options.add_to(app);
-  Recognise recognise;
   CLI::App& ask = *app.add_subcommand("recognise", "print the words in sound files");
-  recognise.add_to(ask);
-  return run_program(app, argc, argv, [&] { ask ? recognise.run() : run(options); });
+  const auto recognise = add_recognise(ask);
+  return run_program(app, argc, argv, [&] { ask ? recognise() : run(options); });
 }

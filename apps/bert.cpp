@@ -7,27 +7,23 @@
 
 int main(int argc, char** argv) {
   CLI::App app("Pre-trains BERT on text, with masked tokens.");
-  rw::Pretrain pretrain;
-  pretrain.add_to(app);
-  rw::Finetune finetune;
+  const auto pretrain = rw::add_pretrain(app);
   CLI::App& fine = *app.add_subcommand("finetune", "train a classifier of sentences from a model");
-  finetune.add_to(fine);
-  rw::Classify classify;
+  const auto finetune = rw::add_finetune(fine);
   CLI::App& ask =
       *app.add_subcommand("classify", "print the classes of texts by a trained classifier");
-  classify.add_to(ask);
-  rw::FillMask fill_mask;
+  const auto classify = rw::add_classify(ask);
   CLI::App& fill =
       *app.add_subcommand("fill-mask", "print the most likely tokens for [MASK] in a text");
-  fill_mask.add_to(fill);
+  const auto fill_mask = rw::add_fill_mask(fill);
   return rw::run_program(app, argc, argv, [&] {
     if (fine)
-      finetune.run();
+      finetune();
     else if (ask)
-      classify.run();
+      classify();
     else if (fill)
-      fill_mask.run();
+      fill_mask();
     else
-      pretrain.run();
+      pretrain();
   });
 }

@@ -28,7 +28,12 @@ namespace {
 // The defaults take about two minutes on two CPU cores, nearly all of it in steps of one image.
 struct Options : TrainerOptions {
   Options()
-      : TrainerOptions{.device = {.dtype = "f32"}, .batch = 1, .epochs = 3, .accumulate = 100} {}
+      : TrainerOptions{.device = {.dtype = "f32"},
+                       .batch = 1,
+                       .epochs = 3,
+                       .accumulate = 100,
+                       .samples = "images",
+                       .segments = {"block"}} {}
 
   std::string data;
   std::vector<std::string> runs = {"single", "accumulate", "batch"};
@@ -49,7 +54,7 @@ void Options::add_to(CLI::App& app) {
       ->delimiter(',')
       ->check(CLI::IsMember({"single", "accumulate", "batch"}))
       ->capture_default_str();
-  add_common_to(app, {.samples = "images", .segments = {"block"}});
+  add_common_to(app);
 }
 
 // Ranks share the run with accumulation; the runs that it is compared with are those of one
@@ -113,11 +118,9 @@ struct Run {
     return micro_batches == 1 ? fmt::format("Adam, batch {}", batch)
                               : fmt::format("Accumulate(Adam, {}), batch {}", micro_batches, batch);
   }
-  static RemedyWords words() {
-    RemedyWords words = command_line_words();
-    words.batch = [](auto b, auto a) {
-      return fmt::format("--runs accumulate --batch {} --accumulate {}", b, a);
-    };
+  static std::map<std::string, std::string> words() {
+    std::map<std::string, std::string> words = command_line_words();
+    words["batch"] = "--runs accumulate --batch {} --accumulate {}";
     return words;
   }
   // `images` and `tests` are the numbers of images; 0: unknown, enough for full batches.
@@ -129,8 +132,8 @@ struct Run {
                                          .batch = images ? std::min(batch, images) : batch,
                                          .accumulate = micro_batches,
                                          .checkpoint = o.checkpoint}),
-            .outline = {.steps = images ? batches_of(images) : RunOutline::Batches{},
-                        .evaluation = tests ? own_batches_of(tests) : RunOutline::Batches{}},
+            .steps = images ? batches_of(images) : BatchShapes{},
+            .evaluation = tests ? own_batches_of(tests) : BatchShapes{},
             .estimator_states = 4,
             .words = words(),
             .most_evaluated = 500};
@@ -149,7 +152,7 @@ StepFigures figures_of(const Run& run, int64_t trained, double seconds) {
 }
 
 // Trains and evaluates a new model. `after_epoch` is called when the history has grown.
-void train(Run& run, const Options& o, const Images& images, ProgramRun& planned,
+void train(Run& run, const Options& o, const Images& images, PlannedRun& planned,
            const std::function<void()>& after_epoch) {
   manual_seed(o.seed);
   default_device()->reset_peak();
@@ -213,7 +216,7 @@ void train(Run& run, const Options& o, const Images& images, ProgramRun& planned
     }
     after_epoch();
   }
-  run.account = planned.account();
+  run.account = account_of(planned);
 }
 
 void print_table(const std::vector<Run>& runs) {
@@ -307,10 +310,9 @@ void run_all(Options& o) {
     Run& run = runs.emplace_back(name, o);
     if (!o.quiet) fmt::print("{}\n", run.title());
     try {
-      ProgramRun planned(run.program(o, static_cast<int64_t>(images.train.size()),
-                                     static_cast<int64_t>(images.test.size())),
-                         o.planning);
-      planned.guard([&] {
+      const auto all = static_cast<int64_t>(images.train.size()),
+                 tests = static_cast<int64_t>(images.test.size());
+      run_planned(run.program(o, all, tests), o.planning, [&](PlannedRun& planned) {
         train(run, o, images, planned,
               [&] { ReportFile(o.planning.report).write_so_far(to_json(o, runs)); });
       });

@@ -23,11 +23,7 @@ void run(ResNetOptions& options) {
   const Images images(options);
   const PhotoFolder* const photos = options.photos();
   if (photos && !options.quiet) fmt::print("{}\n", photos->str(options.image));
-  ProgramRun planned(ResNetTrainer::program(options, images), options.planning);
-  planned.guard([&] {
-    ResNetTrainer trainer(options, images, planned);
-    options.eval ? trainer.run_evaluation() : trainer.run();
-  });
+  run_training(options, images);
   if (photos) photos->tell_left_out();
 }
 

@@ -50,7 +50,7 @@ class DigitsTask {
 };
 
 struct Options : TrainerOptions {
-  Options() : TrainerOptions{.lr = {.lr = 2e-3}, .epochs = 2} {}
+  Options() : TrainerOptions{.lr = {.lr = 2e-3}, .epochs = 2, .samples = "images"} {}
   DigitsTask::Recipe recipe() const {
     return {static_cast<float>(rate()), static_cast<float>(weight_decay), numerics, average};
   }
@@ -65,15 +65,13 @@ struct Options : TrainerOptions {
 class DigitsTrainer : public Trainer<DigitsTask, Loader> {
  public:
   DigitsTrainer(const Options& options, const ImageDataset& train, const ImageDataset& test,
-                ProgramRun& run)
-      : Trainer(
-            options, run, options.recipe(),
-            std::make_unique<Loader>(train, LoaderOptions{.batch_size = int(options.batch),
-                                                          .shuffle = true,
-                                                          .drop_last = true,
-                                                          .seed = options.seed}),
-            {.samples = "images",
-             .settings = run_settings(*options.command, options.rate(), {content_hash(train)})}),
+                PlannedRun& run)
+      : Trainer(options, run, options.recipe(),
+                std::make_unique<Loader>(train, LoaderOptions{.batch_size = int(options.batch),
+                                                              .shuffle = true,
+                                                              .drop_last = true,
+                                                              .seed = options.seed}),
+                run_settings(*options.command, options.rate(), {content_hash(train)})),
         test_(test) {}
 
  protected:
@@ -100,8 +98,8 @@ void run(Options& options) {
   const auto folder = synthetic_mnist(synthetic_data_directory());
   const ImageDataset train = load_mnist(folder, Split::train),
                      test = load_mnist(folder, Split::test);
-  ProgramRun planned(options.program(), options.planning);
-  planned.guard([&] { DigitsTrainer(options, train, test, planned).run(); });
+  run_planned(options.program(), options.planning,
+              [&](PlannedRun& run) { DigitsTrainer(options, train, test, run).run(); });
 }
 
 }  // namespace
@@ -109,6 +107,6 @@ void run(Options& options) {
 int main(int argc, char** argv) {
   CLI::App app("Trains a small network on synthetic digits.");
   Options options;
-  options.add_to(app, {.samples = "images"});
+  options.add_to(app);
   return run_program(app, argc, argv, [&] { run(options); });
 }

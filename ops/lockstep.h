@@ -21,7 +21,7 @@ namespace rw {
 // so device memory holds the activations of one part, however many there are.
 //
 // Parts begin in the caller's state (device, Autocast, NoGrad, segments of blocks), with an empty
-// tape and without observers of it: AutoRecompute and Follower do not reach into them.
+// tape and without observers of it: AutoRecompute and PlanFollower do not reach into them.
 class Lockstep {
  public:
   // ValueError for no parts.

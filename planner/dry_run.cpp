@@ -15,10 +15,11 @@ Forecast dry_run(std::unique_ptr<Backend> dry, const std::function<void()>& prog
         dry->info().name, dry->info().backend);
   const auto device = Device::create(std::move(dry), options.memory_limit);
   Generator generator = default_generator();
-  const ThreadStateScope sandbox(
-      {.context = {.techniques = options.techniques, .only = device.get()},
-       .generator = &generator,
-       .device = device});
+  const ThreadStateScope sandbox({.context = {.overwrites = context().overwrites,
+                                              .drops_segments = context().drops_segments,
+                                              .only = device.get()},
+                                  .generator = &generator,
+                                  .device = device});
   device->set_packs_steps(options.pack);
   device->learn(options.learnt);
   if (options.trace) device->start_trace();

@@ -13,11 +13,10 @@ namespace rw {
 
 // The options of dry_run().
 struct DryRunOptions {
-  uint64_t memory_limit = 0;   // of blocks, 0: none but the device's
-  bool trace = false;          // record a MemoryTrace
-  Techniques techniques = {};  // in use
-  bool pack =
-      true;  // lay steps out offline; without, the peak is the same and reserved bytes are not
+  uint64_t memory_limit = 0;  // of blocks, 0: none but the device's
+  bool trace = false;         // record a MemoryTrace
+  // Lay steps out offline; without, the peak is the same and reserved bytes are not.
+  bool pack = true;
   std::vector<StepTrace> learnt = {};  // steps of an earlier run of the program, see Forecast
 };
 

@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 
 #include "optim/accumulation/accumulate.h"
+#include "optim/accumulation/fused_backward.h"
 #include "optim/adam.h"
 #include "optim/adam8bit.h"
 
@@ -13,11 +14,13 @@ namespace {
 template <class O>
 std::unique_ptr<Optimizer> wrapped(O&& optimizer, const AdamWRecipe& recipe,
                                    uint32_t micro_batches) {
-  if (!recipe.fused) return std::make_unique<Accumulate>(std::move(optimizer), micro_batches);
+  if (!recipe.fused_update)
+    return std::make_unique<Accumulate>(std::move(optimizer), micro_batches);
   check(micro_batches == 1, "options",
         "updates inside backward leave no gradients to add up: --accumulate must be 1, got {}",
         micro_batches);
-  return std::make_unique<FusedBackward>(std::move(optimizer), *recipe.fused);
+  return std::make_unique<FusedBackward>(
+      std::move(optimizer), recipe.fused_update == 1 ? FusedPasses::one : FusedPasses::two);
 }
 
 }  // namespace
@@ -25,16 +28,17 @@ std::unique_ptr<Optimizer> wrapped(O&& optimizer, const AdamWRecipe& recipe,
 std::unique_ptr<Optimizer> AdamWRecipe::make(const Module& model, const StepRanks& ranks,
                                              uint32_t micro_batches) const {
   std::vector<ParameterGroup> groups = ranks.shard(decay_groups(model.parameters(), weight_decay));
-  if (offload) groups = offload_states(std::move(groups));
+  if (offload_states) groups = offload_states(std::move(groups));
   const AdamWOptions options{.lr = lr};
-  std::unique_ptr<Optimizer> optimizer =
-      is_8bit ? wrapped(AdamW8bit(std::move(groups), options), *this, micro_batches)
-              : wrapped(AdamW(std::move(groups), options), *this, micro_batches);
-  optimizer->set_max_norm(1);
-  return optimizer;
+  std::unique_ptr<Optimizer> made =
+      optimizer == "adamw-8bit"
+          ? wrapped(AdamW8bit(std::move(groups), options), *this, micro_batches)
+          : wrapped(AdamW(std::move(groups), options), *this, micro_batches);
+  made->set_max_norm(1);
+  return made;
 }
 
-void AdamWSettings::add_to(CLI::App& app) {
+void AdamWRecipe::add_to(CLI::App& app) {
   app.add_option("--optimizer", optimizer,
                  "the optimizer: adamw, or adamw-8bit, whose moments take 2 bytes per parameter")
       ->check(CLI::IsMember({"adamw", "adamw-8bit"}))
@@ -48,16 +52,14 @@ void AdamWSettings::add_to(CLI::App& app) {
       ->capture_default_str();
 }
 
-AdamWRecipe AdamWSettings::recipe(double lr, double weight_decay) const {
-  AdamWRecipe recipe = {.lr = static_cast<float>(lr),
-                        .weight_decay = static_cast<float>(weight_decay),
-                        .is_8bit = optimizer == "adamw-8bit",
-                        .offload = offload_states};
-  if (fused_update) recipe.fused = fused_update == 1 ? FusedPasses::one : FusedPasses::two;
+AdamWRecipe AdamWRecipe::with(double rate, double decay) const {
+  AdamWRecipe recipe = *this;
+  recipe.lr = static_cast<float>(rate);
+  recipe.weight_decay = static_cast<float>(decay);
   return recipe;
 }
 
-double AdamWSettings::estimator_states() const {
+double AdamWRecipe::estimator_states() const {
   const double gradients = fused_update ? 0 : 1, moments = optimizer == "adamw-8bit" ? 0.5 : 2;
   return 1 + gradients + (offload_states ? 0 : moments);
 }

@@ -21,36 +21,27 @@
 
 namespace rw {
 
-// The properties of a program that its trainer needs.
-struct TrainerAbout {
-  std::string samples = "samples";  // the unit of the rate: "images"
-  int64_t per_sample = 1;           // units per sample: tokens of a sequence
-  bool has_accuracy = true;         // the meter counts hits, too
-  std::string figures = "test_";    // the prefix of the names of an evaluation's figures
-  Settings settings = {};           // of the run, for resuming: run_settings()
-  bool in_step = false;             // all ranks take the same number of steps per epoch
-};
-
 // Trains a `Task` (task_steps.h) with the batches of a `Source`, which has batches() per epoch,
 // seed() and batch(epoch, index), as ImageBatches does. A program derives a class that says what
 // its weights and results are, and uses it as apps/resnet.cpp does:
-//   ProgramRun planned(program, options.planning);
-//   planned.guard([&] { MyTrainer(options, data, planned).run(); });
+//   run_planned(program, options.planning,
+//               [&](PlannedRun& run) { MyTrainer(options, data, run).run(); });
 template <class Task, class Source>
 class Trainer {
  public:
   using Recipe = typename Task::Recipe;  // the task's recipe
 
-  // `options` and `run` must outlive it.
-  Trainer(const TrainerOptions& options, ProgramRun& run, const Recipe& recipe,
-          std::unique_ptr<Source> training, TrainerAbout about)
+  // `options` and `run` must outlive it. `settings` are those of the run, for resuming:
+  // run_settings().
+  Trainer(const TrainerOptions& options, PlannedRun& run, const Recipe& recipe,
+          std::unique_ptr<Source> training, Settings settings)
       : options_(options),
-        about_(std::move(about)),
+        settings_(std::move(settings)),
         run_(run),
         steps_(recipe, run.settings()),
         training_(std::move(training)),
-        per_epoch_(about_.in_step ? training_->batches() / rank_count() * rank_count()
-                                  : training_->batches()),
+        per_epoch_(options.in_step ? training_->batches() / rank_count() * rank_count()
+                                   : training_->batches()),
         total_(options.steps ? options.steps : options.epochs * per_epoch_),
         loop_(loop_options(), steps_.model, *steps_.optimizer, steps_.meter, run, &steps_.numerics,
               steps_.average.get()) {
@@ -85,7 +76,7 @@ class Trainer {
     add_figures(report);
     file.write_so_far(report);
     report.update(evaluate(false));
-    const RunAccount account = run_.account();
+    const RunAccount account = account_of(run_);
     fmt::print("\n{}\n{}", account.str(), loop_.summary(account));
     report["device"] = account_json(account);
     file.write(report);
@@ -105,14 +96,14 @@ class Trainer {
   virtual std::string title() const = 0;
   // Returns the text after the number of steps: "of 32 images".
   virtual std::string steps_text() const {
-    return fmt::format("of {} {}", batch(), about_.samples);
+    return fmt::format("of {} {}", batch(), options_.samples);
   }
   // Returns batches to evaluate with, of `batch` samples each.
   virtual std::unique_ptr<Source> testing(int64_t batch) = 0;
   // Describes the result of an evaluation in a line; `whose` is "" or "of the average " and becomes
   // part of it.
   virtual std::string result(const char* whose, const Meter::Values& values) const {
-    return fmt::format("{}loss {}{:.4f}", about_.figures, whose, values.loss);
+    return fmt::format("{}loss {}{:.4f}", options_.figures, whose, values.loss);
   }
   // Writes the model; if `is_average`, its parameters have the averages' values. Only the first
   // rank calls this.
@@ -131,7 +122,7 @@ class Trainer {
       found.print([&](const char* whose, const Meter::Values& values) {
         fmt::print("{}\n", result(whose, values));
       });
-    return found.json(about_.figures);
+    return found.json(options_.figures);
   }
 
   double rate() const { return loop_.rate(); }             // samples per second of training
@@ -139,7 +130,7 @@ class Trainer {
   TaskSteps<Task>& steps() { return steps_; }              // of training
   const TaskSteps<Task>& steps() const { return steps_; }  // of training
   Source& training() { return *training_; }                // the batches to train on
-  ProgramRun& planned() { return run_; }                   // the run that was planned
+  PlannedRun& planned() { return run_; }                   // the run that was planned
 
  private:
   // The last batch of an epoch may have fewer samples than the others.
@@ -151,7 +142,7 @@ class Trainer {
       return batch.rows;
   }
   void begin() {
-    const WholeParameters whole(steps_.parallel.get());
+    const auto whole = gather_parameters(steps_.parallel.get());
     load(steps_);
   }
   std::string introduction() const {
@@ -176,7 +167,7 @@ class Trainer {
     return found ? ": " + found->str() : "";
   }
   void save_weights() {
-    const WholeParameters whole(steps_.parallel.get());
+    const auto whole = gather_parameters(steps_.parallel.get());
     if (!is_first_rank()) return;
     save(false);
     if (steps_.average) at_average(*steps_.average, [this] { save(true); });
@@ -185,9 +176,9 @@ class Trainer {
   LoopOptions loop_options() {
     return {.steps = total_,
             .batches = per_epoch_,
-            .per_sample = about_.per_sample,
-            .unit = about_.samples,
-            .has_accuracy = about_.has_accuracy,
+            .per_sample = options_.per_sample,
+            .unit = options_.unit.empty() ? options_.samples : options_.unit,
+            .has_accuracy = options_.has_accuracy,
             .quiet = options_.quiet,
             .points = has_json_lines() || !ReportFile(options_.planning.report).folder().empty()
                           ? 100
@@ -199,12 +190,12 @@ class Trainer {
             .change_dtype = options_.change_dtype,
             .allow_rise = options_.allow_rise,
             .find_overflow = [this] { return last_ ? overflow_of(*last_) : ""; },
-            .settings = about_.settings};
+            .settings = settings_};
   }
 
   const TrainerOptions& options_;
-  const TrainerAbout about_;
-  ProgramRun& run_;
+  const Settings settings_;
+  PlannedRun& run_;
   TaskSteps<Task> steps_;
   const std::unique_ptr<Source> training_;
   const int64_t per_epoch_, total_;  // in steps

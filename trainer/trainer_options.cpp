@@ -10,14 +10,14 @@
 
 namespace rw {
 
-void TrainerOptions::add_common_to(CLI::App& app, const TrainerWords& words) {
+void TrainerOptions::add_common_to(CLI::App& app) {
   command = &app;
   CLI::Option* const size =
-      must_be_positive(shared_option(app, "--batch", batch, words.samples + words.batch));
-  if (words.batch.empty()) size->capture_default_str();
+      must_be_positive(shared_option(app, "--batch", batch, samples + batch_note));
+  if (batch_note.empty()) size->capture_default_str();
   app.add_option("--accumulate", accumulate, "steps per update of the weights")
       ->capture_default_str();
-  shared_option(app, "--seed", seed, words.random)->capture_default_str();
+  shared_option(app, "--seed", seed, random)->capture_default_str();
   CLI::Option* const silent = app.add_flag("--quiet", quiet, "print the results only");
   app.add_flag_callback(
          "--json-lines",
@@ -27,7 +27,7 @@ void TrainerOptions::add_common_to(CLI::App& app, const TrainerWords& words) {
          "print lines of JSON for other programs: one for each step that is shown, "
          "and the report; text for people goes to standard error")
       ->excludes(silent);
-  add_recomputation_to(app, words);
+  add_recomputation_to(app);
   device.add_to(app);
   planning.add_to(app);
   numerics.add_to(app);
@@ -35,25 +35,25 @@ void TrainerOptions::add_common_to(CLI::App& app, const TrainerWords& words) {
   ranks.add_to(app);
 }
 
-void TrainerOptions::add_recomputation_to(CLI::App& app, const TrainerWords& words) {
-  if (words.segments.empty()) return;
+void TrainerOptions::add_recomputation_to(CLI::App& app) {
+  if (segments.empty()) return;
   std::vector<std::string> choices = {"none"};
-  choices.insert(choices.end(), words.segments.begin(), words.segments.end());
+  choices.insert(choices.end(), segments.begin(), segments.end());
   app.add_option(
          "--checkpoint", checkpoint,
          fmt::format("recompute activations, in segments of: {}", fmt::join(choices, " or ")))
       ->check(CLI::IsMember(choices))
       ->capture_default_str();
-  if (!words.joins_segments) return;
+  if (!joins_segments) return;
   app.add_option("--checkpoint-every", checkpoint_every, "the number of these in a segment")
       ->capture_default_str();
   app.add_flag("--host-boundaries", host_boundaries,
                "keep the values between segments in host memory");
 }
 
-void TrainerOptions::add_to(CLI::App& app, const TrainerWords& words) {
+void TrainerOptions::add_to(CLI::App& app) {
   lr.add_to(app);
-  app.add_option("--weight-decay", weight_decay, "the weight decay of " + words.decayed)
+  app.add_option("--weight-decay", weight_decay, "the weight decay of " + decayed)
       ->capture_default_str();
   app.add_option("--resume", resume,
                  "keep training snapshots in this folder, and resume from the newest, if any");
@@ -65,7 +65,7 @@ void TrainerOptions::add_to(CLI::App& app, const TrainerWords& words) {
       ->capture_default_str();
   app.add_flag("--allow-rise", allow_rise,
                "go on where the loss rises by half over its start, which ends a run otherwise");
-  add_common_to(app, words);
+  add_common_to(app);
 }
 
 void TrainerOptions::check_numbers() const {

@@ -11,19 +11,6 @@
 
 namespace rw {
 
-// The words of a program in the help texts of these options.
-struct TrainerWords {
-  std::string samples = "samples";                    // the things that a batch consists of
-  std::string batch = {};                             // more about --batch
-  std::string random = "weights, order and dropout";  // the things to which --seed applies
-  // The parameters to which --weight-decay applies.
-  std::string decayed = "matrices";
-  // Units that --checkpoint can recompute; empty: there is no such option.
-  std::vector<std::string> segments = {};
-  // The program has --checkpoint-every and --host-boundaries.
-  bool joins_segments = false;
-};
-
 // The options of a training program, from which those of a particular program derive.
 struct TrainerOptions {
   CLI::App* command = nullptr;    // the command that has these options; null: none
@@ -46,16 +33,30 @@ struct TrainerOptions {
   bool allow_rise = false;        // go on where the loss rises by half over its start
   bool quiet = false;             // print results only
 
-  // The option of recomputation, as in StepSettings, if TrainerWords::segments has any words.
+  // The option of recomputation, as in StepSettings, if `segments` has any words.
   std::string checkpoint = StepSettings().checkpoint;
   int checkpoint_every = 1;
   bool host_boundaries = false;
 
+  // The properties of the program, which no option changes; the first ones are words of help texts.
+  std::string samples = "samples";                    // the things that a batch consists of
+  std::string batch_note = {};                        // more about --batch
+  std::string random = "weights, order and dropout";  // the things to which --seed applies
+  std::string decayed = "matrices";                   // those to which --weight-decay applies
+  // Units that --checkpoint can recompute; empty: there is no such option.
+  std::vector<std::string> segments = {};
+  bool joins_segments = false;    // there are --checkpoint-every and --host-boundaries
+  std::string unit = {};          // of the rate; empty: samples
+  int64_t per_sample = 1;         // units per sample: tokens of a sequence
+  bool has_accuracy = true;       // the meter counts hits, too
+  std::string figures = "test_";  // the prefix of the names of an evaluation's figures
+  bool in_step = false;           // all ranks take the same number of steps per epoch
+
   // Adds all options but --epochs and --steps, which programs explain themselves.
-  void add_to(CLI::App& app, const TrainerWords& words = {});
+  void add_to(CLI::App& app);
   // Adds all of these but those of the learning rate, --weight-decay and those of snapshots, for a
   // program that has rules and loops of its own.
-  void add_common_to(CLI::App& app, const TrainerWords& words = {});
+  void add_common_to(CLI::App& app);
   void check_numbers() const;  // throws ValueError
   // Returns the highest learning rate, for the samples of an update.
   double rate() const { return lr.rate(batch, accumulate, chosen); }
@@ -67,7 +68,7 @@ struct TrainerOptions {
   StepSettings settings() const;
 
  private:
-  void add_recomputation_to(CLI::App& app, const TrainerWords& words);
+  void add_recomputation_to(CLI::App& app);
 };
 
 }  // namespace rw

@@ -79,13 +79,13 @@ SpeechRecipe SpeechCorpus::recipe() const {
 TrainingProgram SpeechCorpus::program() const {
   TrainingProgram program = options_.program(recipe());
   program.settings.batch = batch();
-  program.outline.trains = !options_.eval;
-  program.outline.steps = remembered([this](int64_t size) {
+  program.trains = !options_.eval;
+  program.steps = remembered([this](int64_t size) {
     SpeechLoader loader = training(std::min(size, static_cast<int64_t>(train.size())));
     const int64_t total = steps_of(loader);
     return largest_shapes(std::move(loader), total);
   });
-  program.outline.evaluation =
+  program.evaluation =
       remembered([this](int64_t size) { return largest_shapes(testing(size), 0); });
   return program;
 }

@@ -38,7 +38,7 @@ void AsrOptions::add_to(CLI::App& app) {
   shared_option(app, "--load", load);
   shared_option(app, "--save", save, "a safetensors file (default: in the cache)");
   shared_flag(app, "--eval", eval);
-  TrainerOptions::add_to(app, {.samples = "utterances", .segments = {"block"}});
+  TrainerOptions::add_to(app);
   app.add_option("--seconds", seconds, "with --plan and without --data: the length of the sounds")
       ->needs("--plan")
       ->capture_default_str();
@@ -94,7 +94,8 @@ TrainingProgram AsrOptions::program(const SpeechRecipe& recipe) const {
       .samples = "utterances",
       .make = make_steps<SpeechTask>(recipe),
       .settings = settings(),
-      .outline = {.loads = !load.empty(), .saves = !eval},
+      .loads = !load.empty(),
+      .saves = !eval,
       .estimator_states = 4,
       .words = command_line_words()};
 }

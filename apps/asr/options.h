@@ -10,7 +10,12 @@
 namespace rw {
 
 struct AsrOptions : TrainerOptions {
-  AsrOptions() : TrainerOptions{.batch = 8, .epochs = 0} {}
+  AsrOptions()
+      : TrainerOptions{.batch = 8,
+                       .epochs = 0,
+                       .samples = "utterances",
+                       .segments = {"block"},
+                       .has_accuracy = false} {}
 
   std::string data, loss = "ctc", tokens, load, save;
   int64_t strings = 2000;

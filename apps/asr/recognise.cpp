@@ -16,6 +16,20 @@
 
 namespace rw {
 
+namespace {
+
+struct Recognise {
+  DeviceOptions device;
+  std::vector<std::string> files;
+  std::string model;    // empty: default_recognizer()
+  double chunk = 0.32;  // seconds that are computed at a time
+
+  void add_to(CLI::App& app);
+  void run() const;
+};
+
+}  // namespace
+
 void Recognise::add_to(CLI::App& app) {
   app.add_option("files", files, "WAV, FLAC or Ogg files")->required();
   shared_option(app, "--model", model, "a file that asr --save wrote (default: in the cache)");
@@ -66,6 +80,10 @@ void Recognise::run() const {
     const std::string text = text_of(recognizer, sounds[i], outputs, units);
     fmt::print("{}{}\n", files.size() > 1 ? files[i] + ": " : "", text);
   }
+}
+
+std::function<void()> add_recognise(CLI::App& app) {
+  return add_command<Recognise>(app);
 }
 
 }  // namespace rw

@@ -7,18 +7,41 @@
 
 #include "data/content_hash.h"
 #include "io/models/model.h"
+#include "nn/speech/ctc_decode.h"
+#include "trainer/trainer.h"
 
 namespace rw {
 
-AsrTrainer::AsrTrainer(const AsrOptions& options, const SpeechCorpus& corpus, ProgramRun& run)
+namespace {
+
+class AsrTrainer : public Trainer<SpeechTask, SpeechLoader> {
+ public:
+  AsrTrainer(const AsrOptions& options, const SpeechCorpus& corpus, PlannedRun& run);
+
+ protected:
+  void load(SpeechSteps& steps) override;
+  std::string title() const override;
+  std::string steps_text() const override;
+  std::unique_ptr<SpeechLoader> testing(int64_t batch) override;
+  void save(bool is_average) override;
+  void add_figures(nlohmann::json& report) const override;
+  nlohmann::json evaluate(bool quiet) override;  // evaluates on the speakers held out
+
+ private:
+  WordErrors errors();  // with the weights as they are
+
+  const AsrOptions& options_;
+  const SpeechCorpus& corpus_;
+};
+
+}  // namespace
+
+AsrTrainer::AsrTrainer(const AsrOptions& options, const SpeechCorpus& corpus, PlannedRun& run)
     : Trainer(options, run, corpus.recipe(),
               std::make_unique<SpeechLoader>(corpus.training(run.settings().batch)),
-              {.samples = "utterances",
-               .has_accuracy = false,
-               .settings = options.eval ? Settings()
-                                        : run_settings(*options.command, options.rate(),
-                                                       {content_hash(corpus.train),
-                                                        content_hash(corpus.test)})}),
+              options.eval ? Settings()
+                           : run_settings(*options.command, options.rate(),
+                                          {content_hash(corpus.train), content_hash(corpus.test)})),
       options_(options),
       corpus_(corpus) {}
 
@@ -75,7 +98,7 @@ WordErrors AsrTrainer::errors() {
 }
 
 nlohmann::json AsrTrainer::evaluate(bool quiet) {
-  const WholeParameters whole(steps().parallel.get());
+  const auto whole = gather_parameters(steps().parallel.get());
   const auto measured = [&](const char* whose) {
     const WordErrors found = errors();
     if (!quiet)
@@ -101,6 +124,13 @@ void AsrTrainer::add_figures(nlohmann::json& report) const {
                  {"test_utterances", corpus_.test.size()},
                  {"checkpoint", options_.checkpoint},
                  {"utterances_per_second", rate()}});
+}
+
+void run_training(const AsrOptions& options, const SpeechCorpus& corpus) {
+  run_planned(corpus.program(), options.planning, [&](PlannedRun& run) {
+    AsrTrainer trainer(options, corpus, run);
+    options.eval ? trainer.run_evaluation() : trainer.run();
+  });
 }
 
 }  // namespace rw

@@ -2,14 +2,63 @@
 #include <fmt/format.h>
 
 #include "apps/bert/commands.h"
+#include "data/text/sentences.h"
 #include "data/text/table.h"
 #include "data/text/text_loader.h"
 #include "io/models/bert.h"
+#include "ops/autocast.h"
 #include "trainer/loop/batch_shapes.h"
 #include "trainer/program/ranking.h"
 #include "trainer/program/shared_options.h"
 
 namespace rw {
+
+namespace {
+
+// The forward pass of a classifier, without training.
+class ClassifySteps : public ModelSteps {
+ public:
+  ClassifySteps(const BertConfig& config, int64_t classes, const StepSettings& settings)
+      : model(config, classes), settings_(settings) {}
+
+  std::vector<float> scores(const TextBatch& batch) {  // [rows, classes]
+    std::vector<float> scores;
+    {
+      const Autocast autocast(settings_.dtype, settings_.dtype != DType::f32);
+      scores = model.forward(device_input(batch)).to_vector();
+    }
+    default_device()->end_step();
+    return scores;
+  }
+
+  void dry_evaluation(const BatchShape& shape) override {
+    model.eval();
+    scores({.rows = shape.rows_or(settings_.batch), .length = shape.length});
+  }
+  Module& trained() override { return model; }
+
+  BertForSequenceClassification model;
+
+ private:
+  const StepSettings settings_;
+};
+
+// Prints the classes of texts by a classifier that Finetune made.
+struct Classify {
+  DeviceOptions device;
+  std::vector<std::string> texts, pairs;  // pairs: the second texts
+  std::string file, model;
+  int64_t batch = 32, length = 0, top = 5;  // length 0: the model's longest
+
+  void add_to(CLI::App& app);
+  void run() const;
+
+ private:
+  SentenceDataset read_texts() const;
+  TrainingProgram program(const BertConfig& config, int64_t classes) const;
+};
+
+}  // namespace
 
 void Classify::add_to(CLI::App& app) {
   app.add_option("texts", texts, "texts to classify");
@@ -46,13 +95,14 @@ SentenceDataset Classify::read_texts() const {
 
 namespace {
 
-void print_text(const SentenceDataset& data, size_t i, std::span<const Ranked> best,
+void print_text(const SentenceDataset& data, size_t i,
+                std::span<const std::pair<size_t, double>> best,
                 std::span<const std::string> class_names) {
   if (i > 0) fmt::print("\n");
   fmt::print("{}\n", data.sentences[i]);
   if (data.has_pairs()) fmt::print("{}\n", data.seconds[i]);
-  for (const Ranked& r : best)
-    fmt::print("{:5.1f} %  {}\n", 100 * r.probability, class_names[r.index]);
+  for (const auto& [index, probability] : best)
+    fmt::print("{:5.1f} %  {}\n", 100 * probability, class_names[index]);
 }
 
 void print_all(const SentenceDataset& data, ClassifySteps& steps, TextLoader& loader, size_t top,
@@ -94,10 +144,9 @@ void Classify::run() const {
   };
   device.open();
   TrainingProgram planned = program(config, static_cast<int64_t>(names.size()));
-  planned.outline.evaluation = [&](int64_t size) { return largest_shapes(loader_of(size), 0); };
+  planned.evaluation = [&](int64_t size) { return largest_shapes(loader_of(size), 0); };
   const PlanningOptions plain;
-  ProgramRun run(std::move(planned), plain);
-  run.guard([&] {
+  run_planned(std::move(planned), plain, [&](PlannedRun& run) {
     const NoGrad guard;
     ClassifySteps steps(config, static_cast<int64_t>(names.size()), run.settings());
     load_bert(from.weights(), steps.model);
@@ -115,8 +164,13 @@ TrainingProgram Classify::program(const BertConfig& config, int64_t classes) con
                 return std::make_unique<ClassifySteps>(config, classes, s);
               },
           .settings = {.dtype = device.parsed_dtype(), .batch = batch},
-          .outline = {.trains = false, .loads = true},
+          .trains = false,
+          .loads = true,
           .words = command_line_words()};
+}
+
+std::function<void()> add_classify(CLI::App& app) {
+  return add_command<Classify>(app);
 }
 
 }  // namespace rw

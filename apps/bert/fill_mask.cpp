@@ -5,10 +5,59 @@
 #include "data/base/files.h"
 #include "data/text/tokenizer.h"
 #include "io/models/bert.h"
+#include "ops/autocast.h"
 #include "trainer/program/ranking.h"
 #include "trainer/program/shared_options.h"
 
 namespace rw {
+
+namespace {
+
+// The forward pass that fills masks, without training.
+class FillMaskSteps : public ModelSteps {
+ public:
+  FillMaskSteps(const BertConfig& config, const StepSettings& settings)
+      : model(config, false), settings_(settings) {}
+
+  // Returns scores of the vocabulary for the tokens at `positions` of one text: [positions,
+  // vocabulary].
+  std::vector<float> scores(const std::vector<int32_t>& ids,
+                            const std::vector<int32_t>& positions) {
+    return scores(tensor(ids, {1, static_cast<int64_t>(ids.size())}),
+                  tensor(positions, {static_cast<int64_t>(positions.size())}));
+  }
+
+  void dry_evaluation(const BatchShape& shape) override {  // rows are positions
+    model.eval();
+    scores(empty({1, shape.length}, DType::i32), empty({shape.rows}, DType::i32));
+    default_device()->end_step();
+  }
+  Module& trained() override { return model; }
+
+  BertForPreTraining model;
+
+ private:
+  std::vector<float> scores(const Tensor& ids, const Tensor& positions) {
+    const Autocast autocast(settings_.dtype, settings_.dtype != DType::f32);
+    return model.token_logits(model.forward({ids}), positions).to_vector();
+  }
+
+  const StepSettings settings_;
+};
+
+// Prints the most likely tokens for each [MASK] of a text.
+struct FillMask {
+  DeviceOptions device;
+  std::string text, model = default_model_folder();
+  int64_t top = 5;
+
+  void add_to(CLI::App& app);
+  void run() const;
+  // Returns the program for a text of this many tokens, of which this many are masked.
+  TrainingProgram program(const BertConfig& config, size_t tokens, size_t masks) const;
+};
+
+}  // namespace
 
 void FillMask::add_to(CLI::App& app) {
   app.add_option("text", text, "a text with [MASK] in it")->required();
@@ -35,8 +84,7 @@ void FillMask::run() const {
 
   device.open();
   const PlanningOptions plain;
-  ProgramRun run(program(config, encoding.ids.size(), masks.size()), plain);
-  run.guard([&] {
+  run_planned(program(config, encoding.ids.size(), masks.size()), plain, [&](PlannedRun& run) {
     const NoGrad guard;
     FillMaskSteps steps(config, run.settings());
     load_bert(from.weights(), steps.model);
@@ -45,10 +93,10 @@ void FillMask::run() const {
     const size_t tokens = scores.size() / masks.size();
     for (size_t i = 0; i < masks.size(); ++i) {
       if (i > 0) fmt::print("\n");
-      for (const Ranked& r :
+      for (const auto& [index, probability] :
            best_of({scores.data() + i * tokens, tokens}, static_cast<size_t>(top), "fill-mask"))
-        fmt::print("{:5.1f} %  {}\n", 100 * r.probability,
-                   tokenizer.vocabulary().token(static_cast<int64_t>(r.index)));
+        fmt::print("{:5.1f} %  {}\n", 100 * probability,
+                   tokenizer.vocabulary().token(static_cast<int64_t>(index)));
     }
   });
 }
@@ -61,10 +109,14 @@ TrainingProgram FillMask::program(const BertConfig& config, size_t tokens, size_
           .make = [config](
                       const StepSettings& s) { return std::make_unique<FillMaskSteps>(config, s); },
           .settings = {.dtype = device.parsed_dtype()},
-          .outline = {.trains = false,
-                      .loads = true,
-                      .evaluation = [text](int64_t) { return std::vector{text}; }},
+          .trains = false,
+          .loads = true,
+          .evaluation = [text](int64_t) { return std::vector{text}; },
           .words = command_line_words()};
+}
+
+std::function<void()> add_fill_mask(CLI::App& app) {
+  return add_command<FillMask>(app);
 }
 
 }  // namespace rw

@@ -16,6 +16,24 @@
 
 namespace rw {
 
+// Trains a classifier of sentences from a pre-trained model.
+struct Finetune : BertOptions {
+  Finetune()
+      : BertOptions{{.checkpoint = "block",
+                     .samples = "sentences",
+                     .random = "order, dropout and the new layer",
+                     .figures = "dev_"}} {}
+
+  std::string task, model = default_model_folder(), save;
+  int64_t classes = 2;  // with --plan
+
+  void add_to(CLI::App& app);
+  void run();
+  // Returns the training of such a model with sequences of recipe.length tokens.
+  TrainingProgram program(const BertRecipe& recipe) const;
+  BertRecipe recipe(const BertConfig& config) const;
+};
+
 void Finetune::add_to(CLI::App& app) {
   app.add_option(
       "--task", task,
@@ -27,7 +45,7 @@ void Finetune::add_to(CLI::App& app) {
   shared_option(app, "--epochs", epochs, "default 3, more where there are few sentences");
   must_be_positive(shared_option(app, "--steps", steps, "instead of --epochs"));
   shared_option(app, "--save", save, "a folder");
-  BertOptions::add_to(app, {.samples = "sentences", .random = "order, dropout and the new layer"});
+  BertOptions::add_to(app);
   shared_option(app, "--classes", classes)->needs("--plan")->capture_default_str();
 }
 
@@ -90,14 +108,11 @@ struct Sentences {
 class Finetuning : public Trainer<FinetuneTask, TextLoader> {
  public:
   Finetuning(const Finetune& options, const Sentences& sentences, const BertRecipe& recipe,
-             ProgramRun& run)
+             PlannedRun& run)
       : Trainer(options, run, recipe,
                 std::make_unique<TextLoader>(sentences.train_loader(options, options.batch)),
-                {.samples = "sentences",
-                 .figures = "dev_",
-                 .settings =
-                     run_settings(*options.command, options.rate(),
-                                  {content_hash(sentences.train), content_hash(sentences.dev)})}),
+                run_settings(*options.command, options.rate(),
+                             {content_hash(sentences.train), content_hash(sentences.dev)})),
         o_(options),
         sentences_(sentences) {}
 
@@ -151,8 +166,9 @@ TrainingProgram Finetune::program(const BertRecipe& recipe) const {
           .samples = "sentences",
           .make = make_steps<FinetuneTask>(recipe),
           .settings = settings(),
-          .outline = {.loads = true, .saves = !save.empty()},
-          .estimator_states = state.estimator_states(),
+          .loads = true,
+          .saves = !save.empty(),
+          .estimator_states = update.estimator_states(),
           .words = command_line_words()};
 }
 
@@ -187,7 +203,7 @@ void Finetune::run() {
                    "{}; pre-train one that has",
                    model, made.config.type_vocab_size);
   const int64_t rows = std::min(batch, static_cast<int64_t>(sentences.train.size()));
-  const RunOutline::Batches shapes = remembered([&](int64_t size) {
+  const BatchShapes shapes = remembered([&](int64_t size) {
     const TextLoader loader = sentences.train_loader(*this, size);
     return largest_shapes(loader, steps ? steps : epochs * loader.batches());
   });
@@ -197,12 +213,14 @@ void Finetune::run() {
   if (made.length == 0) made.length = shapes(rows).front().length;  // none of the batches is full
   TrainingProgram planned = program(made);
   planned.settings.batch = rows;
-  planned.outline.steps = shapes;
-  planned.outline.evaluation = [&](int64_t size) {
-    return largest_shapes(sentences.dev_loader(size), 0);
-  };
-  ProgramRun run(std::move(planned), planning);
-  run.guard([&] { Finetuning(*this, sentences, made, run).run(); });
+  planned.steps = shapes;
+  planned.evaluation = [&](int64_t size) { return largest_shapes(sentences.dev_loader(size), 0); };
+  run_planned(std::move(planned), planning,
+              [&](PlannedRun& run) { Finetuning(*this, sentences, made, run).run(); });
+}
+
+std::function<void()> add_finetune(CLI::App& app) {
+  return add_command<Finetune>(app);
 }
 
 }  // namespace rw

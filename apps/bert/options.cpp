@@ -4,12 +4,11 @@
 
 namespace rw {
 
-void BertOptions::add_to(CLI::App& app, const TrainerWords& words) {
-  state.add_to(app);
-  TrainerWords own = words;
-  own.segments = {"block"};
-  own.joins_segments = true;
-  TrainerOptions::add_to(app, own);
+void BertOptions::add_to(CLI::App& app) {
+  segments = {"block"};
+  joins_segments = true;
+  update.add_to(app);
+  TrainerOptions::add_to(app);
 }
 
 void BertOptions::check_numbers() const {
@@ -22,7 +21,7 @@ BertRecipe BertOptions::recipe(const BertConfig& config) const {
         "--seq must be at most the model's {}, got {}", config.max_position_embeddings, length);
   return {.config = config,
           .length = padded_length(length),
-          .update = state.recipe(rate(), weight_decay),
+          .update = update.with(rate(), weight_decay),
           .numerics = numerics,
           .average = average};
 }

@@ -18,6 +18,30 @@
 
 namespace rw {
 
+// Masked-language-model training from scratch.
+struct Pretrain : BertOptions {
+  Pretrain()
+      : BertOptions{{.batch = 16,
+                     .steps = 700,
+                     .accumulate = 2,
+                     .checkpoint = "block",
+                     .samples = "sequences",
+                     .random = "weights, order and masks",
+                     .unit = "tokens",
+                     .figures = "held_out_"}} {}
+
+  std::vector<std::string> text;
+  std::string model = "tiny", vocabulary, save = default_model_folder();
+  int64_t vocabulary_size = 4096;
+  bool whole_words = false;
+
+  void add_to(CLI::App& app);
+  void run();
+  // Returns the training of a model whose vocabulary has so many tokens.
+  TrainingProgram program(int64_t vocabulary) const;
+  BertRecipe recipe(int64_t vocabulary) const;
+};
+
 std::string default_model_folder() {
   return (user_cache_directory() / "bert").string();
 }
@@ -55,7 +79,7 @@ void Pretrain::add_to(CLI::App& app) {
   must_be_positive(shared_option(app, "--steps", steps))->capture_default_str();
   app.add_flag("--whole-words", whole_words, "mask all pieces of a word or none");
   shared_option(app, "--save", save, "a folder")->capture_default_str();
-  BertOptions::add_to(app, {.samples = "sequences", .random = "weights, order and masks"});
+  BertOptions::add_to(app);
 }
 
 namespace {
@@ -92,16 +116,12 @@ TextLoaderOptions loader_options(const Pretrain& o) {
 
 class Pretraining : public Trainer<PretrainTask, TextLoader> {
  public:
-  Pretraining(const Pretrain& options, const Corpus& corpus, ProgramRun& run)
+  Pretraining(const Pretrain& options, const Corpus& corpus, PlannedRun& run)
       : Trainer(options, run, options.recipe(corpus.tokenizer.vocabulary().size()),
                 std::make_unique<TextLoader>(corpus.train, corpus.tokenizer.vocabulary(),
                                              loader_options(options)),
-                {.samples = "tokens",
-                 .per_sample = options.length,
-                 .figures = "held_out_",
-                 .settings =
-                     run_settings(*options.command, options.rate(),
-                                  {content_hash(corpus.train), content_hash(corpus.held_out)})}),
+                run_settings(*options.command, options.rate(),
+                             {content_hash(corpus.train), content_hash(corpus.held_out)})),
         o_(options),
         corpus_(corpus) {}
 
@@ -165,8 +185,8 @@ TrainingProgram Pretrain::program(int64_t tokens) const {
           .samples = "sequences",
           .make = make_steps<PretrainTask>(made),
           .settings = settings(),
-          .outline = {.saves = true},
-          .estimator_states = state.estimator_states(),
+          .saves = true,
+          .estimator_states = update.estimator_states(),
           .words = command_line_words()};
 }
 
@@ -193,10 +213,15 @@ void Pretrain::run() {
   TrainingProgram planned = program(tokens);
   const auto samples = static_cast<int64_t>(corpus.train.size());
   planned.settings.batch = std::min(batch, samples);
-  planned.outline.steps = batches_of(samples);
-  planned.outline.evaluation = own_batches_of(static_cast<int64_t>(corpus.held_out.size()));
-  ProgramRun run(std::move(planned), planning);
-  run.guard([&] { Pretraining(*this, corpus, run).run(); });
+  planned.steps = batches_of(samples);
+  planned.evaluation = own_batches_of(static_cast<int64_t>(corpus.held_out.size()));
+  per_sample = length;
+  run_planned(std::move(planned), planning,
+              [&](PlannedRun& run) { Pretraining(*this, corpus, run).run(); });
+}
+
+std::function<void()> add_pretrain(CLI::App& app) {
+  return add_command<Pretrain>(app);
 }
 
 }  // namespace rw

@@ -9,14 +9,14 @@
 
 namespace rw {
 
-namespace {
-
 BertInput device_input(const TextBatch& batch) {
   const PurposeScope scope(Purpose::data);
   return {.ids = batch_tensor(batch.ids, {batch.rows, batch.length}),
           .token_types = batch_tensor(batch.token_types, {batch.rows, batch.length}),
           .lengths = batch_tensor(batch.lengths, {batch.rows})};
 }
+
+namespace {
 
 void set_segments(BertModel& bert, const StepSettings& settings) {
   check(settings.checkpoint != "stage", "options", "BERT has no stages, use blocks: its layers");
@@ -107,45 +107,6 @@ Tensor FinetuneTask::loss_of(const TextBatch& batch, Meter& meter) {
   }
   meter.add(loss, argmax(logits), labels);
   return loss;
-}
-
-ClassifySteps::ClassifySteps(const BertConfig& config, int64_t classes,
-                             const StepSettings& settings)
-    : model(config, classes), settings_(settings) {}
-
-std::vector<float> ClassifySteps::scores(const TextBatch& batch) {
-  std::vector<float> scores;
-  {
-    const Autocast autocast(settings_.dtype, settings_.dtype != DType::f32);
-    scores = model.forward(device_input(batch)).to_vector();
-  }
-  default_device()->end_step();
-  return scores;
-}
-
-void ClassifySteps::dry_evaluation(const BatchShape& shape) {
-  model.eval();
-  scores({.rows = shape.rows_or(settings_.batch), .length = shape.length});
-}
-
-FillMaskSteps::FillMaskSteps(const BertConfig& config, const StepSettings& settings)
-    : model(config, false), settings_(settings) {}
-
-std::vector<float> FillMaskSteps::scores(const Tensor& ids, const Tensor& positions) {
-  const Autocast autocast(settings_.dtype, settings_.dtype != DType::f32);
-  return model.token_logits(model.forward({ids}), positions).to_vector();
-}
-
-std::vector<float> FillMaskSteps::scores(const std::vector<int32_t>& ids,
-                                         const std::vector<int32_t>& positions) {
-  return scores(tensor(ids, {1, static_cast<int64_t>(ids.size())}),
-                tensor(positions, {static_cast<int64_t>(positions.size())}));
-}
-
-void FillMaskSteps::dry_evaluation(const BatchShape& shape) {
-  model.eval();
-  scores(empty({1, shape.length}, DType::i32), empty({shape.rows}, DType::i32));
-  default_device()->end_step();
 }
 
 }  // namespace rw

@@ -24,6 +24,9 @@ struct BertRecipe {
   int64_t predictions() const;
 };
 
+// Returns the tokens of a batch, on the default device.
+BertInput device_input(const TextBatch& batch);
+
 // The task of masked-language-model training. Both tasks here are as trainer/task_steps.h describes
 // them.
 class PretrainTask {
@@ -68,41 +71,5 @@ class FinetuneTask {
   const StepSettings settings_;
 };
 using FinetuneSteps = TaskSteps<FinetuneTask>;
-
-// The forward pass of a classifier, without training.
-class ClassifySteps : public ModelSteps {
- public:
-  ClassifySteps(const BertConfig& config, int64_t classes, const StepSettings& settings);
-
-  std::vector<float> scores(const TextBatch& batch);  // [rows, classes]
-
-  void dry_evaluation(const BatchShape& shape) override;
-  Module& trained() override { return model; }
-
-  BertForSequenceClassification model;
-
- private:
-  const StepSettings settings_;
-};
-
-// The forward pass that fills masks, without training.
-class FillMaskSteps : public ModelSteps {
- public:
-  FillMaskSteps(const BertConfig& config, const StepSettings& settings);
-
-  // Returns scores of the vocabulary for the tokens at `positions` of one text: [positions,
-  // vocabulary].
-  std::vector<float> scores(const std::vector<int32_t>& ids, const std::vector<int32_t>& positions);
-
-  void dry_evaluation(const BatchShape& shape) override;  // rows are positions
-  Module& trained() override { return model; }
-
-  BertForPreTraining model;
-
- private:
-  std::vector<float> scores(const Tensor& ids, const Tensor& positions);
-
-  const StepSettings settings_;
-};
 
 }  // namespace rw

@@ -12,9 +12,52 @@
 #include "io/models/decoder.h"
 #include "ops/autocast.h"
 #include "trainer/language/language_model.h"
+#include "trainer/language/text_generation.h"
+#include "trainer/program/program.h"
 #include "trainer/program/shared_options.h"
 
 namespace rw {
+
+// How texts are continued, as options.
+struct LmSampling {
+  int64_t tokens = 128;
+  SampleOptions sample = {.temperature = 0.8f, .top_p = 0.95f};
+  uint64_t seed = 1;
+  std::vector<std::string> stop;
+
+  void add_to(CLI::App& app);
+};
+
+// Continues a prompt, or answers it.
+struct LmGenerate {
+  DeviceOptions device = {.dtype = ""};
+  LmSampling sampling;
+  std::string prompt, model = default_lm_folder();
+  bool chat = false, no_cache = false;
+  std::string tokenizer, chat_format, system;
+
+  void add_to(CLI::App& app);
+  void run();
+};
+
+// How well a model predicts a text.
+struct LmPerplexity {
+  DeviceOptions device = {.dtype = ""};
+  std::string model = default_lm_folder(), tokenizer;
+  std::vector<std::string> data;
+  int64_t length = 512;
+
+  void add_to(CLI::App& app);
+  void run() const;
+};
+
+// Rewrites a model in another file format.
+struct LmConvert {
+  std::string from, to, type, tokenizer;
+
+  void add_to(CLI::App& app);
+  void run() const;
+};
 
 void LmSampling::add_to(CLI::App& app) {
   app.add_option("--max-new-tokens", tokens, "the most tokens to draw")->capture_default_str();
@@ -168,6 +211,18 @@ void LmConvert::run() const {
   save_language_model(to, *opened.model, opened.tokenizer, written);
   fmt::print("{}: {} parameters of {}, {} tokens\n", to, opened.model->parameter_count(), written,
              opened.tokenizer.size());
+}
+
+std::function<void()> add_generate(CLI::App& app) {
+  return add_command<LmGenerate>(app);
+}
+
+std::function<void()> add_perplexity(CLI::App& app) {
+  return add_command<LmPerplexity>(app);
+}
+
+std::function<void()> add_convert(CLI::App& app) {
+  return add_command<LmConvert>(app);
 }
 
 }  // namespace rw

@@ -23,7 +23,40 @@ std::string default_lm_folder() {
   return (user_cache_directory() / "lm").string();
 }
 
-LmTrain::LmTrain() : TrainerOptions{.device = {.dtype = ""}, .batch = 8} {}
+// Trains a language model, from scratch or from a model in files.
+struct LmTrain : TrainerOptions {
+  LmTrain()
+      : TrainerOptions{.device = {.dtype = ""},
+                       .batch = 8,
+                       .samples = "windows",
+                       .random = "weights and order",
+                       .segments = {"block"},
+                       .joins_segments = true,
+                       .unit = "tokens",
+                       .has_accuracy = false,
+                       .figures = "held_out_"} {}
+
+  std::vector<std::string> data;  // text files
+  std::string config = "tiny";    // the model, where it is new
+  std::string model;              // the model that it begins with
+  std::string tokenizer;          // another than the model's own
+  std::string save = default_lm_folder();
+  std::string prompt = "The ";  // of the samples before and after
+  int64_t length = 128;
+  int64_t vocabulary_size = 0;  // of a new model; 0: as its config says
+  AdamWRecipe update;
+
+  void add_to(CLI::App& app);
+  void check_numbers() const;  // ValueError
+  TokenWindowsOptions windows(int64_t batch_size, bool shuffle) const;
+  void run();
+
+ private:
+  void complete();  // fills in what depends on the model
+  // The training of a model whose tokenizer has so many tokens; 0: that is yet to be made.
+  LmRecipe recipe(int64_t tokens);
+  TrainingProgram program(const LmRecipe& recipe) const;
+};
 
 void LmTrain::add_to(CLI::App& app) {
   shared_option(app, "--data", data,
@@ -44,11 +77,8 @@ void LmTrain::add_to(CLI::App& app) {
   shared_option(app, "--save", save, "a folder, or FILE.gguf")->capture_default_str();
   app.add_option("--sample", prompt, "a text to continue before and after training; empty: none")
       ->capture_default_str();
-  state.add_to(app);
-  TrainerOptions::add_to(app, {.samples = "windows",
-                               .random = "weights and order",
-                               .segments = {"block"},
-                               .joins_segments = true});
+  update.add_to(app);
+  TrainerOptions::add_to(app);
 }
 
 void LmTrain::check_numbers() const {
@@ -96,16 +126,12 @@ struct Corpus {
 
 class LmTraining : public Trainer<LmTask, TokenWindows> {
  public:
-  LmTraining(const LmTrain& options, const LmRecipe& recipe, const Corpus& corpus, ProgramRun& run)
+  LmTraining(const LmTrain& options, const LmRecipe& recipe, const Corpus& corpus, PlannedRun& run)
       : Trainer(
             options, run, recipe,
             std::make_unique<TokenWindows>(corpus.train(), options.windows(options.batch, true)),
-            {.samples = "tokens",
-             .per_sample = options.length,
-             .has_accuracy = false,
-             .figures = "held_out_",
-             .settings = run_settings(*options.command, options.rate(),
-                                      {content_hash(std::span(corpus.tokens))})}),
+            run_settings(*options.command, options.rate(),
+                         {content_hash(std::span(corpus.tokens))})),
         o_(options),
         corpus_(corpus) {}
 
@@ -203,7 +229,7 @@ LmRecipe LmTrain::recipe(int64_t tokens) {
                        .is_loaded = made.is_loaded,
                        .parameters = made.config.matrix_elements(),
                        .batch = batch * accumulate});
-  made.update = state.recipe(rate(), weight_decay);
+  made.update = update.with(rate(), weight_decay);
   return made;
 }
 
@@ -213,8 +239,9 @@ TrainingProgram LmTrain::program(const LmRecipe& made) const {
           .samples = "windows",
           .make = make_steps<LmTask>(made),
           .settings = settings(),
-          .outline = {.loads = !model.empty(), .saves = !save.empty()},
-          .estimator_states = state.estimator_states(),
+          .loads = !model.empty(),
+          .saves = !save.empty(),
+          .estimator_states = update.estimator_states(),
           .words = command_line_words()};
 }
 
@@ -239,11 +266,15 @@ void LmTrain::run() {
   TrainingProgram planned = program(made);
   const TokenWindows train(corpus.train(), windows(batch, true));
   planned.settings.batch = std::min(batch, train.windows());
-  planned.outline.steps = batches_of(train.windows());
-  planned.outline.evaluation =
-      own_batches_of(TokenWindows(corpus.test(), windows(batch, false)).windows());
-  ProgramRun run(std::move(planned), planning);
-  run.guard([&] { LmTraining(*this, made, corpus, run).run(); });
+  planned.steps = batches_of(train.windows());
+  planned.evaluation = own_batches_of(TokenWindows(corpus.test(), windows(batch, false)).windows());
+  per_sample = length;
+  run_planned(std::move(planned), planning,
+              [&](PlannedRun& run) { LmTraining(*this, made, corpus, run).run(); });
+}
+
+std::function<void()> add_train(CLI::App& app) {
+  return add_command<LmTrain>(app);
 }
 
 }  // namespace rw

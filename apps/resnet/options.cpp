@@ -55,12 +55,7 @@ void ResNetOptions::add_to(CLI::App& app) {
                  "only classify these photographs, with the weights given with --load")
       ->needs("--load")
       ->excludes("--eval");
-  TrainerOptions::add_to(app, {.samples = "images",
-                               .batch = " (default 32, for CIFAR-10 128)",
-                               .random = "weights, order and augmentation",
-                               .decayed = "convolutions and the last layer",
-                               .segments = {"block", "stage"},
-                               .joins_segments = true});
+  TrainerOptions::add_to(app);
   must_be_positive(shared_option(app, "--classes", classes, "default as in --data"))
       ->needs("--plan");
 }
@@ -115,7 +110,8 @@ void ResNetOptions::complete() {
   if (takes_passes) epochs = 1;
   check_numbers();
   ranks.share_out(accumulate);
-  if (joins_ranks()) {
+  in_step = joins_ranks();  // ranks that normalise together take one batch at a time
+  if (in_step) {
     check(accumulate == static_cast<uint32_t>(ranks.count()), "options",
           "--exact-batch-norm joins one batch of each rank: --accumulate must be {}, got {}",
           ranks.count(), accumulate);
@@ -186,14 +182,15 @@ ResNetRecipe ResNetOptions::recipe(int classes) const {
 }
 
 TrainingProgram ResNetOptions::program(const ResNetRecipe& recipe) const {
-  RemedyWords words = command_line_words();
-  if (exact_batch_norm) words.budget = "", words.batch = nullptr;  // they do not go together
+  std::map<std::string, std::string> words = command_line_words();
+  if (exact_batch_norm) words.erase("budget"), words.erase("batch");  // they do not go together
   return {.title = fmt::format("{} for {}x{} images of {} classes", model, recipe.height,
                                recipe.width, recipe.model.classes),
           .samples = "images",
           .make = make_steps<ResNetTask>(recipe),
           .settings = settings(),
-          .outline = {.loads = !load.empty(), .saves = !save.empty() && !eval},
+          .loads = !load.empty(),
+          .saves = !save.empty() && !eval,
           .estimator_states = 2,
           .words = std::move(words)};
 }

@@ -12,7 +12,16 @@
 namespace rw {
 
 struct ResNetOptions : TrainerOptions {
-  ResNetOptions() : TrainerOptions{.batch = 0, .epochs = 0, .weight_decay = 1e-4} {}
+  ResNetOptions()
+      : TrainerOptions{.batch = 0,
+                       .epochs = 0,
+                       .weight_decay = 1e-4,
+                       .samples = "images",
+                       .batch_note = " (default 32, for CIFAR-10 128)",
+                       .random = "weights, order and augmentation",
+                       .decayed = "convolutions and the last layer",
+                       .segments = {"block", "stage"},
+                       .joins_segments = true} {}
 
   std::string model, norm = "batch", data, save, load;
   std::vector<std::string> predict;  // photographs

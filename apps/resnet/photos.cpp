@@ -36,14 +36,14 @@ std::string cache_of(const std::string& folder, Split split) {
 std::vector<std::string> look_through(PhotoDataset& data, PhotoCheck check, bool quiet) {
   std::atomic<size_t> done = 0;
   check.progress = [&](size_t n) { done = n; };
-  std::optional<Waiting> waiting;
+  std::jthread waiting;
   if (!quiet)
-    waiting.emplace([&, all = data.size()] {
+    waiting = show_waiting([&, all = data.size()] {
       return fmt::format("looking at photographs: {:3.0f} % of {}",
                          100 * static_cast<double>(done) / static_cast<double>(all), all);
     });
   std::vector<std::string> faults = check_photos(data, check);
-  waiting.reset();
+  waiting = {};
   if (!is_first_rank()) return {};  // others find the same
   warn_of(faults);
   return faults;

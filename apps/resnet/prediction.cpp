@@ -6,6 +6,7 @@
 #include "apps/resnet/photos.h"
 #include "io/models/classifier.h"
 #include "io/models/model.h"
+#include "ops/autocast.h"
 #include "trainer/program/ranking.h"
 
 namespace rw {
@@ -13,6 +14,35 @@ namespace rw {
 namespace {
 
 constexpr size_t shown_classes = 5;
+
+// The forward pass alone, without training.
+class PredictSteps : public ModelSteps {
+ public:
+  PredictSteps(const ResNetRecipe& recipe, const StepSettings& settings)
+      : model(recipe.model), recipe_(recipe), settings_(settings) {}
+
+  std::vector<float> scores(const Batch& batch) {  // [size, classes]
+    std::vector<float> scores;
+    {
+      const Autocast autocast(settings_.dtype, settings_.dtype != DType::f32);
+      scores = model(upload_images(batch, 0, batch.size(), recipe_, settings_.dtype)).to_vector();
+    }
+    default_device()->end_step();
+    return scores;
+  }
+
+  void dry_evaluation(const BatchShape& shape) override {
+    model.eval();
+    scores({.rows = shape.rows_or(settings_.batch)});
+  }
+  Module& trained() override { return model; }
+
+  ResNet model;
+
+ private:
+  const ResNetRecipe recipe_;
+  const StepSettings settings_;
+};
 
 // A classifier as its file describes it.
 struct StoredClassifier {
@@ -51,21 +81,23 @@ nlohmann::json print_photo(const std::string& photo, std::span<const float> scor
                            const StoredClassifier& stored) {
   fmt::print("{}\n", photo);
   nlohmann::json classes = nlohmann::json::array();
-  for (const Ranked& r : best_of(scores, shown_classes, "predict")) {
-    fmt::print("{:5.1f} %  {}\n", 100 * r.probability, stored.name_of(r.index));
-    classes.push_back({{"class", stored.name_of(r.index)}, {"probability", r.probability}});
+  for (const auto& [index, probability] : best_of(scores, shown_classes, "predict")) {
+    fmt::print("{:5.1f} %  {}\n", 100 * probability, stored.name_of(index));
+    classes.push_back({{"class", stored.name_of(index)}, {"probability", probability}});
   }
   return {{"file", photo}, {"classes", classes}};
 }
 
-TrainingProgram program_of(const ResNetOptions& options, const ResNetRecipe& recipe,
-                           int64_t photos) {
+TrainingProgram prediction_of(const ResNetOptions& options, const ResNetRecipe& recipe,
+                              int64_t photos) {
   TrainingProgram program = options.program(recipe);
   program.make = [recipe](const StepSettings& s) {
     return std::make_unique<PredictSteps>(recipe, s);
   };
   program.settings.batch = std::min(program.settings.batch, photos);
-  program.outline = {.trains = false, .loads = true, .evaluation = batches_of(photos)};
+  program.trains = program.saves = false;
+  program.loads = true;
+  program.evaluation = batches_of(photos);
   return program;
 }
 
@@ -80,9 +112,9 @@ void predict(const ResNetOptions& options) {
   look_through(photos, {.bad = bad, .decodes = true}, options.quiet);
   options.device.open();
   const ResNetRecipe recipe = options.recipe(stored.classes);
-  ProgramRun run(program_of(options, recipe, static_cast<int64_t>(photos.size())),
-                 options.planning);
-  run.guard([&] {
+  const TrainingProgram program =
+      prediction_of(options, recipe, static_cast<int64_t>(photos.size()));
+  run_planned(program, options.planning, [&](PlannedRun& run) {
     const NoGrad guard;
     PredictSteps steps(recipe, run.settings());
     load_tensors(stored.file, torch_state_dict(steps.model));

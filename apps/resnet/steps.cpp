@@ -27,7 +27,13 @@ std::span<const T> rows_of(const std::vector<T>& values, int64_t first, int64_t 
                                    static_cast<size_t>(rows * each));
 }
 
-// Uploads images of a batch; without a batch, allocates memory for so many.
+CheckpointMode checkpoint_mode(const std::string& name) {
+  if (name == "block") return CheckpointMode::block;
+  return name == "stage" ? CheckpointMode::stage : CheckpointMode::none;
+}
+
+}  // namespace
+
 Tensor upload_images(const Batch& batch, int64_t first, int64_t rows, const ResNetRecipe& recipe,
                      DType dtype) {
   const PurposeScope scope(Purpose::data);
@@ -36,13 +42,6 @@ Tensor upload_images(const Batch& batch, int64_t first, int64_t rows, const ResN
                            {rows, recipe.height, recipe.width, 3}),
               dtype);
 }
-
-CheckpointMode checkpoint_mode(const std::string& name) {
-  if (name == "block") return CheckpointMode::block;
-  return name == "stage" ? CheckpointMode::stage : CheckpointMode::none;
-}
-
-}  // namespace
 
 ResNetTask::ResNetTask(const ResNetRecipe& recipe, const StepSettings& settings)
     : model(recipe.model), recipe_(recipe), settings_(settings) {
@@ -58,55 +57,39 @@ std::unique_ptr<Optimizer> ResNetTask::make_optimizer(const StepRanks& ranks) co
       recipe_.parts > 1 ? recipe_.parts : settings_.accumulate);
 }
 
-ResNetTask::DeviceBatch ResNetTask::upload(const Batch& batch, int64_t first, int64_t rows) const {
-  const PurposeScope scope(Purpose::data);
-  return {upload_images(batch, first, rows, recipe_, settings_.dtype),
-          batch_tensor(rows_of(batch.labels, first, rows, 1), {rows})};
-}
-
 // The parts are as equal as possible.
 bool ResNetTask::train_on(const Batch& batch, Optimizer& optimizer, Meter& meter) {
   if (recipe_.parts <= 1) return false;
-  const auto forward = [&](uint32_t part) {
-    const DeviceBatch own = upload_part(batch, part);
-    return MicroBatch{loss_of(own, meter), static_cast<float>(own.labels.size(0))};
-  };
+  const auto forward = [&](uint32_t part) { return part_of(batch, part, meter); };
   dynamic_cast<Accumulate&>(optimizer).run_together(forward, parts_of(batch));
   optimizer.zero_grad();
   return true;
 }
 
 void ResNetTask::evaluate_on(const Batch& batch, Meter& meter) {
-  for (uint32_t part = 0; part < parts_of(batch); ++part) loss_of(upload_part(batch, part), meter);
+  for (uint32_t part = 0; part < parts_of(batch); ++part) part_of(batch, part, meter);
 }
 
-ResNetTask::DeviceBatch ResNetTask::upload_part(const Batch& batch, uint32_t part) const {
+MicroBatch ResNetTask::part_of(const Batch& batch, uint32_t part, Meter& meter) {
   const auto begin = [&](int64_t i) { return batch.size() * i / parts_of(batch); };
-  return upload(batch, begin(part), begin(part + 1) - begin(part));
+  const int64_t rows = begin(part + 1) - begin(part);
+  return {loss_of(batch, begin(part), rows, meter), static_cast<float>(rows)};
 }
 
-Tensor ResNetTask::loss_of(const DeviceBatch& batch, Meter& meter) {
-  Tensor logits, loss;
+Tensor ResNetTask::loss_of(const Batch& batch, int64_t first, int64_t rows, Meter& meter) {
+  Tensor images, labels, logits, loss;
+  {
+    const PurposeScope scope(Purpose::data);
+    images = upload_images(batch, first, rows, recipe_, settings_.dtype);
+    labels = batch_tensor(rows_of(batch.labels, first, rows, 1), {rows});
+  }
   {
     const Autocast autocast(settings_.dtype, settings_.dtype != DType::f32);
-    logits = model(batch.images);
-    loss = cross_entropy(logits, batch.labels);
+    logits = model(images);
+    loss = cross_entropy(logits, labels);
   }
-  meter.add(loss, argmax(logits), batch.labels);
+  meter.add(loss, argmax(logits), labels);
   return loss;
-}
-
-PredictSteps::PredictSteps(const ResNetRecipe& recipe, const StepSettings& settings)
-    : model(recipe.model), recipe_(recipe), settings_(settings) {}
-
-std::vector<float> PredictSteps::scores(const Batch& batch) {
-  std::vector<float> scores;
-  {
-    const Autocast autocast(settings_.dtype, settings_.dtype != DType::f32);
-    scores = model(upload_images(batch, 0, batch.size(), recipe_, settings_.dtype)).to_vector();
-  }
-  default_device()->end_step();
-  return scores;
 }
 
 }  // namespace rw

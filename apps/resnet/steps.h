@@ -19,6 +19,11 @@ struct ResNetRecipe {
   AverageOptions average = {};
 };
 
+// Uploads the images in rows [first, first + rows) of a batch; without a batch, allocates memory
+// for so many.
+Tensor upload_images(const Batch& batch, int64_t first, int64_t rows, const ResNetRecipe& recipe,
+                     DType dtype);
+
 // The task of classifying images, as trainer/task_steps.h describes tasks.
 class ResNetTask {
  public:
@@ -30,7 +35,7 @@ class ResNetTask {
   std::unique_ptr<Optimizer> make_optimizer(const StepRanks& ranks) const;
   DataParallelOptions rank_options() const { return {.exact_batch_norm = recipe_.joins_ranks}; }
   Tensor loss_of(const Batch& batch, Meter& meter) {
-    return loss_of(upload(batch, 0, batch.size()), meter);
+    return loss_of(batch, 0, batch.size(), meter);
   }
   double weight_of(const Batch& batch) const { return static_cast<double>(batch.size()); }
   Batch batch_of(const BatchShape& shape) const { return {.rows = shape.rows_or(settings_.batch)}; }
@@ -41,40 +46,17 @@ class ResNetTask {
   ResNet model;
 
  private:
-  struct DeviceBatch {
-    Tensor images, labels;
-  };
   uint32_t parts_of(const Batch& batch) const {
     return static_cast<uint32_t>(std::min<int64_t>(recipe_.parts, batch.size()));
   }
-  DeviceBatch upload_part(const Batch& batch, uint32_t part) const;
-  // Uploads rows [first, first + rows) of a batch.
-  DeviceBatch upload(const Batch& batch, int64_t first, int64_t rows) const;
-  Tensor loss_of(const DeviceBatch& batch, Meter& meter);
+  // Returns the mean over rows [first, first + rows) of a batch.
+  Tensor loss_of(const Batch& batch, int64_t first, int64_t rows, Meter& meter);
+  // Returns the same of a part, and its rows.
+  MicroBatch part_of(const Batch& batch, uint32_t part, Meter& meter);
 
   const ResNetRecipe recipe_;
   const StepSettings settings_;
 };
 using ResNetSteps = TaskSteps<ResNetTask>;
-
-// The forward pass alone, without training.
-class PredictSteps : public ModelSteps {
- public:
-  PredictSteps(const ResNetRecipe& recipe, const StepSettings& settings);
-
-  std::vector<float> scores(const Batch& batch);  // [size, classes]
-
-  void dry_evaluation(const BatchShape& shape) override {
-    model.eval();
-    scores({.rows = shape.rows_or(settings_.batch)});
-  }
-  Module& trained() override { return model; }
-
-  ResNet model;
-
- private:
-  const ResNetRecipe recipe_;
-  const StepSettings settings_;
-};
 
 }  // namespace rw

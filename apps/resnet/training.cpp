@@ -5,6 +5,7 @@
 
 #include "io/models/classifier.h"
 #include "io/models/model.h"
+#include "trainer/trainer.h"
 
 namespace rw {
 
@@ -17,24 +18,39 @@ Settings settings_of_run(const ResNetOptions& options, const Images& images) {
   return settings;
 }
 
-}  // namespace
-
-TrainingProgram ResNetTrainer::program(const ResNetOptions& options, const Images& images) {
+TrainingProgram program_of(const ResNetOptions& options, const Images& images) {
   TrainingProgram program = options.program(options.recipe(images.classes));
   const int64_t samples = images.train_size();
   program.settings.batch = std::min(program.settings.batch, samples);
-  program.outline.trains = !options.eval;
+  program.trains = !options.eval;
   // Training leaves out batches that are not full (drop_last).
-  program.outline.evaluation = own_batches_of(images.test_size());
+  program.evaluation = own_batches_of(images.test_size());
   return program;
 }
 
-// Ranks that normalise together take one batch at a time.
-ResNetTrainer::ResNetTrainer(const ResNetOptions& options, const Images& images, ProgramRun& run)
+class ResNetTrainer : public Trainer<ResNetTask, ImageBatches> {
+ public:
+  ResNetTrainer(const ResNetOptions& options, const Images& images, PlannedRun& run);
+
+ protected:
+  void load(ResNetSteps& steps) override;
+  std::string title() const override;
+  std::string steps_text() const override;
+  std::unique_ptr<ImageBatches> testing(int64_t batch) override;
+  std::string result(const char* whose, const Meter::Values& values) const override;
+  void save(bool is_average) override;
+  void add_figures(nlohmann::json& report) const override;
+
+ private:
+  const ResNetOptions& options_;
+  const Images& images_;
+};
+
+}  // namespace
+
+ResNetTrainer::ResNetTrainer(const ResNetOptions& options, const Images& images, PlannedRun& run)
     : Trainer(options, run, options.recipe(images.classes), images.training(options),
-              {.samples = "images",
-               .settings = settings_of_run(options, images),
-               .in_step = options.joins_ranks()}),
+              settings_of_run(options, images)),
       options_(options),
       images_(images) {}
 
@@ -82,6 +98,13 @@ void ResNetTrainer::add_figures(nlohmann::json& report) const {
                  {"checkpoint", options_.checkpoint},
                  {"checkpoint_every", options_.checkpoint_every},
                  {"images_per_second", rate()}});
+}
+
+void run_training(const ResNetOptions& options, const Images& images) {
+  run_planned(program_of(options, images), options.planning, [&](PlannedRun& run) {
+    ResNetTrainer trainer(options, images, run);
+    options.eval ? trainer.run_evaluation() : trainer.run();
+  });
 }
 
 }  // namespace rw

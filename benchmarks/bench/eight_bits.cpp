@@ -15,7 +15,7 @@
 #include "models/resnet.h"
 #include "ops/losses/losses.h"
 #include "planner/follow/follower.h"
-#include "planner/follow/search.h"
+#include "planner/search/search.h"
 #include "trainer/program/shared_options.h"
 
 namespace rw::bench {
@@ -80,7 +80,7 @@ Step take(const MakeProblem& make, const Plan* plan = nullptr) {
   const Problem problem = make();
   Step step;
   {
-    std::optional<Follower> scope;
+    std::optional<PlanFollower> scope;
     if (plan) scope.emplace(*plan);
     const Tensor loss = problem.loss();
     loss.backward();

@@ -53,8 +53,8 @@ std::string figures(const Candidate& choice, double step) {
 
 // Returns how many rows have values elsewhere that make the step slower than recomputation alone.
 size_t compare_offloads(const OffloadNetwork& network, const Profile& profile,
-                        const std::vector<double>& shares, const SearchOptions& options) {
-  SearchOptions alone = options;
+                        const std::vector<double>& shares, const AutoRecomputeOptions& options) {
+  AutoRecomputeOptions alone = options;
   alone.host_bytes = 0;
   alone.keep_8_bits = false;
   const auto program = [&] { network.workload.run(); };

@@ -39,7 +39,7 @@ std::vector<PlannedNetwork> planned_networks() {
 }
 
 void measure_plans(const PlannedNetwork& network, const Profile& profile,
-                   const std::vector<double>& shares, const SearchOptions& objective) {
+                   const std::vector<double>& shares, const AutoRecomputeOptions& objective) {
   const Search search(
       profile.open, [&] { network.workload.run(); }, objective);
   const StagedGraph staged = search.graph();
@@ -70,7 +70,7 @@ Run plan_costs(CLI::App& app) {
   struct Options {
     std::string profile = "rx7900xtx.json";
     std::vector<double> shares = {0.5, 0.33, 0.25, 0.2, 0.15, 0.1};
-    SearchOptions objective{.flops_per_byte = 2};
+    AutoRecomputeOptions objective{.flops_per_byte = 2};
   };
   const auto o = std::make_shared<Options>();
   shared_option(app, "--profile", o->profile)->capture_default_str();

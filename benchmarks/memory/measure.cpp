@@ -36,11 +36,11 @@ Search& Bench::search(bool by_time) {
   if (!search)
     search.emplace(
         profile_.open, [this] { workload_.run(); },
-        SearchOptions{.flops_per_byte = 2,
-                      .times = by_time ? profile_.times : nullptr,
-                      .candidates = candidates_,
-                      .effort = 8,
-                      .host_bytes = 0});
+        AutoRecomputeOptions{.flops_per_byte = 2,
+                             .times = by_time ? profile_.times : nullptr,
+                             .candidates = candidates_,
+                             .effort = 8,
+                             .host_bytes = 0});
   return *search;
 }
 

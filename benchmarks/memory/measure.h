@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "../../planner/follow/search.h"
+#include "../../planner/search/search.h"
 #include "report.h"
 
 namespace rw::memory {

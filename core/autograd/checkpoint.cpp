@@ -8,7 +8,7 @@
 namespace rw {
 
 CheckpointScope::CheckpointScope(bool enabled, SavePolicy policy) {
-  if (!enabled || !grad_enabled() || !context().techniques.segments) return;
+  if (!enabled || !grad_enabled() || !context().drops_segments) return;
   if (Tape::current()->follower()) return;  // a plan sets the segments
   tape_ = Tape::current();
   segment_ = tape_->open_segment(std::move(policy));

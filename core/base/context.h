@@ -26,12 +26,6 @@ const char* name(Phase phase);         // "forward", ...
 // over the bus.
 enum class MemoryPlace : uint8_t { device, host };
 
-// The framework's ways to save memory, each of which can be switched off for comparison.
-struct Techniques {
-  bool inplace = true;   // ops overwrite inputs that nobody needs
-  bool segments = true;  // checkpoint segments drop and replay
-};
-
 // Device work: the cost of running an op once.
 struct OpCost {
   double flops = 0;    // of matrix products, convolutions and attention
@@ -45,11 +39,13 @@ struct OpCost {
 
 // The current work of a thread, under which allocations and kernels are accounted.
 struct Context {
-  Purpose purpose = Purpose::activation;    // of allocations
-  const char* op = "user";                  // the op that runs; "user": none does
-  Phase phase = Phase::forward;             // of work
-  int segment = -1;                         // the segment that is being recorded or replayed
-  Techniques techniques;                    // in use
+  Purpose purpose = Purpose::activation;  // of allocations
+  const char* op = "user";                // the op that runs; "user": none does
+  Phase phase = Phase::forward;           // of work
+  int segment = -1;                       // the segment that is being recorded or replayed
+  // Ways to save memory, which can be switched off for comparison: ops overwrite inputs that nobody
+  // needs, and checkpoint segments drop and replay.
+  bool overwrites = true, drops_segments = true;
   MemoryPlace place = MemoryPlace::device;  // of allocations
   const Device* only = nullptr;  // in a dry run: its device; values of other devices are refused
   OpCost queued;                 // by this thread in all

@@ -110,6 +110,7 @@ using OpScope = ContextScope<&Context::op>;
 using PhaseScope = ContextScope<&Context::phase>;
 using SegmentScope = ContextScope<&Context::segment>;
 using PlaceScope = ContextScope<&Context::place>;
-using TechniqueScope = ContextScope<&Context::techniques>;
+using OverwriteScope = ContextScope<&Context::overwrites>;
+using DropScope = ContextScope<&Context::drops_segments>;
 
 }  // namespace rw

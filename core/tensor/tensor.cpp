@@ -238,8 +238,7 @@ bool is_sole_owner(const Tensor& t) {
 Tensor reuse_or_empty(Tensor& candidate, const Shape& shape, DType dtype) {
   const TensorImpl& impl = candidate.impl();
   if (is_sole_owner(candidate) && impl.dtype == dtype && impl.shape == shape &&
-      impl.storage->place() == context().place && !impl.grad.defined() &&
-      context().techniques.inplace) {
+      impl.storage->place() == context().place && !impl.grad.defined() && context().overwrites) {
     impl.storage->take_over();
     return new_tensor(impl.storage, shape, dense_strides(shape), 0, dtype);
   }

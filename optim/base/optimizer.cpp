@@ -10,7 +10,7 @@
 #include "optim/base/state_staging.h"
 #include "optim/base/update_control.h"
 #include "optim/base/update_rule.h"
-#include "planner/follow/environment.h"
+#include "planner/environment.h"
 
 namespace rw {
 

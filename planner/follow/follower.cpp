@@ -2,7 +2,7 @@
 
 namespace rw {
 
-Follower::Follower(std::shared_ptr<Tape> tape, bool displaces) : tape_(std::move(tape)) {
+PlanFollower::PlanFollower(std::shared_ptr<Tape> tape, bool displaces) : tape_(std::move(tape)) {
   if (!tape_) return;
   const bool is_free = !tape_->follower() || (displaces && tape_->follower()->give_way());
   check<AutogradError>(is_free && !tape_->in_segment(), "recompute",
@@ -10,20 +10,20 @@ Follower::Follower(std::shared_ptr<Tape> tape, bool displaces) : tape_(std::move
   outer_ = tape_->exchange_follower(this);
 }
 
-Follower::Follower(Plan plan, Graph* record, OpTimes* times)
-    : Follower(grad_enabled() ? Tape::current() : nullptr, true) {
+PlanFollower::PlanFollower(Plan plan, Graph* record, OpTimes* times)
+    : PlanFollower(grad_enabled() ? Tape::current() : nullptr, true) {
   plan_ = std::move(plan);
   record_ = record;
   times_ = times;
 }
 
-Follower::~Follower() {
+PlanFollower::~PlanFollower() {
   if (!tape_) return;
   end();
   tape_->exchange_follower(outer_);
 }
 
-void Follower::before_record(Tape& tape, const Op& op) {
+void PlanFollower::before_record(Tape& tape, const Op& op) {
   if (pass_ && tape.is_empty()) {  // nobody wanted its gradient
     end();
     if (record_) *record_ = {};
@@ -32,17 +32,17 @@ void Follower::before_record(Tape& tape, const Op& op) {
   pass_->before_record(tape, op);
 }
 
-void Follower::begin(Tape& tape) {
+void PlanFollower::begin(Tape& tape) {
   pass_.emplace(tape, plan_, record_, -1, times_);
 }
 
-void Follower::before_backward(Tape&, const Tensor&, const Tensor&, bool) {
+void PlanFollower::before_backward(Tape&, const Tensor&, const Tensor&, bool) {
   if (!pass_) return;
   end();
   record_ = nullptr;
 }
 
-void Follower::end() {
+void PlanFollower::end() {
   if (!pass_) return;
   pass_->end();
   difference_ = difference();

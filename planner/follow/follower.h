@@ -1,5 +1,5 @@
 // Recomputation without marks in the model: forward passes of this thread follow a plan.
-//   const Plan plan = search.budget(bytes).plan;  // planner/follow/search.h
+//   const Plan plan = search.budget(bytes).plan;  // planner/search/search.h
 //   const auto follower = checkpoint(plan);
 //   for (...) { loss = model(x); loss.backward(); ... }
 #pragma once
@@ -17,16 +17,16 @@ namespace rw {
 // that needs a gradient to its backward(), to the point where all of it has been dropped, or to the
 // end of the scope. A follower may surround one pass or a whole training loop. Marks in models
 // (CheckpointScope) are ignored.
-class [[nodiscard]] Follower : public Tape::Follower {
+class [[nodiscard]] PlanFollower : public Tape::Follower {
  public:
   // `record` receives the graph of the first pass and outlives the scope, or is null. `times`
   // measures the ops of that graph; if null, only their work is known. It replaces a follower that
   // makes plans (AutoRecompute). AutogradError inside a segment or another plan's follower; under
   // NoGrad it does nothing.
-  explicit Follower(Plan plan, Graph* record = nullptr, OpTimes* times = nullptr);
-  ~Follower() override;
-  Follower(const Follower&) = delete;
-  Follower& operator=(const Follower&) = delete;
+  explicit PlanFollower(Plan plan, Graph* record = nullptr, OpTimes* times = nullptr);
+  ~PlanFollower() override;
+  PlanFollower(const PlanFollower&) = delete;
+  PlanFollower& operator=(const PlanFollower&) = delete;
 
   // If nothing is replayed or recorded, the pass runs like a plain one. Otherwise an op without a
   // gradient that is on the tape keeps the values that its inputs' records save.
@@ -50,7 +50,7 @@ class [[nodiscard]] Follower : public Tape::Follower {
 
  protected:
   // Becomes the tape's follower; with `displaces`, in place of another one that gives way.
-  Follower(std::shared_ptr<Tape> tape, bool displaces);
+  PlanFollower(std::shared_ptr<Tape> tape, bool displaces);
   virtual void begin(Tape& tape);
   void end();
   // There is a pass, and not all of it has been dropped.
@@ -69,8 +69,8 @@ class [[nodiscard]] Follower : public Tape::Follower {
 };
 
 // A scope that recomputes by the plan.
-inline Follower checkpoint(Plan plan) {
-  return Follower(std::move(plan));
+inline PlanFollower checkpoint(Plan plan) {
+  return PlanFollower(std::move(plan));
 }
 
 }  // namespace rw

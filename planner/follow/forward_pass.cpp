@@ -153,7 +153,7 @@ void ForwardPass::send_due(size_t end) {
     const std::shared_ptr<Storage> storage = offloaded_[next_offload_].lock();
     if (!storage || storage->purpose() != Purpose::activation) continue;
     if (plan_.offloads[next_offload_].in_8_bits) {
-      waiting_.push_back({next_offload_});
+      waiting_.emplace_back(next_offload_, 0);
       continue;
     }
     if (storage->device().to_host(*storage)) continue;
@@ -167,12 +167,12 @@ void ForwardPass::send_due(size_t end) {
 // Packs values in 8 bits, which may change them. A handle that the program still has on one keeps
 // it waiting, so that nobody sees the change but vjps.
 void ForwardPass::pack_waiting() {
-  std::erase_if(waiting_, [&](Waiting& waiting) {
-    const std::shared_ptr<Storage> storage = offloaded_[waiting.offload].lock();
+  std::erase_if(waiting_, [&](auto& waiting) {
+    auto& [offload, shared] = waiting;
+    const std::shared_ptr<Storage> storage = offloaded_[offload].lock();
     if (!storage) return true;
-    const long shared = storage.use_count();
-    if (shared == std::exchange(waiting.shared, shared)) return false;
-    if (!only_vjps_read(storage, first_ + plan_.offloads[waiting.offload].record)) return false;
+    if (storage.use_count() == std::exchange(shared, storage.use_count())) return false;
+    if (!only_vjps_read(storage, first_ + plan_.offloads[offload].record)) return false;
     keep_in_8_bits(storage);
     return true;
   });

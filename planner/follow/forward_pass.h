@@ -59,13 +59,9 @@ class ForwardPass : public Tape::Follower {
   std::unordered_multimap<size_t, size_t> offloads_;
   std::vector<std::weak_ptr<Storage>> offloaded_;
   size_t next_offload_ = 0;  // the first that has not happened
-  // An offload to 8 bits that waits until nobody but vjps can read the value, and the number of
+  // Offloads to 8 bits that wait until nobody but vjps can read the value, each with the number of
   // tensors that shared its storage when that was last found out.
-  struct Waiting {
-    size_t offload = 0;
-    long shared = 0;
-  };
-  std::vector<Waiting> waiting_;
+  std::vector<std::pair<size_t, long>> waiting_;
   bool diverged_ = false;
   std::string difference_;
   std::optional<Segments::Handle> evicting_;

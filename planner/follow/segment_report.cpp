@@ -31,12 +31,11 @@ std::string misplaced(const SegmentReport& report, bool reads_inner) {
 }
 
 constexpr const char* remedy =
-    "; leave this segment out, or let a search set the segments (planner/follow/search.h)";
+    "; leave this segment out, or let a search set the segments (planner/search/search.h)";
 
 // Measures segments and names those that do harm.
 class SegmentJudge {
  public:
-  using Need = TapeRerun::Need;
   SegmentJudge(const TapeRerun& rerun, int segments) : rerun_(rerun), left_out_(segments) {
     all_ = rerun.run(left_out_);
   }
@@ -46,14 +45,15 @@ class SegmentJudge {
   void judge(SegmentReport& report) {
     const auto s = static_cast<size_t>(report.segment);
     left_out_[s] = true;
-    const std::optional<Need> without = rerun_.run(left_out_);
+    const std::optional<Forecast> without = rerun_.run(left_out_);
     left_out_[s] = false;
-    report.peak = all_->peak;
+    report.peak = all_->memory.peak;
     if (!without) return report.problem.clear();  // the device is too small without it
-    report.peak_without = without->peak;
-    report.replay = {std::max(0.0, all_->replay.flops - without->replay.flops),
-                     all_->replay.bytes - std::min(all_->replay.bytes, without->replay.bytes)};
-    if (without->peak > all_->peak) {
+    report.peak_without = without->memory.peak;
+    const OpCost replay = replay_cost(all_->work), others = replay_cost(without->work);
+    report.replay = {std::max(0.0, replay.flops - others.flops),
+                     replay.bytes - std::min(replay.bytes, others.bytes)};
+    if (report.peak_without > report.peak) {
       report.problem.clear();  // it is worth its memory, whatever it holds
       return;
     }
@@ -69,27 +69,28 @@ class SegmentJudge {
   void judge_all(std::vector<SegmentReport>& reports) {
     for (const SegmentReport& report : reports)
       if (!report.problem.empty()) return;
-    const std::optional<Need> none = rerun_.run(std::vector<bool>(left_out_.size(), true));
-    if (!none || none->peak > all_->peak) return;
+    const std::optional<Forecast> none = rerun_.run(std::vector<bool>(left_out_.size(), true));
+    if (!none || none->memory.peak > all_->memory.peak) return;
     for (SegmentReport& report : reports) {
-      report.peak = all_->peak;
+      report.peak = all_->memory.peak;
       report.problem = fmt::format(
           "together with the other segments, {}: leave all of them out, or let a search set them "
-          "(planner/follow/search.h)",
+          "(planner/search/search.h)",
           effect(*none));
     }
   }
 
  private:
-  std::string effect(const Need& without) const {
-    if (without.peak < all_->peak)
-      return fmt::format("it raises the peak from {} to {}", format_bytes(without.peak),
-                         format_bytes(all_->peak));
-    return fmt::format("it does not lower the peak of {}", format_bytes(all_->peak));
+  std::string effect(const Forecast& without) const {
+    const uint64_t peak = all_->memory.peak, peak_without = without.memory.peak;
+    if (peak_without < peak)
+      return fmt::format("it raises the peak from {} to {}", format_bytes(peak_without),
+                         format_bytes(peak));
+    return fmt::format("it does not lower the peak of {}", format_bytes(peak));
   }
-  static std::string cost(const SegmentReport& report, const Need& without) {
-    if (report.replay.flops > 0 && without.flops > 0)
-      return fmt::format("costs {:.1f} % more FLOPs", 100 * report.replay.flops / without.flops);
+  static std::string cost(const SegmentReport& report, const Forecast& without) {
+    if (report.replay.flops > 0 && without.flops() > 0)
+      return fmt::format("costs {:.1f} % more FLOPs", 100 * report.replay.flops / without.flops());
     if (report.replay.bytes > 0)
       return fmt::format("moves {} more", format_bytes(report.replay.bytes));
     return "replays nothing";
@@ -97,7 +98,7 @@ class SegmentJudge {
 
   const TapeRerun& rerun_;
   std::vector<bool> left_out_;
-  std::optional<Need> all_;
+  std::optional<Forecast> all_;
 };
 
 }  // namespace

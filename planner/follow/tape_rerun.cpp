@@ -245,10 +245,11 @@ class TapeRerun::Pass : public Tape::Follower {
   const Record* current_ = nullptr;
 };
 
-TapeRerun::TapeRerun(const Tape& tape, const Tensor& loss, Marks marks, bool holds_gradient)
+TapeRerun::TapeRerun(const Tape& tape, const Tensor& loss, bool ignores_segments,
+                     bool holds_gradient)
     : tape_(tape), holds_gradient_(holds_gradient) {
   for (const Segment& segment : tape.segments().all())
-    if (segment.last < 0 || (marks == Marks::kept && segment.evicts)) return;
+    if (segment.last < 0 || (!ignores_segments && segment.evicts)) return;
   if (loss.defined() && loss.impl().producer.tape.lock().get() == &tape) {
     root_ = loss.impl().producer.index;
     slot_ = loss.impl().producer.slot;
@@ -267,16 +268,14 @@ TapeRerun::TapeRerun(const Tape& tape, const Tensor& loss, Marks marks, bool hol
               default_device()->backend().dry() != nullptr;
 }
 
-std::optional<TapeRerun::Need> TapeRerun::run(const std::vector<bool>& left_out) const {
+std::optional<Forecast> TapeRerun::run(const std::vector<bool>& left_out) const {
   const auto program = [&] {
     Pass pass(tape_, left_out, true);
     pass.forward();
     pass.backward(root_, slot_, holds_gradient_);
   };
   try {
-    const Forecast forecast = dry_run(default_device()->backend().dry(), program,
-                                      {.techniques = context().techniques, .pack = false});
-    return Need{forecast.memory.peak, replay_cost(forecast.work), forecast.flops()};
+    return dry_run(default_device()->backend().dry(), program, {.pack = false});
   } catch (const OutOfMemory&) {
     return std::nullopt;
   }

@@ -13,18 +13,10 @@ namespace rw {
 
 class TapeRerun {
  public:
-  struct Need {
-    uint64_t peak = 0;
-    OpCost replay;
-    double flops = 0;  // of all records
-  };
-
-  // How to treat the tape's segments.
-  enum class Marks { kept, ignored };
-
-  // `loss` is as in segment_reports(). `holds_gradient`: whoever starts backward holds the gradient
-  // of the loss meanwhile, as optimizers do.
-  TapeRerun(const Tape& tape, const Tensor& loss, Marks marks = Marks::kept,
+  // `loss` is as in segment_reports(). `ignores_segments`: only run() without segments is asked
+  // for. `holds_gradient`: whoever starts backward holds the gradient of the loss meanwhile, as
+  // optimizers do.
+  TapeRerun(const Tape& tape, const Tensor& loss, bool ignores_segments = false,
             bool holds_gradient = false);
 
   // Tells whether a rerun is possible: the device can be predicted, there is something to start
@@ -32,7 +24,7 @@ class TapeRerun {
   bool is_possible() const { return possible_; }
   // Runs with the tape's segments except those that are left out, by number. Empty if the device
   // does not have enough memory.
-  std::optional<Need> run(const std::vector<bool>& left_out) const;
+  std::optional<Forecast> run(const std::vector<bool>& left_out) const;
   // Runs on the default device, which is dry, without the tape's segments: a program for Search.
   void run() const;
   // Returns the bytes of the values from outside the tape that it makes: leaves, their gradients,

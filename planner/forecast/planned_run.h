@@ -15,11 +15,6 @@
 
 namespace rw {
 
-// The peak of one of several ranks, and its forecast, in bytes.
-struct RankPeak {
-  uint64_t peak = 0, predicted = 0;  // RunAccount's memory.peak and predicted_peak there
-};
-
 // The memory of a run, its forecast, and what saved how much, in bytes.
 struct RunAccount {
   MemoryReport memory;                        // of the whole run; `naive`: of a step
@@ -31,7 +26,8 @@ struct RunAccount {
   uint64_t host_peak = 0;                     // RAM that this process held at most
   std::vector<std::string> segment_problems;  // of marks in the model
   std::vector<uint64_t> timeline;  // bytes alive over an update, where the program traced one
-  std::vector<RankPeak> ranks;     // by rank, where there are several and the program gathered them
+  // By rank, where there are several and the program gathered them: memory.peak and predicted_peak.
+  std::vector<uint64_t> rank_peaks, predicted_rank_peaks;
 
   std::string str() const;  // tables for people
 };
@@ -42,8 +38,12 @@ class PlannedRun {
  public:
   // `recompute` says how to recompute, by a plan that is made now. Throws OutOfMemory, with the
   // least feasible bytes and remedies, if its budget cannot be met.
+  // `on_trace` receives the memory of an update in steady state, if before_step() is called, and
+  // may be null.
   explicit PlannedRun(TrainingProgram program,
-                      const std::optional<AutoRecomputeOptions>& recompute = std::nullopt);
+                      const std::optional<AutoRecomputeOptions>& recompute = std::nullopt,
+                      std::function<void(const MemoryTrace&)> on_trace = {});
+  ~PlannedRun();
   PlannedRun(const PlannedRun&) = delete;
   PlannedRun& operator=(const PlannedRun&) = delete;
 
@@ -56,24 +56,33 @@ class PlannedRun {
 
   // Runs the body. An OutOfMemory that it throws lists what would fit.
   void guard(const std::function<void()>& body);
+  // Call it before each of the `total` steps, from 0 on.
+  void before_step(int64_t step, int64_t total);
   // Call it after the steps if saving and evaluation follow.
-  void after_steps() { steps_ = default_device()->memory_report(); }
+  void after_steps();
 
   RunAccount account();  // once all is done
 
  private:
+  void stop_trace();
+
   Planner planner_;
   StepSettings settings_;
   std::optional<SettingsScope> scope_;
   std::vector<std::string> segment_problems_;
   MemoryReport steps_;  // after the last one
+  const std::function<void(const MemoryTrace&)> on_trace_;
+  int64_t trace_begin_ = -1, trace_end_ = -1;  // in steps
+  bool tracing_ = false;
+  std::vector<uint64_t> timeline_;  // as in RunAccount
 };
 
 // The problems of the segments that a model is marked with: in the whole run, and of each one.
 std::vector<std::string> problems_of_segments(const Planner& planner, const StepSettings& settings);
 
-// planner.with_recompute(...), whose error has remedies if it does not fit.
-StepSettings with_recompute_or_remedies(const Planner& planner,
-                                        const AutoRecomputeOptions& recompute);
+// The settings with the recomputation that was asked for, found by a search: within a budget,
+// reserved bytes stay below it at any time. OutOfMemory has the least feasible bytes and remedies.
+StepSettings with_recompute(const Planner& planner, const StepSettings& settings,
+                            const AutoRecomputeOptions& recompute);
 
 }  // namespace rw

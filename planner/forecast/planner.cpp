@@ -12,12 +12,9 @@ namespace {
 class DryProgram {
  public:
   DryProgram(const TrainingProgram& program, const StepSettings& settings)
-      : outline_(program.outline),
-        settings_(settings),
-        scope_(settings),
-        steps_(program.make(settings)) {
-    if (outline_.steps) shapes_ = outline_.steps(settings.batch);
-    if (outline_.loads) steps_->copy_weights();
+      : program_(program), settings_(settings), scope_(settings), steps_(program.make(settings)) {
+    if (program_.steps) shapes_ = program_.steps(settings.batch);
+    if (program_.loads) steps_->copy_weights();
   }
 
   // Runs all that the program runs, with two updates in place of many.
@@ -30,13 +27,13 @@ class DryProgram {
 
   // Takes full batches, except for the program's first batch.
   void update() {
-    for (uint32_t i = 0; outline_.trains && i < settings_.accumulate; ++i, begun_ = true)
+    for (uint32_t i = 0; program_.trains && i < settings_.accumulate; ++i, begun_ = true)
       steps_->dry_step(begun_ ? BatchShape{} : shapes_.front());
   }
 
   // Runs batches of every size in every place of a window, and a window that is not full.
   void last_steps() {
-    if (!outline_.trains) return;
+    if (!program_.trains) return;
     for (size_t k = shapes_.size() > 1 ? 0 : 1; k < shapes_.size(); ++k)
       for (uint32_t i = 0; i < settings_.accumulate; ++i) steps_->dry_step(shapes_[k]);
     if (settings_.accumulate == 1) return;
@@ -46,7 +43,7 @@ class DryProgram {
 
   // Runs what follows the steps.
   void finish() {
-    if (outline_.saves) {
+    if (program_.saves) {
       steps_->save_weights(settings_.rank == 0);
       default_device()->end_step();
     }
@@ -58,11 +55,11 @@ class DryProgram {
     const NoGrad guard;
     const int64_t batch = settings_.evaluation_batch ? settings_.evaluation_batch : settings_.batch;
     const std::vector<BatchShape> full = {{.rows = batch}};
-    for (const BatchShape& shape : outline_.evaluation ? outline_.evaluation(batch) : full)
+    for (const BatchShape& shape : program_.evaluation ? program_.evaluation(batch) : full)
       steps_->dry_evaluation(shape);
   }
 
-  const RunOutline& outline_;
+  const TrainingProgram& program_;
   const StepSettings& settings_;
   std::vector<BatchShape> shapes_ = {{}};  // of the batches of training
   bool begun_ = false;
@@ -94,19 +91,16 @@ std::unique_ptr<Backend> Planner::open(DryMemory memory) const {
   return device_.dry(limits);
 }
 
-Forecast Planner::dry(const StepSettings& settings, const Techniques& techniques,
-                      DryMemory memory) const {
-  return dry_run(open(memory), [&] { DryProgram(program_, settings).run(); },
-                 {.techniques = techniques, .pack = false});
+Forecast Planner::dry(const StepSettings& settings, DryMemory memory) const {
+  return dry_run(open(memory), [&] { DryProgram(program_, settings).run(); }, {.pack = false});
 }
 
-std::vector<StepTrace> Planner::steps(const StepSettings& settings,
-                                      const Techniques& techniques) const {
-  return dry(settings, techniques).steps;
+std::vector<StepTrace> Planner::steps(const StepSettings& settings) const {
+  return dry(settings).steps;
 }
 
-uint64_t Planner::peak(const StepSettings& settings, const Techniques& techniques) const {
-  return dry(settings.shortened(), techniques).memory.peak;
+uint64_t Planner::peak(const StepSettings& settings) const {
+  return dry(settings.shortened()).memory.peak;
 }
 
 Forecast Planner::forecast(const StepSettings& settings, const ForecastOptions& options) const {
@@ -131,9 +125,7 @@ Forecast Planner::forecast(const StepSettings& settings, const ForecastOptions& 
     result.memory.naive = naive;
   };
   dry_run(open(options.memory), body,
-          {.memory_limit = options.memory_limit,
-           .techniques = options.techniques,
-           .learnt = steps(settings, options.techniques)});
+          {.memory_limit = options.memory_limit, .learnt = steps(settings)});
   result.samples = static_cast<double>(settings.batch) * settings.accumulate;
   if (result.trace)
     result.allocations = static_cast<uint64_t>(std::ranges::count_if(
@@ -147,7 +139,7 @@ int64_t Planner::largest_batch(const StepSettings& settings, uint64_t bytes, int
   const auto needs = [&](int64_t batch) -> std::optional<uint64_t> {
     tried.batch = batch;
     try {
-      return dry(tried, {}, DryMemory::blocks_of_device).memory.peak;
+      return dry(tried, DryMemory::blocks_of_device).memory.peak;
     } catch (const OutOfMemory&) {  // a tensor larger than blocks, or a budget of the settings
       return std::nullopt;
     }
@@ -235,51 +227,17 @@ Graph Planner::record(StepSettings settings) const {
   const auto step = [&] {
     const SettingsScope scope(settings);
     const std::unique_ptr<TrainingSteps> steps = program_.make(settings);
-    const Follower recording({}, &graph);
+    const PlanFollower recording({}, &graph);
     steps->dry_step({});
   };
   dry_run(open(DryMemory::unlimited), step, {.pack = false});
   return graph;
 }
 
-Search Planner::search(StepSettings settings, const SearchOptions& objective) const {
+Search Planner::search(StepSettings settings, const AutoRecomputeOptions& options) const {
   settings = settings.plain().shortened();
   return Search([this] { return open(DryMemory::unlimited); },
-                [this, settings] { DryProgram(program_, settings).run(); }, objective);
-}
-
-StepSettings Planner::with_recompute(const StepSettings& settings,
-                                     const AutoRecomputeOptions& options) const {
-  using Mode = AutoRecomputeOptions::Mode;
-  StepSettings result = settings;
-  result.budget = options.budget;
-  check_8_bits(options);
-  const auto follow = [&](const Candidate& choice) {
-    result.recompute = std::make_shared<const Plan>(choice.plan);
-    return result;
-  };
-  if (options.mode == Mode::evict) {
-    result.recompute = std::make_shared<const Plan>(Plan{.evicts = true});
-    return result;
-  }
-  Search search = this->search(settings, {.candidates = options.candidates,
-                                          .effort = options.effort,
-                                          .keep_8_bits = options.keep_8_bits,
-                                          .on_progress = options.on_progress});
-  const Candidate choice = choose(search, options, options.budget);
-  check<OutOfMemory>(!options.budget || choice.peak() <= options.budget, "memory budget",
-                     "the step must fit in {}, with this way to recompute it needs {}",
-                     format_bytes(options.budget), format_bytes(choice.peak()));
-  if (options.mode != Mode::budget) return follow(choice);
-  // A plan that fits also fits in blocks. If the layouts of its steps do not, every step moves
-  // values; a little more recomputation may avoid that.
-  for (const Candidate& other : search.candidates()) {
-    if (other.peak() > options.budget) continue;
-    const StepSettings candidate = follow(other);
-    if (forecast(candidate.shortened(), {.memory = DryMemory::unlimited}).memory.moved == 0)
-      return candidate;
-  }
-  return follow(choice);
+                [this, settings] { DryProgram(program_, settings).run(); }, options);
 }
 
 }  // namespace rw

@@ -5,9 +5,8 @@
 
 #include "../../core/memory/default_device.h"
 #include "../dry_run.h"
-#include "../follow/auto_recompute.h"
-#include "../follow/search.h"
 #include "../follow/segment_report.h"
+#include "../search/search.h"
 #include "program.h"
 
 namespace rw {
@@ -23,7 +22,6 @@ enum class DryMemory {
 struct ForecastOptions {
   DryMemory memory = DryMemory::of_device;  // of the dry device
   uint64_t memory_limit = 0;                // bytes of blocks; 0: none
-  Techniques techniques = {};               // in use
   bool trace = false;                       // record a MemoryTrace of the last update
 };
 
@@ -36,13 +34,12 @@ class Planner {
   const DeviceInfo& info() const { return device_.info(); }           // of that device
   const TrainingProgram& program() const { return program_; }         // the program that is planned
   const StepSettings& settings() const { return program_.settings; }  // unless others are given
-  bool trains() const { return program_.outline.trains; }             // or evaluates only
+  bool trains() const { return program_.trains; }                     // or evaluates only
 
   // The allocations of the steps, for Device::learn: a run is then packed from its first step on.
-  std::vector<StepTrace> steps(const StepSettings& settings,
-                               const Techniques& techniques = {}) const;
+  std::vector<StepTrace> steps(const StepSettings& settings) const;
   // The exact number of bytes that are alive at once, wherever they lie; cheaper than a forecast.
-  uint64_t peak(const StepSettings& settings, const Techniques& techniques = {}) const;
+  uint64_t peak(const StepSettings& settings) const;
   // Learns the program's steps, then runs it with two updates: a first one, and one like all that
   // follow. OutOfMemory if it does not fit.
   Forecast forecast(const StepSettings& settings, const ForecastOptions& options = {}) const;
@@ -65,16 +62,11 @@ class Planner {
   Graph record(StepSettings settings) const;
   // A search for the recomputation of these steps. Its plans hold for any batch, because the ops
   // are the same.
-  Search search(StepSettings settings, const SearchOptions& objective = {}) const;
-  // The settings with the recomputation that was asked for, found by a search: within a budget,
-  // reserved bytes stay below it at any time. OutOfMemory names the least feasible bytes.
-  StepSettings with_recompute(const StepSettings& settings,
-                              const AutoRecomputeOptions& options) const;
+  Search search(StepSettings settings, const AutoRecomputeOptions& options = {}) const;
 
  private:
   std::unique_ptr<Backend> open(DryMemory memory) const;
-  Forecast dry(const StepSettings& settings, const Techniques& techniques,
-               DryMemory memory = DryMemory::unlimited) const;
+  Forecast dry(const StepSettings& settings, DryMemory memory = DryMemory::unlimited) const;
 
   TrainingProgram program_;
   const Backend& device_;

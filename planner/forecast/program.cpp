@@ -25,7 +25,7 @@ SettingsScope::SettingsScope(const StepSettings& settings)
   if (settings.recompute) recompute_.emplace(*settings.recompute);
 }
 
-RunOutline::Batches batches_of(int64_t samples) {
+BatchShapes batches_of(int64_t samples) {
   return [samples](int64_t batch) {
     std::vector<BatchShape> shapes;
     if (samples >= batch) shapes.push_back({.rows = batch});

@@ -2,10 +2,9 @@
 // without data. Real runs and dry runs share all of this, so the forecast is what happens.
 #pragma once
 
-#include <fmt/format.h>
-
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -56,7 +55,7 @@ class [[nodiscard]] SettingsScope {
 
  private:
   std::optional<MemoryBudget> budget_;
-  std::optional<Follower> recompute_;
+  std::optional<PlanFollower> recompute_;
   BlockCheckpoints blocks_;
   HostBoundaries boundaries_;
 };
@@ -72,17 +71,9 @@ struct BatchShape {
   bool operator==(const BatchShape&) const = default;
 };
 
-// The work of a program besides steps of full batches, since it takes memory, too.
-struct RunOutline {
-  bool trains = true;                 // false: it only evaluates
-  bool loads = false, saves = false;  // weights, from a file and to one; of ranks, the first saves
-  // For the size of full batches, the sizes of the batches of training, beginning with the first
-  // one, and those of the evaluation. If not set, all are full.
-  using Batches = std::function<std::vector<BatchShape>(int64_t batch)>;
-  Batches steps = {}, evaluation = {};
-};
-
-RunOutline::Batches batches_of(int64_t samples);  // of so many samples in order
+// Returns, for the size of full batches, the sizes of the batches that a program takes.
+using BatchShapes = std::function<std::vector<BatchShape>(int64_t batch)>;
+BatchShapes batches_of(int64_t samples);  // of so many samples in order
 
 // A model with its optimizer and everything else that outlives a step. The constructor and
 // dry_step() allocate what training does.
@@ -115,27 +106,30 @@ using MakeSteps = std::function<std::unique_ptr<TrainingSteps>(const StepSetting
 //   })
 MakeSteps training_steps(std::function<std::function<void()>(const StepSettings&)> make);
 
-// The words for remedies against too little memory, if a program's user can choose them: segments
-// of each `block`, activations in `f16`, optimizer states that ranks `shard`, a `budget` ({} stands
-// for the bytes), a smaller `batch` accumulated to the same update, by all ranks together.
-// What has no words cannot be chosen.
-struct RemedyWords {
-  std::string block = "checkpoint block", f16 = "dtype f16", budget = "memory budget {}",
-              shard = "shard states";
-  std::function<std::string(int64_t batch, uint32_t accumulate)> batch = [](auto b, auto a) {
-    return fmt::format("batch {} accumulate {}", b, a);
-  };
-};
-
 // A program and the settings that its user asked for.
 struct TrainingProgram {
   std::string title = "training";   // "resnet20, 32x32 images, 10 classes"
   std::string samples = "samples";  // "images"
   MakeSteps make;                   // builds the model, as often as there is something to predict
   StepSettings settings = {};       // as its user asked for them
-  RunOutline outline = {};          // its work besides steps of full batches
-  double estimator_states = 4;      // floats per parameter in the usual estimate: SGD 2, Adam 4
-  RemedyWords words = {};           // of its options
+
+  // The work besides steps of full batches, since it takes memory, too.
+  bool trains = true;                 // false: it only evaluates
+  bool loads = false, saves = false;  // weights, from a file and to one; of ranks, the first saves
+  // The batches of training, beginning with the first one, and those of the evaluation. If not set,
+  // all are full.
+  BatchShapes steps = {}, evaluation = {};
+
+  double estimator_states = 4;  // floats per parameter in the usual estimate: SGD 2, Adam 4
+  // The words for remedies against too little memory, as a user can choose them: segments of each
+  // block, activations in f16, optimizer states that ranks shard, a budget ({} stands for the
+  // bytes), and a smaller batch accumulated to the same update by all ranks together ({} and {}
+  // stand for both). What has no words cannot be chosen.
+  std::map<std::string, std::string> words = {{"block", "checkpoint block"},
+                                              {"f16", "dtype f16"},
+                                              {"shard", "shard states"},
+                                              {"budget", "memory budget {}"},
+                                              {"batch", "batch {} accumulate {}"}};
   // The most samples that are evaluated at a time, if that takes no more memory than everything
   // else.
   int64_t most_evaluated = 0;  // 0: as in training

@@ -41,27 +41,26 @@ class RemedySearch {
     block.checkpoint_every = 1;
     half.dtype = DType::f16;
     const bool trains = planner_.trains();
-    const bool can_shard =
-        trains && now_.ranks > 1 && now_.shard == "none" && !words_.shard.empty();
-    const bool can_block = trains && now_.checkpoint == "none" && !words_.block.empty();
-    const bool can_half = !is_half(now_.dtype) && !words_.f16.empty();
-    if (can_block) try_out(words_.block, block);
-    if (can_half) try_out(words_.f16, half);
+    const bool can_shard = trains && now_.ranks > 1 && now_.shard == "none" && can("shard");
+    const bool can_block = trains && now_.checkpoint == "none" && can("block");
+    const bool can_half = !is_half(now_.dtype) && can("f16");
+    if (can_block) try_out(words_.at("block"), block);
+    if (can_half) try_out(words_.at("f16"), half);
     if (can_shard) {
       StepSettings sharded = now_;
       sharded.shard = "states";
-      try_out(words_.shard, sharded);
+      try_out(words_.at("shard"), sharded);
     }
     try_smaller_batch("", now_);
     if (can_block && can_half) {
       block.dtype = DType::f16;
-      try_out(words_.f16 + " " + words_.block, block);
+      try_out(words_.at("f16") + " " + words_.at("block"), block);
     }
     if (found_.empty() && (can_block || can_half)) {
       StepSettings least = can_block ? block : half;
       least.dtype = DType::f16;
-      const std::string options = (can_half ? words_.f16 + " " : std::string()) +
-                                  (can_block ? words_.block + " " : std::string());
+      const std::string options = (can_half ? words_.at("f16") + " " : std::string()) +
+                                  (can_block ? words_.at("block") + " " : std::string());
       try_smaller_batch(options, least);
     }
     if (trains) try_budget();
@@ -69,6 +68,8 @@ class RemedySearch {
   }
 
  private:
+  bool can(const char* change) const { return words_.contains(change); }
+
   uint64_t bytes() const {
     const uint64_t memory = planner_.info().memory_bytes;
     return limit_ ? std::min(limit_, memory) : memory;
@@ -84,7 +85,7 @@ class RemedySearch {
   // Finds the least recomputation whose blocks fit: they are a little larger than the values in
   // them.
   void try_budget() {
-    if (now_.recompute || words_.budget.empty()) return;
+    if (now_.recompute || !can("budget")) return;
     Search search = planner_.search(now_);
     least_ = search.candidates().back().peak();
     const size_t before = found_.size();
@@ -92,7 +93,7 @@ class RemedySearch {
       if (candidate.peak() > bytes() || candidate.plan.is_plain()) continue;
       StepSettings planned = now_;
       planned.recompute = std::make_shared<const Plan>(candidate.plan);
-      try_out(fmt::format(fmt::runtime(words_.budget), candidate.peak()), planned);
+      try_out(fmt::format(fmt::runtime(words_.at("budget")), candidate.peak()), planned);
       if (found_.size() > before) return;
     }
   }
@@ -100,7 +101,7 @@ class RemedySearch {
   // Finds the largest batch per step that fits, with accumulation that keeps the samples per
   // update: exactly, if a batch not much smaller divides them, otherwise with a few more.
   void try_smaller_batch(const std::string& options, StepSettings settings) {
-    if (settings.batch == 1 || !words_.batch) return;
+    if (settings.batch == 1 || !can("batch")) return;
     const int64_t all = settings.batch * settings.accumulate;
     const int64_t largest =
         std::min(all, planner_.largest_batch(settings, bytes(), settings.batch));
@@ -113,11 +114,13 @@ class RemedySearch {
     settings.batch = trains ? batch : largest;
     settings.accumulate = trains ? static_cast<uint32_t>((all + batch - 1) / batch) : 1;
     const auto ranks = static_cast<uint32_t>(settings.ranks);  // words are of the whole run
-    try_out(options + words_.batch(settings.batch, settings.accumulate * ranks), settings);
+    try_out(options + fmt::format(fmt::runtime(words_.at("batch")), settings.batch,
+                                  settings.accumulate * ranks),
+            settings);
   }
 
   const Planner& planner_;
-  const RemedyWords& words_;
+  const std::map<std::string, std::string>& words_;
   uint64_t limit_;
   StepSettings now_;
   uint64_t least_ = 0;

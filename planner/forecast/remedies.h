@@ -10,7 +10,7 @@ namespace rw {
 
 // A change of a program's settings that makes it fit.
 struct Remedy {
-  std::string options;    // as the program's RemedyWords spell them
+  std::string options;    // as TrainingProgram::words spell them
   StepSettings settings;  // that the options mean
   Forecast forecast;      // of a step with these settings
 };

@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
+
+#include "core/base/thread_state.h"
 
 namespace rw {
 
@@ -11,24 +14,24 @@ std::vector<Saving> attribute_savings(const Planner& planner, const StepSettings
       .dtype = DType::f32,
       .batch = settings.batch * settings.accumulate,
       .evaluation_batch = settings.evaluation_batch ? settings.evaluation_batch : settings.batch};
-  Techniques techniques{.inplace = false, .segments = false};
   now.checkpoint = "none";
-  const MemoryReport plain =
-      planner.forecast(now, {.memory = DryMemory::unlimited, .techniques = techniques}).memory;
+  std::optional<OverwriteScope> overwrites_nothing(false);
+  std::optional<DropScope> drops_nothing(false);
+  const MemoryReport plain = planner.forecast(now, {.memory = DryMemory::unlimited}).memory;
   std::vector<Saving> rows = {
       {"f32, the whole batch at once, all kept", std::max(plain.naive, plain.peak)},
       {"memory used again after a tensor dies", plain.peak}};
   const auto add = [&](const std::string& technique) {
-    rows.push_back({technique, planner.peak(now, techniques)});
+    rows.push_back({technique, planner.peak(now)});
   };
-  techniques.inplace = true;
+  overwrites_nothing.reset();
   add("ops that overwrite their input");
   if (is_half(settings.dtype)) {
     now.dtype = settings.dtype;
     add(now.dtype == DType::bf16 ? "bf16 activations" : "f16 activations");
   }
   if (settings.checkpoint != "none" && !settings.recompute) {
-    techniques.segments = true;
+    drops_nothing.reset();
     now.checkpoint = settings.checkpoint;
     now.checkpoint_every = settings.checkpoint_every;
     add("checkpoint segments");
@@ -48,7 +51,7 @@ std::vector<Saving> attribute_savings(const Planner& planner, const StepSettings
     if (now.shard != "none") add("parts instead of all on each rank");
   }
   if (settings.recompute) {
-    techniques.segments = true;
+    drops_nothing.reset();
     now.recompute = settings.recompute;
     now.budget = settings.budget;
     add(plan_text(*settings.recompute));

@@ -74,7 +74,7 @@ std::vector<KeepOption> RecordRange::keep_options(const std::vector<uint32_t>& c
   KeepOption option;
   std::vector<bool> is_kept(saved_.size());
   const auto kept = [&](uint32_t v) { return is_kept[v - base_]; };
-  const size_t step = heavy.size() / Tuning::most_options + 1;
+  const size_t step = heavy.size() / tuning::most_options + 1;
   for (size_t k = 0; k < heavy.size(); ++k) {
     const uint32_t v = heavy[k];
     option.kept.push_back(v);

@@ -27,7 +27,7 @@ struct Stages {
     return crossing_saved[s * (count() + 1) + j];
   }
   // Ways to run [s, j) as one segment that keeps some of its values, for j up to s +
-  // Tuning::longest_options; after add_keep_options().
+  // tuning::longest_options; after add_keep_options().
   const std::vector<KeepOption>& keep_options(uint32_t s, uint32_t j) const {
     static const std::vector<KeepOption> none;
     return s < kept.size() && j - s <= kept[s].size() ? kept[s][j - s - 1] : none;

@@ -27,7 +27,7 @@ void mark_heavy(const Graph& graph, std::vector<ValueUse>& uses) {
   std::sort(dearest.begin(), dearest.end());
   double share = 0, threshold = 0;
   for (const auto& [density, i] : dearest) {
-    if (share >= Tuning::heavy_share * total && density > threshold) break;
+    if (share >= tuning::heavy_share * total && density > threshold) break;
     share += graph.records[i].cost;
     threshold = density;
     for (uint32_t v : graph.records[i].outputs) uses[v].is_heavy = true;

@@ -4,6 +4,73 @@
 
 namespace rw {
 
+// One way to begin a problem (s, t): stages [s, next) as a child segment or stage s as plain
+// records, then problem (next, t).
+struct ChainPlanner::Step {
+  bool child = false;
+  uint32_t level = 0;                 // the level inside the child segment
+  const KeepOption* keeps = nullptr;  // the further values that it keeps; it has no children then
+  uint32_t next = 0;
+  // The first part needs `need` units to run at all. While the rest, problem (next, t), runs, the
+  // first part holds `hold_plain` units if the rest starts with plain records, and `hold_child`
+  // units, which are at least as many, if it starts with a child segment.
+  uint32_t need = 0;
+  uint32_t hold_plain = 0;
+  uint32_t hold_child = 0;
+  float cost = 0;
+  float extra_plain = 0;   // added to the cost if the rest starts with plain records
+  bool offloads = false;   // its values lie in host memory meanwhile
+  bool quantizes = false;  // they are packed in 8 bits
+};
+
+// A child segment of a problem in some level, without what depends on the problem's end.
+struct ChainPlanner::Segment {
+  Step step;
+  uint64_t need = 0;  // bytes that the forward pass needs for it
+  // A replay needs so many bytes, the kept ones up to the problem's end, and gradients.
+  int64_t replay_need = 0;
+};
+
+struct ChainPlanner::Problem {
+  CostRow child, plain;
+};
+
+// The problems in which the same values are kept: those of at most `longest` stages.
+struct ChainPlanner::Level {
+  // The place of problem (s, t) among them.
+  size_t index(uint32_t s, uint32_t t) const {
+    // Up to t = longest, t - 1 problems come before.
+    const uint32_t whole = std::min(t, longest);
+    const size_t before = size_t{whole} * (whole - 1) / 2 + size_t{t - whole} * longest;
+    return before + s - (t - whole);
+  }
+
+  uint32_t number = 0;
+  const Stages* stages = nullptr;
+  uint32_t longest = 0;
+  std::vector<uint32_t> saved_units, quantized_units;  // by stage
+  std::vector<Problem> problems;  // by t, then s: steps read (s + 1, t), (s + 2, t), ...
+  std::vector<CostRow> best;  // the lesser of the two, by s, then t: (s, s + 1), (s, s + 2), ...
+  // By the level inside, from this one on, and s: in the order of their ends.
+  std::vector<std::vector<std::vector<Segment>>> segments;
+};
+
+ChainPlanner::~ChainPlanner() = default;
+ChainPlanner::ChainPlanner(ChainPlanner&&) noexcept = default;
+
+inline const ChainPlanner::Problem& ChainPlanner::problem(const Level& level, uint32_t s,
+                                                          uint32_t t) {
+  return level.problems[level.index(s, t)];
+}
+
+inline const CostRow& ChainPlanner::best(const Level& level, uint32_t s, uint32_t t) {
+  return level.best[size_t{s} * level.longest + t - s - 1];
+}
+
+float ChainPlanner::cost(uint32_t slots) const {
+  return store_.cost(best(levels_[0], 0, count()), slots);
+}
+
 ChainPlanner::ChainPlanner(const Graph& graph, const std::vector<ValueUse>& uses,
                            std::shared_ptr<const StageLevels> stages, const Options& options)
     : graph_(graph),
@@ -45,7 +112,7 @@ void ChainPlanner::add_level(const Stages& stages, uint32_t longest) {
   level.saved_units = units_of(&Stages::Stage::saved);
   level.quantized_units = units_of(&Stages::Stage::quantized);
   const uint32_t n = stages.count();
-  level.problems.resize(number(level, n - 1, n) + 1);
+  level.problems.resize(level.index(n - 1, n) + 1);
   level.best.resize(size_t{n} * longest);
   levels_.push_back(std::move(level));
 }
@@ -68,7 +135,7 @@ void ChainPlanner::divide_stages() {
     work_ += inner.work();
     child_.clear();
     child_.add(inner.store_, best(inner.levels_[0], 0, inner.count()));
-    levels_[0].problems[number(levels_[0], i, i + 1)].child = store_.add(child_);
+    levels_[0].problems[levels_[0].index(i, i + 1)].child = store_.add(child_);
   }
 }
 
@@ -77,7 +144,7 @@ void ChainPlanner::solve(Level& level, uint32_t s, uint32_t t) {
   if (options_.nested || is_free(t)) add_child_steps(level, s, t);
   add_plain_steps(level, s, t);
   if (is_free(t)) add_offloading_steps();
-  Problem& problem = level.problems[number(level, s, t)];
+  Problem& problem = level.problems[level.index(s, t)];
   child_.clear();
   plain_.clear();
   for (const Step& step : steps_) relax(level, step, s, t);
@@ -244,7 +311,7 @@ void ChainPlanner::relax(const Level& level, const Step& step, uint32_t s, uint3
   CostDraft& draft = step.child ? child_ : plain_;
   const CostRow& own = inside(step, s);
   const auto add = [&](float cost, const CostRow& rest, uint32_t hold) {
-    work_ += Tuning::row_work + draft.add(store_, step.need, cost, own, rest, hold);
+    work_ += tuning::row_work + draft.add(store_, step.need, cost, own, rest, hold);
   };
   if (step.next == t) return add(step.cost, CostStore::free, step.hold_plain);
   const Problem& rest = problem(level, step.next, t);
@@ -310,7 +377,7 @@ void ChainPlanner::offload(const Step& step, uint32_t s, Plan& plan) const {
   const std::vector<uint32_t>& positions = (*stages_)[0].positions;
   for (uint32_t r = positions[s]; r < positions[step.next]; ++r)
     for (uint32_t v : graph_.records[r].outputs)
-      if (graph_.values[v].bytes >= options_.unit / Tuning::slot_to_offload)
+      if (graph_.values[v].bytes >= options_.unit / tuning::slot_to_offload)
         plan.offloads.push_back(offload_of(graph_, uses_, v, step.quantizes));
 }
 

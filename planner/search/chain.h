@@ -39,14 +39,16 @@ class ChainPlanner {
     bool nested = true;        // child segments may have child segments
     bool keeps = true;         // segments may keep some of their values
     uint32_t inner_limit = 0;  // stages inside a stage; 0: a stage is not divided
-    uint32_t longest = Tuning::longest_keeping;  // the most stages of a segment that keeps values
+    uint32_t longest = tuning::longest_keeping;  // the most stages of a segment that keeps values
   };
 
   ChainPlanner(const Graph& graph, const std::vector<ValueUse>& uses,
                std::shared_ptr<const StageLevels> stages, const Options& options);
+  ~ChainPlanner();
+  ChainPlanner(ChainPlanner&&) noexcept;
 
   // The extra cost in `slots` units of memory.
-  float cost(uint32_t slots) const { return store_.cost(best(levels_[0], 0, count()), slots); }
+  float cost(uint32_t slots) const;
   bool is_feasible(uint32_t slots) const { return cost(slots) < infeasible_cost; }
   uint64_t unit() const { return options_.unit; }
   // The number of costs that were computed; the programme's time is proportional to it.
@@ -55,61 +57,15 @@ class ChainPlanner {
   void append_plan(uint32_t slots, int32_t parent, Plan& plan);
 
  private:
-  // One way to begin a problem (s, t): stages [s, next) as a child segment or stage s as plain
-  // records, then problem (next, t).
-  struct Step {
-    bool child = false;
-    uint32_t level = 0;                 // the level inside the child segment
-    const KeepOption* keeps = nullptr;  // the further values that it keeps; it has no children then
-    uint32_t next = 0;
-    // The first part needs `need` units to run at all. While the rest, problem (next, t), runs, the
-    // first part holds `hold_plain` units if the rest starts with plain records, and `hold_child`
-    // units, which are at least as many, if it starts with a child segment.
-    uint32_t need = 0;
-    uint32_t hold_plain = 0;
-    uint32_t hold_child = 0;
-    float cost = 0;
-    float extra_plain = 0;   // added to the cost if the rest starts with plain records
-    bool offloads = false;   // its values lie in host memory meanwhile
-    bool quantizes = false;  // they are packed in 8 bits
-  };
-  // A child segment of a problem in some level, without what depends on the problem's end.
-  struct Segment {
-    Step step;
-    uint64_t need = 0;  // bytes that the forward pass needs for it
-    // A replay needs so many bytes, the kept ones up to the problem's end, and gradients.
-    int64_t replay_need = 0;
-  };
-  struct Problem {
-    CostRow child, plain;
-  };
-
-  // The problems in which the same values are kept: those of at most `longest` stages.
-  struct Level {
-    uint32_t number = 0;
-    const Stages* stages = nullptr;
-    uint32_t longest = 0;
-    std::vector<uint32_t> saved_units, quantized_units;  // by stage
-    std::vector<Problem> problems;  // by t, then s: steps read (s + 1, t), (s + 2, t), ...
-    std::vector<CostRow> best;  // the lesser of the two, by s, then t: (s, s + 1), (s, s + 2), ...
-    // By the level inside, from this one on, and s: in the order of their ends.
-    std::vector<std::vector<std::vector<Segment>>> segments;
-  };
+  struct Step;     // one way to begin a problem
+  struct Segment;  // a child segment of a problem
+  struct Problem;
+  struct Level;  // the problems in which the same values are kept
 
   uint32_t count() const { return (*stages_)[0].count(); }
   uint32_t levels() const { return options_.keeps ? stages_->size() : 1; }
-  static size_t number(const Level& level, uint32_t s, uint32_t t) {
-    // Up to t = longest, t - 1 problems come before.
-    const uint32_t whole = std::min(t, level.longest);
-    const size_t before = size_t{whole} * (whole - 1) / 2 + size_t{t - whole} * level.longest;
-    return before + s - (t - whole);
-  }
-  static const Problem& problem(const Level& level, uint32_t s, uint32_t t) {
-    return level.problems[number(level, s, t)];
-  }
-  static const CostRow& best(const Level& level, uint32_t s, uint32_t t) {
-    return level.best[size_t{s} * level.longest + t - s - 1];
-  }
+  static const Problem& problem(const Level& level, uint32_t s, uint32_t t);
+  static const CostRow& best(const Level& level, uint32_t s, uint32_t t);
   bool is_free(uint32_t t) const { return options_.whole && t == count(); }
   uint32_t units(uint64_t bytes) const {
     return static_cast<uint32_t>(

@@ -57,7 +57,7 @@ std::vector<std::vector<bool>> keep_levels(const Graph& graph, const std::vector
       kept[v] = true;
       sum += static_cast<double>(graph.values[v].bytes);
     }
-    if (--left > 0 && classes.size() > Tuning::levels && sum - last < bytes / Tuning::levels)
+    if (--left > 0 && classes.size() > tuning::levels && sum - last < bytes / tuning::levels)
       continue;
     levels.push_back(kept);
     last = sum;
@@ -77,7 +77,7 @@ class BudgetSearch {
         uses_(value_uses(graph_)),
         nested_(nested),
         keeps_(keeps),
-        stages_(staged.stages(Tuning::stages, work)) {
+        stages_(staged.stages(tuning::stages, work)) {
     fill_in(graph_, plain_);
     double cost = 0;
     for (const Graph::Record& record : graph_.records) cost += record.cost;
@@ -93,17 +93,17 @@ class BudgetSearch {
   // Makes a planner for up to `range` bytes, with coarse stages if there is not enough work left.
   ChainPlanner planner(uint64_t range) {
     const uint64_t pairs = uint64_t{stages_->count()} * stages_->count();
-    if (!is_coarse_ && !work_.allows(std::max(staged_.programme(), Tuning::pair_work * pairs))) {
+    if (!is_coarse_ && !work_.allows(std::max(staged_.programme(), tuning::pair_work * pairs))) {
       is_coarse_ = true;
-      stages_ = staged_.stages(Tuning::coarse_stages, work_);
+      stages_ = staged_.stages(tuning::coarse_stages, work_);
     }
     ChainPlanner::Options options;
-    options.unit = range / Tuning::slots + 1;
-    options.slots = Tuning::slots;
+    options.unit = range / tuning::slots + 1;
+    options.slots = tuning::slots;
     options.cost_unit = cost_unit_;
     options.nested = nested_;
     options.keeps = keeps_;
-    options.inner_limit = nested_ ? Tuning::inner_stages : 0;
+    options.inner_limit = nested_ ? tuning::inner_stages : 0;
     ChainPlanner planner(graph_, uses_, stages_, options);
     work_.count(planner.work());
     staged_.programme() = std::max(staged_.programme(), planner.work());
@@ -114,12 +114,12 @@ class BudgetSearch {
   // memory.
   template <class F>
   void for_each_range(F&& visit) {
-    for (uint64_t range = plain_.peak;; range /= Tuning::finer) {
+    for (uint64_t range = plain_.peak;; range /= tuning::finer) {
       ChainPlanner planner = this->planner(range);
       uint32_t least = 0;
-      while (least <= Tuning::slots && !planner.is_feasible(least)) ++least;
-      const bool is_last = least > Tuning::slots / Tuning::finer || planner.unit() == 1;
-      if (least <= Tuning::slots) visit(planner, least, is_last);
+      while (least <= tuning::slots && !planner.is_feasible(least)) ++least;
+      const bool is_last = least > tuning::slots / tuning::finer || planner.unit() == 1;
+      if (least <= tuning::slots) visit(planner, least, is_last);
       if (is_last) return;
     }
   }
@@ -130,7 +130,7 @@ class BudgetSearch {
     put_in_order(plan.offloads);
     fill_in(graph_, plan);
     if (plan.offloaded > graph_.host_bytes) keep_to_host(plan);
-    work_.count(Tuning::step_work * graph_.records.size());
+    work_.count(tuning::step_work * graph_.records.size());
     return plan;
   }
 
@@ -140,7 +140,7 @@ class BudgetSearch {
     if (plain_.peak <= bytes) return plain_;
     std::optional<Plan> best;
     const uint64_t most = (bytes + bytes / 8) / planner.unit();
-    for (auto slots = static_cast<uint32_t>(std::min<uint64_t>(most, Tuning::slots));
+    for (auto slots = static_cast<uint32_t>(std::min<uint64_t>(most, tuning::slots));
          slots > 0 && planner.is_feasible(slots); slots -= 1 + slots / 64) {
       Plan plan = this->plan(planner, slots);
       if (plan.peak > bytes) continue;
@@ -186,7 +186,7 @@ std::vector<uint32_t> slots_to_try(const ChainPlanner& planner, uint32_t floor, 
   for (int k = 0; k < count; ++k) {
     const double share = count > 1 ? static_cast<double>(k) / (count - 1) : 0;
     auto m = static_cast<uint32_t>(
-        std::lround(Tuning::slots * std::pow(static_cast<double>(floor) / Tuning::slots, share)));
+        std::lround(tuning::slots * std::pow(static_cast<double>(floor) / tuning::slots, share)));
     while (m > 0 && planner.is_feasible(m - 1) && planner.cost(m - 1) <= planner.cost(m)) --m;
     if (slots.empty() || m < slots.back()) slots.push_back(m);
   }
@@ -231,7 +231,7 @@ std::shared_ptr<const StageLevels> StagedGraph::stages(uint32_t limit, PlanWork&
   const std::vector<ValueUse> uses = value_uses(graph_);
   known = std::make_shared<StageLevels>(
       graph_, uses, cut_into_stages(graph_, uses, 0, records, limit), keep_levels(graph_, uses));
-  work.count(Tuning::stage_work * records);
+  work.count(tuning::stage_work * records);
   return known;
 }
 
@@ -243,7 +243,7 @@ std::vector<Plan> plan_budgets(const StagedGraph& staged, int count, PlanWork* w
   std::vector<Plan> plans = {
       search.plain(), plan_speed(graph, [&](uint32_t record) { return search.is_heavy(record); })};
   search.for_each_range([&](ChainPlanner& planner, uint32_t least, bool is_last) {
-    const uint32_t floor = is_last ? least : std::max(least, Tuning::slots / Tuning::finer);
+    const uint32_t floor = is_last ? least : std::max(least, tuning::slots / tuning::finer);
     for (uint32_t slots : slots_to_try(planner, floor, count))
       plans.push_back(search.plan(planner, slots));
   });
@@ -280,7 +280,7 @@ Plan plan_memory(const StagedGraph& staged, PlanWork* work) {
     BudgetSearch search(staged, *work, false, keeps);
     search.for_each_range([&](ChainPlanner& planner, uint32_t least, bool) {
       for (uint32_t slots = least;
-           slots < std::min(least + Tuning::memory_tries, Tuning::slots + 1); ++slots) {
+           slots < std::min(least + tuning::memory_tries, tuning::slots + 1); ++slots) {
         Plan plan = search.plan(planner, slots);
         if (plan.peak < best.peak) best = std::move(plan);
       }

@@ -17,7 +17,7 @@ class Polish {
       : graph_(graph),
         bytes_(bytes),
         best_(std::move(plan)),
-        tries_(Tuning::polish_work / std::max<size_t>(1, graph.records.size())) {}
+        tries_(tuning::polish_work / std::max<size_t>(1, graph.records.size())) {}
 
   Plan run(PlanWork* work) {
     const size_t allowed = tries_;
@@ -26,7 +26,7 @@ class Polish {
     keep_more();
     for (size_t s = best_.segments.size(); s-- > 0;)
       if (s < best_.segments.size()) accept(without_segment(s));
-    if (work) work->count(Tuning::step_work * (allowed - tries_) * graph_.records.size());
+    if (work) work->count(tuning::step_work * (allowed - tries_) * graph_.records.size());
     return std::move(best_);
   }
 
@@ -112,7 +112,7 @@ class Polish {
   void offload_more() {
     std::vector<uint32_t> more = dropped_values(graph_.offload_cost);
     std::erase_if(more, [&](uint32_t v) {
-      return graph_.values[v].bytes < bytes_ / (Tuning::slots * Tuning::slot_to_offload);
+      return graph_.values[v].bytes < bytes_ / (tuning::slots * tuning::slot_to_offload);
     });
     const std::vector<ValueUse> uses = value_uses(graph_);
     const Plan start = best_;
@@ -144,7 +144,7 @@ class Polish {
     const size_t fits = most(more.size(), [&](size_t count) {
       return with_kept(start, {more.data(), count});
     });
-    for (size_t k = fits; k < std::min(more.size(), fits + Tuning::single_tries); ++k)
+    for (size_t k = fits; k < std::min(more.size(), fits + tuning::single_tries); ++k)
       accept(with_kept(best_, {&more[k], 1}));
   }
 

@@ -51,7 +51,7 @@ class SpeedPlanner {
   void close(uint32_t end) {
     int64_t best_gain = 0;
     uint32_t first = end;
-    for (uint32_t i = first_; i < std::min(end, first_ + Tuning::most_trimmed); ++i)
+    for (uint32_t i = first_; i < std::min(end, first_ + tuning::most_trimmed); ++i)
       if (const int64_t gain = gain_of(i, end); gain > best_gain) {
         best_gain = gain;
         first = i;

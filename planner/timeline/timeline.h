@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "../../core/memory/memory_trace.h"
 
@@ -18,5 +19,8 @@ void write_timeline_html(const std::filesystem::path& path, const MemoryTrace& t
 // timeline_html.
 std::string chrome_trace_json(const MemoryTrace& trace);
 void write_chrome_trace(const std::filesystem::path& path, const MemoryTrace& trace);
+
+// Returns the live bytes over a trace: the highest of each of at most `most` equal parts.
+std::vector<uint64_t> live_bytes(const MemoryTrace& trace, size_t most = 300);
 
 }  // namespace rw

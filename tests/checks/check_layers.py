@@ -24,7 +24,8 @@ OPS = AUTOGRAD + ["ops/" + header for header in (
     "network/vision.h", "numerics/overflow.h")]
 GRAPH = BASE + ["planner/graph/"]
 SEARCH = GRAPH + ["planner/search/"]
-FOLLOW = OPS + SEARCH + ["planner/dry_run.h", "planner/forecast.h", "planner/timeline/", "planner/follow/"]
+FOLLOW = OPS + GRAPH + ["planner/dry_run.h", "planner/forecast.h", "planner/follow/"]
+PLANNED = FOLLOW + SEARCH + ["planner/auto_recompute.h", "planner/timeline/"]
 LAYERS = OPS + ["nn/"]
 DRIVERS = BACKEND + ["backends/call_cache.h", "backends/kernel_sums.h", "backends/listing.h", "shaders/"]
 VULKAN_DEVICE = DRIVERS + ["backends/vulkan/device/"]
@@ -32,7 +33,7 @@ VULKAN_PASSES = VULKAN_DEVICE + ["backends/vulkan/passes/"]
 VULKAN_MATRIX = VULKAN_PASSES + ["backends/vulkan/matrix/"]
 VULKAN_PIPELINES = VULKAN_MATRIX + ["backends/vulkan/pipelines/"]
 DATA = BASE + ["data/base/"]
-OPTIM_BASE = OPS + ["planner/follow/environment.h", "shaders/", "optim/schedules/"]
+OPTIM_BASE = OPS + ["planner/environment.h", "shaders/", "optim/schedules/"]
 OPTIM = OPTIM_BASE + ["optim/base/"]
 MODEL_FILES = OPS + ["nn/", "models/", "io/formats/", "optim/base/state_parts.h"]
 USER = ["core/", "ops/", "planner/", "nn/", "models/", "optim/", "io/", "dist/", "data/", "backends/listing.h",
@@ -48,11 +49,16 @@ PROJECT_RULES = {
     "core/autograd/": TENSOR,
     "ops/": AUTOGRAD + ["shaders/"],
     "planner/graph/": BASE,  # pure functions of a graph
-    "planner/search/": GRAPH,
+    "planner/search/": GRAPH,  # likewise, but for the search, which measures plans by dry runs
+    "planner/search/candidate.": FOLLOW,
+    "planner/search/recompute_options.": FOLLOW,
+    "planner/search/search.": FOLLOW + SEARCH,
     "planner/": OPS,
+    "planner/auto_recompute.": PLANNED,
+    "planner/environment.": PLANNED,
     "planner/timeline/": MEMORY,
     "planner/follow/": FOLLOW,
-    "planner/forecast/": FOLLOW,
+    "planner/forecast/": PLANNED,
     "backends/": OPS + ["backends/", "shaders/", "profile_folders.h"],  # they choose among the backends, and try them
     "backends/monitor/": [],
     "backends/reference/": DRIVERS + ["backends/dry/"],  # every backend can be predicted

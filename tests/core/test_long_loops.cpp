@@ -6,7 +6,7 @@
 #include "nn/layers.h"
 #include "nn/sequential.h"
 #include "optim/adam.h"
-#include "planner/follow/auto_recompute.h"
+#include "planner/auto_recompute.h"
 #include "tests/backends/faulty_driver.h"
 #include "tests/fixtures/env.h"
 #include "tests/fixtures/optim_fixture.h"

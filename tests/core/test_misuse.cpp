@@ -8,7 +8,7 @@
 #include "planner/dry_run.h"
 #include "planner/follow/follower.h"
 #include "planner/follow/memory_budget.h"
-#include "planner/follow/search.h"
+#include "planner/search/search.h"
 #include "tests/fixtures/env.h"
 #include "tests/fixtures/optim_fixture.h"
 #include "tests/fixtures/tape_fixture.h"

@@ -4,7 +4,7 @@
 #include "nn/summary.h"
 #include "optim/numerics/numerics_monitor.h"
 #include "optim/sgd.h"
-#include "planner/follow/auto_recompute.h"
+#include "planner/auto_recompute.h"
 #include "tests/fixtures/tape_fixture.h"
 
 namespace rw::test {

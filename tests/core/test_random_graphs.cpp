@@ -5,7 +5,7 @@
 
 #include "core/autograd/boundaries.h"
 #include "optim/sgd.h"
-#include "planner/follow/auto_recompute.h"
+#include "planner/auto_recompute.h"
 #include "tests/fixtures/env.h"
 #include "tests/fixtures/random_program.h"
 

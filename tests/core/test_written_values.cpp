@@ -5,7 +5,7 @@
 #include "core/tensor/primitives.h"
 #include "nn/init.h"
 #include "nn/layers.h"
-#include "planner/follow/auto_recompute.h"
+#include "planner/auto_recompute.h"
 #include "tests/fixtures/tape_fixture.h"
 
 namespace rw::test {

@@ -4,7 +4,7 @@
 
 #include "core/autograd/gradients.h"
 #include "ops/numeric.h"
-#include "planner/follow/auto_recompute.h"
+#include "planner/auto_recompute.h"
 #include "tests/fixtures/tape_fixture.h"
 
 namespace rw::test {
@@ -142,7 +142,7 @@ TEST_CASE("gradients of gradients: through values that were evicted") {
   const auto run = [&](bool evicts) {
     Tensor y;
     {
-      std::optional<Follower> follower;
+      std::optional<PlanFollower> follower;
       if (evicts) follower.emplace(Plan{.evicts = true});
       y = sum(tanh(x * w) * exp(x));
     }

@@ -4,11 +4,11 @@
 #include <cmath>
 
 #include "core/autograd/tape.h"
-#include "planner/follow/auto_recompute.h"
-#include "planner/follow/search.h"
+#include "planner/auto_recompute.h"
 #include "planner/forecast/savings.h"
 #include "planner/graph/evaluate.h"
 #include "planner/search/plans.h"
+#include "planner/search/search.h"
 #include "tests/fixtures/optim_fixture.h"
 #include "tests/fixtures/recompute_graphs.h"
 #include "tests/fixtures/tape_fixture.h"
@@ -126,7 +126,7 @@ TEST_CASE(
   for (const Candidate& choice : search.candidates()) {
     const auto device = set_default_device(open_backend("cpu"));
     Tape::current()->verify_replay(true);  // replays have the forward pass's bits all the same
-    const Follower scope(choice.plan);
+    const PlanFollower scope(choice.plan);
     const LayerOutcome outcome = train_layers();
     Tape::current()->verify_replay(false);
     CHECK(outcome.losses == plain.losses);
@@ -171,7 +171,7 @@ TEST_CASE("8 bits: the error of a product's gradient is within the bound") {
                        .set_requires_grad();
   const Tensor dy = tensor(some_values(layer_rows * layer_width, 3), {layer_rows, layer_width});
   const auto gradient = [&](const Plan& plan, Graph* graph) {
-    const Follower scope(plan, graph);
+    const PlanFollower scope(plan, graph);
     matmul(tanh(x), w).backward(dy);
     std::vector<float> dw = w.grad().to_vector();
     w.impl().grad = {};
@@ -206,8 +206,8 @@ TEST_CASE("8 bits: what the program holds, or a gradient needs exactly, stays as
                        .set_requires_grad();
   Graph graph;
   for (const bool packs : {false, true}) {
-    const Follower scope(packs ? follow(graph, {.offloads = {{0, 0, 1, true}}}) : Plan{},
-                         packs ? nullptr : &graph);
+    const PlanFollower scope(packs ? follow(graph, {.offloads = {{0, 0, 1, true}}}) : Plan{},
+                             packs ? nullptr : &graph);
     Tensor h = tanh(x);
     const std::vector<float> before = h.to_vector();
     const Tensor held = h.detach();
@@ -219,14 +219,14 @@ TEST_CASE("8 bits: what the program holds, or a gradient needs exactly, stays as
   // clamp decides by the value whether there is a gradient.
   graph = {};
   {
-    const Follower scope(Plan{}, &graph);
+    const PlanFollower scope(Plan{}, &graph);
     sum(clamp(tanh(x), -0.5f, 0.5f)).backward();
   }
   REQUIRE(graph.records.size() == 3);
   CHECK(graph.values[graph.records[0].outputs[0]].quantized == 0);
   const std::vector<float> exact = x.grad().to_vector();
   x.impl().grad = {};
-  const Follower scope(follow(graph, {.offloads = {{0, 0, 1, true}}}));
+  const PlanFollower scope(follow(graph, {.offloads = {{0, 0, 1, true}}}));
   sum(clamp(tanh(x), -0.5f, 0.5f)).backward();
   CHECK(x.grad().to_vector() == exact);
 }

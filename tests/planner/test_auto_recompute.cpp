@@ -6,7 +6,7 @@
 #include "nn/layers.h"
 #include "nn/sequential.h"
 #include "optim/adam.h"
-#include "planner/follow/auto_recompute.h"
+#include "planner/auto_recompute.h"
 #include "tests/fixtures/env.h"
 #include "tests/fixtures/optim_fixture.h"
 #include "tests/fixtures/tape_fixture.h"
@@ -208,7 +208,7 @@ TEST_CASE("auto recompute: gives way to a plan of the program's own") {
   w.impl().grad = {};
   Tensor y;
   {
-    const Follower own({});
+    const PlanFollower own({});
     y = loss();
   }
   y.backward();
@@ -216,7 +216,7 @@ TEST_CASE("auto recompute: gives way to a plan of the program's own") {
   const Tensor begun = tanh(w * 2.0f);  // before the program's scope begins
   w.impl().grad = {};
   {
-    const Follower own({});
+    const PlanFollower own({});
     y = sum(gelu(begun));
   }
   y.backward();

@@ -9,7 +9,7 @@
 #include "optim/adam.h"
 #include "optim/base/gradient_table.h"
 #include "optim/sgd.h"
-#include "planner/follow/auto_recompute.h"
+#include "planner/auto_recompute.h"
 #include "tests/fixtures/env.h"
 #include "tests/fixtures/guard_backend.h"
 #include "tests/fixtures/optim_fixture.h"
@@ -70,7 +70,7 @@ Entrance by_auto(AutoRecomputeOptions options) {
 Entrance by_budget(uint64_t bytes) {
   return [bytes](const Training& training) {
     const MemoryBudget budget(bytes);
-    const Follower scope({.evicts = true});
+    const PlanFollower scope({.evicts = true});
     return training();
   };
 }

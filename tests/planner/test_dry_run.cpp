@@ -231,21 +231,26 @@ TEST_CASE_FIXTURE(CpuDevice, "dry run: leaves device, tape, generator and contex
   CHECK(flops == doctest::Approx(forecast.flops()));
 }
 
-TEST_CASE_FIXTURE(CpuDevice,
-                  "dry run: techniques can be switched off" * doctest::test_suite("host")) {
+TEST_CASE_FIXTURE(CpuDevice, "dry run: ways to save memory can be switched off" *
+                                 doctest::test_suite("host")) {
   const auto program = [] { resnet_steps(DType::f32, CheckpointMode::block); };
-  const auto peak = [&](Techniques t) { return plan(program, {.techniques = t}).memory.peak; };
-  const uint64_t all = peak({}), no_segments = peak({.segments = false});
-  CHECK(all < no_segments);
-  const MemoryReport nothing = plan(program, {.techniques = {false, false}}).memory;
-  CHECK(nothing.peak >= no_segments);
-  CHECK(nothing.naive > nothing.peak);
+  const uint64_t all = plan(program).memory.peak;
+  {
+    const DropScope drops_nothing(false);
+    const uint64_t no_segments = plan(program).memory.peak;
+    CHECK(all < no_segments);
+    const OverwriteScope overwrites_nothing(false);
+    const MemoryReport nothing = plan(program).memory;
+    CHECK(nothing.peak >= no_segments);
+    CHECK(nothing.naive > nothing.peak);
+  }
   const auto chain = [] {
     Tensor x = ones({1000});
     for (int i = 0; i < 3; ++i) x = relu(std::move(x) * 2.0f);
   };
   CHECK(plan(chain).memory.peak == 4096);
-  CHECK(plan(chain, {.techniques = {.inplace = false}}).memory.peak == 2 * 4096);
+  const OverwriteScope overwrites_nothing(false);
+  CHECK(plan(chain).memory.peak == 2 * 4096);
 }
 
 TEST_CASE("dry run: one tensor may have most of the processor's memory" *

@@ -1,7 +1,7 @@
 // If a plan reaches a budget, a program can train under it from its first step on.
 #include "optim/sgd.h"
-#include "planner/follow/auto_recompute.h"
-#include "planner/follow/search.h"
+#include "planner/auto_recompute.h"
+#include "planner/search/search.h"
 #include "tests/fixtures/optim_fixture.h"
 #include "tests/fixtures/small_trainings.h"
 #include "tests/fixtures/tape_fixture.h"
@@ -187,7 +187,7 @@ TEST_CASE("feasible budgets: what is made again takes the memory that it took in
 
   default_device()->take_high_water();
   {
-    const Follower planned(plan);
+    const PlanFollower planned(plan);
     loss = forward([] {});
   }
   const uint64_t in_forward = default_device()->take_high_water();

@@ -2,11 +2,11 @@
 // passes that follow such plans with the bits of the plain run and the bytes of the forecast.
 #include <cmath>
 
-#include "planner/follow/auto_recompute.h"
+#include "planner/auto_recompute.h"
 #include "planner/follow/memory_budget.h"
-#include "planner/follow/search.h"
 #include "planner/graph/evaluate.h"
 #include "planner/search/plans.h"
+#include "planner/search/search.h"
 #include "tests/fixtures/env.h"
 #include "tests/fixtures/guard_backend.h"
 #include "tests/fixtures/recompute_graphs.h"
@@ -81,7 +81,7 @@ std::vector<std::vector<float>> train_chain(int layers = 16) {
   return results;
 }
 
-Search search_offloads(HostBandwidth bandwidth, SearchOptions options = {}) {
+Search search_offloads(HostBandwidth bandwidth, AutoRecomputeOptions options = {}) {
   options.candidates = 12;
   return Search([=] { return Discrete(bandwidth).dry(); }, [] { train_chain(); }, options);
 }
@@ -94,7 +94,7 @@ size_t check_runs(Search& search, const std::function<std::unique_ptr<Backend>()
   size_t offloading = 0;
   for (const Candidate& choice : search.candidates()) {
     const auto device = set_default_device(open());
-    const Follower scope(choice.plan);
+    const PlanFollower scope(choice.plan);
     REQUIRE(train_chain() == plain);
     const MemoryReport report = device->memory_report();
     CHECK(report.peak == choice.peak());
@@ -272,7 +272,7 @@ TEST_CASE("offloads: eviction sends to the host what is dear to recompute") {
   };
   const auto train_wide = [](uint64_t budget) {
     std::optional<MemoryBudget> limit;
-    std::optional<Follower> scope;
+    std::optional<PlanFollower> scope;
     if (budget > 0) {
       limit.emplace(budget);
       scope.emplace(Plan{.evicts = true});

@@ -8,8 +8,8 @@
 #include "backends/open.h"
 #include "core/memory/default_device.h"
 #include "ops/ops.h"
-#include "planner/follow/search.h"
 #include "planner/graph/evaluate.h"
+#include "planner/search/search.h"
 #include "tests/fixtures/env.h"
 #include "tests/fixtures/temporary_folder.h"
 

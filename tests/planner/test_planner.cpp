@@ -220,7 +220,7 @@ TEST_CASE_FIXTURE(CpuDevice, "planner: a recomputation scope around a loop plans
   device->reset_peak();
   const auto plain = pass(true);
   const uint64_t kept = device->memory_report().peak;
-  const Follower scope(search.memory().plan);
+  const PlanFollower scope(search.memory().plan);
   for (int i = 0; i < 3; ++i) {
     pass(false);  // a pass whose gradient nobody wants is a pass of its own
     device->reset_peak();

@@ -221,10 +221,10 @@ TEST_CASE("plan: loading, odd batches, saving and evaluation are forecast" *
       const StepSettings settings{
           .dtype = DType::f16, .batch = 3, .accumulate = accumulate, .evaluation_batch = many};
       const Planner planner({.make = example.make,
-                             .outline = {.loads = true,
-                                         .saves = true,
-                                         .steps = batches_of(13),
-                                         .evaluation = batches_of(many + 6)}});
+                             .loads = true,
+                             .saves = true,
+                             .steps = batches_of(13),
+                             .evaluation = batches_of(many + 6)});
       save_model(folder / "start", model_of(*example.make(settings)));
       uint64_t trained = 0;
       const auto body = [&] {

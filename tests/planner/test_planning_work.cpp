@@ -1,7 +1,7 @@
 // The work of finding a recomputation plan is counted, bounded, and the same in every run.
 #include "benchmarks/memory/workloads.h"
 #include "benchmarks/memory/workloads_sequence.h"
-#include "planner/follow/auto_recompute.h"
+#include "planner/auto_recompute.h"
 #include "planner/graph/evaluate.h"
 #include "planner/search/cost_rows.h"
 #include "planner/search/plans.h"
@@ -13,7 +13,7 @@ namespace rw::test {
 
 namespace {
 
-Search search_workload(const memory::Workload& workload, const SearchOptions& objective) {
+Search search_workload(const memory::Workload& workload, const AutoRecomputeOptions& objective) {
   return Search([] { return open_backend("dry:reference"); }, [=] { workload.run(); }, objective);
 }
 

@@ -70,10 +70,12 @@ class Steps : public TrainingSteps {
 };
 
 TrainingProgram program(const StepSettings& settings) {
-  return {.make = [](const StepSettings& s) { return std::make_unique<Steps>(s); },
-          .settings = settings,
-          .outline = {.saves = true},
-          .words = {.shard = "--shard states"}};
+  TrainingProgram program = {
+      .make = [](const StepSettings& s) { return std::make_unique<Steps>(s); },
+      .settings = settings,
+      .saves = true};
+  program.words["shard"] = "--shard states";
+  return program;
 }
 
 // Returns the real peaks, each on a device of its own.

@@ -4,9 +4,9 @@
 
 #include "planner/follow/follower.h"
 #include "planner/follow/memory_budget.h"
-#include "planner/follow/search.h"
 #include "planner/graph/evaluate.h"
 #include "planner/search/plans.h"
+#include "planner/search/search.h"
 #include "planner/search/speed.h"
 #include "tests/fixtures/env.h"
 #include "tests/fixtures/random_program.h"
@@ -38,7 +38,7 @@ Results run_seed(uint32_t seed, std::vector<Tensor>& leaves) {
 // The same under `recompute`.
 Results run_seed(uint32_t seed, std::vector<Tensor>& leaves, const Plan& recompute,
                  Graph* record = nullptr) {
-  const Follower scope(recompute, record);
+  const PlanFollower scope(recompute, record);
   return run_seed(seed, leaves);
 }
 
@@ -139,7 +139,7 @@ TEST_CASE("recompute: choices trade memory for work, and a budget never raises t
   // Real runs reach the predicted peak to the byte.
   for (const Candidate& choice : choices) {
     const auto device = set_default_device(open_backend("reference"));
-    const Follower scope(choice.plan);
+    const PlanFollower scope(choice.plan);
     LayerChain{}();
     CHECK(device->memory_report().peak == choice.peak());
     CHECK(device->work()[static_cast<int>(Phase::replay)].flops ==
@@ -254,7 +254,7 @@ TEST_CASE("recompute: one output of several is kept, and the others are dropped"
     bytes[kept] = recorded.values[outputs[kept]].bytes;
     dry_run(dry(), [&] {
       const Tensor w = full({64}, 0.5f).set_requires_grad();
-      const Follower scope(recompute);
+      const PlanFollower scope(recompute);
       const Tensor loss = sum(tanh(layer_norm(ones({256, 64}) + w, w, w)));
       saved[kept] = Tape::current()->stats().saved_bytes;
     });
@@ -306,7 +306,7 @@ TEST_CASE_FIXTURE(CpuDevice, "recompute: values that a replay keeps for segments
     std::vector<float> gradient;
     const uint64_t at_rest = default_device()->live();
     {
-      const Follower scope(recompute);
+      const PlanFollower scope(recompute);
       program(&gradient);
     }
     CHECK(gradient == plain);
@@ -317,7 +317,7 @@ TEST_CASE_FIXTURE(CpuDevice, "recompute: values that a replay keeps for segments
     const auto peak = [&](const Plan& way) {
       return dry_run(dry(),
                      [&] {
-                       const Follower scope(way);
+                       const PlanFollower scope(way);
                        program(nullptr);
                      })
           .memory.peak;
@@ -347,7 +347,7 @@ TEST_CASE("recompute: the search and eviction against the best of all plans" *
   };
   const auto under = [&](const Plan& recompute) {
     return [&] {
-      const Follower scope(recompute);
+      const PlanFollower scope(recompute);
       program();
     };
   };
@@ -361,7 +361,7 @@ TEST_CASE("recompute: the search and eviction against the best of all plans" *
   for_each_forest(0, records, -1, false, recompute.segments, [&] {
     ++plans;
     const Candidate choice{recompute, dry_run(dry(), under(recompute))};
-    const double cost = SearchOptions{}.cost(choice.replay());
+    const double cost = AutoRecomputeOptions{}.cost(choice.replay());
     const auto [found, is_new] = best.emplace(choice.peak(), cost);
     found->second = std::min(found->second, cost);
   });
@@ -389,7 +389,7 @@ TEST_CASE("recompute: the search and eviction against the best of all plans" *
                          under({.evicts = true})();
                        })};
       CHECK(choice.peak() <= bytes);
-      const double evicting = SearchOptions{}.cost(choice.replay());
+      const double evicting = AutoRecomputeOptions{}.cost(choice.replay());
       CHECK(evicting <= 3 * best_cost);
       if (best_cost > 0) worst_eviction = std::max(worst_eviction, evicting / best_cost);
       ++evicted;
@@ -442,7 +442,7 @@ TEST_CASE_FIXTURE(CpuDevice, "recompute: a long chain runs in a small budget by 
   device->reset_peak();
   const MemoryBudget limit(plain / 3);
   {
-    const Follower evicting({.evicts = true});
+    const PlanFollower evicting({.evicts = true});
     chain();
   }
   CHECK(device->memory_report().peak <= plain / 3);
@@ -454,7 +454,7 @@ TEST_CASE_FIXTURE(CpuDevice, "recompute: a long chain runs in a small budget by 
 TEST_CASE_FIXTURE(CpuDevice, "recompute: eviction drops nothing that another handle keeps" *
                                  doctest::test_suite("host")) {
   const Tensor x = leaf(64);
-  const Follower scope({.evicts = true});
+  const PlanFollower scope({.evicts = true});
   Tensor y = exp(x);
   const Tensor loss = sum(square(y));
   CHECK_FALSE(tape().evict(1));
@@ -475,7 +475,7 @@ TEST_CASE_FIXTURE(CpuDevice,
   const auto gradient = [&](const Plan& how) {
     Tensor loss;
     {
-      const Follower scope(how);
+      const PlanFollower scope(how);
       Tensor y = reshape(x, {4, 16});
       for (int i = 0; i < 8; ++i) y = tanh(y * 0.5f);
       loss = sum(y);

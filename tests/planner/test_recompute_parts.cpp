@@ -110,7 +110,7 @@ TEST_CASE_FIXTURE(CpuDevice, "recorded graphs: a view makes no value, and passes
   Graph recorded;
   {
     const Tensor x = leaf(256);
-    const Follower scope({}, &recorded);
+    const PlanFollower scope({}, &recorded);
     const Tensor y = reshape(exp(x), {16, 16});
     sum(square(y)).backward();
   }
@@ -134,7 +134,7 @@ TEST_CASE_FIXTURE(CpuDevice, "recorded graphs: what an op has while it runs is i
   Graph recorded;
   {
     const Tensor x = leaf(256);
-    const Follower scope({}, &recorded);
+    const PlanFollower scope({}, &recorded);
     sum(apply1(wasteful, {}, {x})).backward();
   }
   REQUIRE(recorded.records[0].label == "wasteful");

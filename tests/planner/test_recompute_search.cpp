@@ -5,8 +5,8 @@
 
 #include "benchmarks/memory/workloads.h"
 #include "benchmarks/memory/workloads_sequence.h"
-#include "planner/follow/search.h"
 #include "planner/follow/segment_report.h"
+#include "planner/search/search.h"
 #include "tests/fixtures/env.h"
 #include "tests/fixtures/random_program.h"
 #include "tests/fixtures/unet.h"

@@ -19,7 +19,7 @@ uint64_t need_of(const Tensor& loss) {
   const auto segments = static_cast<size_t>(CpuDevice::tape().segments().size());
   const auto need = rerun.run(std::vector<bool>(segments));
   REQUIRE(need);
-  return need->peak;
+  return need->memory.peak;
 }
 
 // Returns the bytes of the leaves that the tape's records read.
@@ -58,7 +58,7 @@ TEST_CASE_FIXTURE(CpuDevice, "tape rerun: random programs need what they needed"
       {
         Tensor loss, other;
         {
-          const Follower scope(plan, planned ? nullptr : &recorded);
+          const PlanFollower scope(plan, planned ? nullptr : &recorded);
           std::tie(loss, other) = Program(seed, false, leaves).keep_all().never_write().run();
         }
         expected = need_of(loss);
@@ -118,9 +118,9 @@ TEST_CASE_FIXTURE(CpuDevice, "tape rerun: constants of the pass are its own, a g
     const uint64_t at_rest = live(), newest = Storage::newest();
     device->reset_peak();
     const Tensor loss = mean(square(w * 2.0f) * full({4096}, 3.0f));
-    const TapeRerun rerun(tape(), loss, TapeRerun::Marks::kept, holds);
+    const TapeRerun rerun(tape(), loss, false, holds);
     REQUIRE(rerun.is_possible());
-    const uint64_t expected = rerun.run({})->peak, known = rerun.outside_bytes(newest);
+    const uint64_t expected = rerun.run({})->memory.peak, known = rerun.outside_bytes(newest);
     CHECK(rerun.outside_bytes() - known == 4 * 4096);
     const Tensor gradient = holds ? ones({}) : Tensor();
     loss.backward(gradient);

@@ -34,8 +34,7 @@ struct LoopTraining {
                      [](const StepSettings& s) {
                        return std::make_unique<MnistSteps>(MnistTask::Recipe(), s);
                      },
-                 .settings = {.dtype = DType::f32, .batch = 2, .accumulate = 2}},
-                options),
+                 .settings = {.dtype = DType::f32, .batch = 2, .accumulate = 2}}),
         loop({.steps = total,
               .batches = batches,
               .quiet = true,
@@ -64,10 +63,9 @@ struct LoopTraining {
     return all;
   }
 
-  PlanningOptions options;
   bool seeded;
   MnistSteps steps;
-  ProgramRun planned;
+  PlannedRun planned;
   TrainingLoop loop;
 };
 

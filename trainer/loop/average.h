@@ -59,8 +59,8 @@ struct Evaluation {
 // weights.
 template <class Steps, class MakeLoader>
 Evaluation evaluate_both(Steps& steps, const MakeLoader& loader) {
-  const Waiting waiting("evaluating");
-  const WholeParameters whole(steps.parallel.get());
+  const auto waiting = show_waiting("evaluating");
+  const auto whole = gather_parameters(steps.parallel.get());
   Evaluation evaluation{evaluate_all(steps, loader()), {}};
   if (steps.average)
     at_average(*steps.average, [&] { evaluation.average = evaluate_all(steps, loader()); });
@@ -71,7 +71,7 @@ Evaluation evaluate_both(Steps& steps, const MakeLoader& loader) {
 template <class Evaluate>
 void dry_evaluate_both(Module& model, DataParallel* parallel, Ema* average,
                        const Evaluate& evaluate) {
-  const WholeParameters whole(parallel);
+  const auto whole = gather_parameters(parallel);
   model.eval();
   evaluate();
   if (average) at_average(*average, evaluate);

@@ -27,7 +27,7 @@ std::vector<BatchShape> largest_shapes(int64_t total,
   return shapes;
 }
 
-RunOutline::Batches remembered(RunOutline::Batches make) {
+BatchShapes remembered(BatchShapes make) {
   struct Known {
     std::mutex mutex;
     std::map<int64_t, std::vector<BatchShape>> shapes;

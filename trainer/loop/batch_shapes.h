@@ -29,6 +29,6 @@ std::vector<BatchShape> largest_shapes(Loader loader, int64_t total) {
 
 // Asks `make` only once for each size of batches, since searches ask for the same ones again and
 // again, from several threads.
-RunOutline::Batches remembered(RunOutline::Batches make);
+BatchShapes remembered(BatchShapes make);
 
 }  // namespace rw

@@ -13,16 +13,13 @@
 
 namespace rw {
 
-// While it lives, parameters that ranks keep in parts are whole. All ranks must open it together.
-class [[nodiscard]] WholeParameters {
- public:
-  explicit WholeParameters(DataParallel* parallel) {
-    if (parallel) all_.emplace(*parallel);
-  }
-
- private:
-  std::optional<DataParallel::Gathered> all_;
-};
+// While the result lives, parameters that ranks keep in parts are whole. All ranks must ask for it
+// together; it is empty if there is one rank.
+[[nodiscard]] inline std::optional<DataParallel::Gathered> gather_parameters(
+    DataParallel* parallel) {
+  if (!parallel) return std::nullopt;
+  return std::optional<DataParallel::Gathered>(std::in_place, *parallel);
+}
 
 // The steps of one model. Steps that only evaluate leave dry_step() out.
 class ModelSteps : public TrainingSteps {
@@ -32,7 +29,7 @@ class ModelSteps : public TrainingSteps {
   virtual DataParallel* updates_of_ranks() { return nullptr; }  // null: there is one rank
   void copy_weights() override { save_weights(true); }
   void save_weights(bool is_first) override {
-    const WholeParameters whole(updates_of_ranks());
+    const auto whole = gather_parameters(updates_of_ranks());
     if (is_first) copy_as_file(trained());
   }
 };

@@ -34,7 +34,7 @@ constexpr double enough_targets = 200;  // for a mean loss that says something
 }  // namespace
 
 TrainingLoop::TrainingLoop(LoopOptions options, Module& model, Optimizer& optimizer, Meter& meter,
-                           ProgramRun& planned, const NumericsWatch* numerics,
+                           PlannedRun& planned, const NumericsWatch* numerics,
                            ParameterAverage* average)
     : options_(std::move(options)),
       model_(model),
@@ -70,7 +70,7 @@ void TrainingLoop::resume() {
   check_ranks_alike(options_.settings);
   if (!snapshots_) return;
   if (options_.restart) snapshots_->clear();
-  const WholeParameters whole(options_.parallel);
+  const auto whole = gather_parameters(options_.parallel);
   const std::optional<LoadedSnapshot> loaded = snapshots_->load_latest(
       state(), [this](const TrainingPosition& position) { check_resumed(position); });
   if (!loaded) return;
@@ -114,7 +114,7 @@ void TrainingLoop::check_resumed(const TrainingPosition& position) {
 
 void TrainingLoop::write_snapshot(int64_t done) {
   if (!snapshots_) return;
-  const WholeParameters whole(options_.parallel);
+  const auto whole = gather_parameters(options_.parallel);
   nlohmann::json saved = {{"settings", options_.settings},
                           {"scaler", loss_scale_text(optimizer_.scaler())},
                           {"history", history_}};

@@ -45,7 +45,7 @@ class TrainingLoop {
   // References must outlive the loop. `numerics` and `average` belong to the optimizer; snapshots
   // keep their state.
   TrainingLoop(LoopOptions options, Module& model, Optimizer& optimizer, Meter& meter,
-               ProgramRun& planned, const NumericsWatch* numerics = nullptr,
+               PlannedRun& planned, const NumericsWatch* numerics = nullptr,
                ParameterAverage* average = nullptr);
 
   // Resumes from the newest snapshot that is whole, if there are any snapshots. Throws FileError if
@@ -86,7 +86,7 @@ class TrainingLoop {
   Module& model_;
   Optimizer& optimizer_;
   Meter& meter_;
-  ProgramRun& planned_;
+  PlannedRun& planned_;
   const NumericsWatch* numerics_;  // null: nothing is watched
   ParameterAverage* average_;      // null: there is none
   int64_t start_ = 0;

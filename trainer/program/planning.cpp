@@ -14,7 +14,7 @@
 #include "core/base/environment.h"
 #include "core/memory/process_memory.h"
 #include "data/base/files.h"
-#include "planner/follow/environment.h"
+#include "planner/environment.h"
 #include "planner/forecast/rank_memory.h"
 #include "planner/forecast/remedies.h"
 #include "planner/timeline/timeline.h"
@@ -94,19 +94,16 @@ std::optional<AutoRecomputeOptions> PlanningOptions::recomputation() const {
   return options;
 }
 
-RemedyWords command_line_words() {
-  const auto word = [](const char* option, const char* value) {
-    return has_option(option) ? fmt::format("{} {}", option, value) : std::string();
+std::map<std::string, std::string> command_line_words() {
+  std::map<std::string, std::string> words;
+  const auto add = [&](const char* change, const char* option, const char* value) {
+    if (has_option(option)) words[change] = fmt::format("{} {}", option, value);
   };
-  RemedyWords words = {.block = word("--checkpoint", "block"),
-                       .f16 = word("--dtype", "f16"),
-                       .budget = word("--memory-budget", "{}"),
-                       .shard = word("--shard", "states"),
-                       .batch = nullptr};
-  if (has_option("--accumulate"))
-    words.batch = [](auto b, auto a) { return fmt::format("--batch {} --accumulate {}", b, a); };
-  else if (has_option("--batch"))
-    words.batch = [](auto b, auto) { return fmt::format("--batch {}", b); };
+  add("block", "--checkpoint", "block");
+  add("f16", "--dtype", "f16");
+  add("shard", "--shard", "states");
+  add("budget", "--memory-budget", "{}");
+  add("batch", "--batch", has_option("--accumulate") ? "{} --accumulate {}" : "{}");
   return words;
 }
 
@@ -165,12 +162,10 @@ std::vector<FitRow> fit_with_progress(const Planner& planner, uint64_t bytes) {
 // needs most.
 std::vector<MemoryReport> plan_ranks(TrainingProgram& program, const Backend& dry,
                                      const PlanningOptions& options) {
-  const auto recompute = program.outline.trains ? options.recomputation() : std::nullopt;
+  const auto recompute = program.trains ? options.recomputation() : std::nullopt;
   const auto planned = [&](const StepSettings& settings) {
     if (!recompute) return settings;
-    TrainingProgram one = program;
-    one.settings = settings;
-    return with_recompute_or_remedies(Planner(std::move(one), dry), *recompute);
+    return with_recompute(Planner(program, dry), settings, *recompute);
   };
   if (program.settings.ranks == 1) {
     program.settings = planned(program.settings);
@@ -265,55 +260,30 @@ void run_plan(const TrainingProgram& program, const PlanningOptions& options,
   if (!misfit.empty()) throw OutOfMemory(misfit);
 }
 
-ProgramRun::ProgramRun(TrainingProgram program, const PlanningOptions& options)
-    : PlannedRun(std::move(program), options.recomputation()), options_(options) {
-  warn_of_segments(segment_problems());
-  if (options.profile.empty()) return;
-  const DeviceInfo& info = default_device()->info();
-  check(info.backend == "vulkan", "options", "--save-profile is of Vulkan devices, got '{}'",
-        info.name);
-  write_file(options.profile, device_profile("vulkan:uuid=" + info.uuid));
+void run_planned(TrainingProgram program, const PlanningOptions& options,
+                 const std::function<void(PlannedRun&)>& body) {
+  std::function<void(const MemoryTrace&)> on_trace;
+  const bool has_page = !ReportFile(options.report).folder().empty();
+  if (!options.timeline.empty() || !options.trace.empty() || has_page)
+    on_trace = [&](const MemoryTrace& trace) { write_trace(options, trace); };
+  PlannedRun run(std::move(program), options.recomputation(), std::move(on_trace));
+  warn_of_segments(run.segment_problems());
+  if (!options.profile.empty()) {
+    const DeviceInfo& info = default_device()->info();
+    check(info.backend == "vulkan", "options", "--save-profile is of Vulkan devices, got '{}'",
+          info.name);
+    write_file(options.profile, device_profile("vulkan:uuid=" + info.uuid));
+  }
+  run.guard([&] { body(run); });
 }
 
-ProgramRun::~ProgramRun() {
-  if (tracing_) default_device()->stop_trace();
-}
-
-RunAccount ProgramRun::account() {
-  const Waiting waiting("accounting for memory, by dry runs");
-  RunAccount account = PlannedRun::account();
-  account.timeline = timeline_;
-  if (rank_count() > 1)
-    account.ranks = gather(world(), RankPeak{account.memory.peak, account.predicted_peak});
+RunAccount account_of(PlannedRun& run) {
+  const auto waiting = show_waiting("accounting for memory, by dry runs");
+  RunAccount account = run.account();
+  if (rank_count() == 1) return account;
+  account.rank_peaks = gather(world(), account.memory.peak);
+  account.predicted_rank_peaks = gather(world(), account.predicted_peak);
   return account;
-}
-
-void ProgramRun::before_step(int64_t step, int64_t total) {
-  const bool has_page = !ReportFile(options_.report).folder().empty();
-  if (options_.timeline.empty() && options_.trace.empty() && !has_page) return;
-  if (trace_begin_ < 0) {  // traces an update in steady state, at most 8 of its steps
-    const int64_t update = settings().accumulate;
-    trace_begin_ = std::min(step + 2 * update, total - 1);
-    trace_end_ = trace_begin_ + std::min<int64_t>(update, 8);
-  }
-  if (step == trace_begin_) {
-    default_device()->start_trace();
-    tracing_ = true;
-  }
-  if (step == trace_end_) stop_trace();
-}
-
-void ProgramRun::after_steps() {
-  stop_trace();
-  PlannedRun::after_steps();
-}
-
-void ProgramRun::stop_trace() {
-  if (!tracing_) return;
-  tracing_ = false;
-  const MemoryTrace trace = default_device()->stop_trace();
-  timeline_ = live_bytes(trace);
-  write_trace(options_, trace);
 }
 
 nlohmann::json account_json(const RunAccount& account) {
@@ -322,8 +292,9 @@ nlohmann::json account_json(const RunAccount& account) {
   json["steps_peak"] = account.steps_peak;
   json["host_peak"] = account.host_peak;
   json["segment_problems"] = account.segment_problems;
-  for (const RankPeak& rank : account.ranks)
-    json["ranks"].push_back({{"peak", rank.peak}, {"predicted_peak", rank.predicted}});
+  for (size_t rank = 0; rank < account.rank_peaks.size(); ++rank)
+    json["ranks"].push_back({{"peak", account.rank_peaks[rank]},
+                             {"predicted_peak", account.predicted_rank_peaks[rank]}});
   json["savings"] = savings_json(account.savings);
   if (!account.timeline.empty()) json["timeline"] = account.timeline;
   return json;

@@ -5,6 +5,7 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include <functional>
+#include <map>
 #include <string>
 
 #include "../../planner/forecast/planned_run.h"
@@ -33,34 +34,20 @@ struct PlanningOptions {
   std::optional<AutoRecomputeOptions> recomputation() const;
 };
 
-// Returns the names that the options of the running command have in remedies.
-RemedyWords command_line_words();
+// Returns TrainingProgram::words for the options of the running command.
+std::map<std::string, std::string> command_line_words();
 
 // Prints the memory that the program's steps need, and writes the files that were asked for.
 // Nothing is allocated or run on the device.
 void run_plan(const TrainingProgram& program, const PlanningOptions& options,
               const DeviceOptions& device);
 
-// A planned run that writes the files that were asked for.
-class ProgramRun : public PlannedRun {
- public:
-  ProgramRun(TrainingProgram program, const PlanningOptions& options);
-  ~ProgramRun();
+// Plans a run on the default device, and runs `body` in it, whose OutOfMemory lists what would fit.
+// Writes the files that were asked for; the body calls before_step() and after_steps().
+void run_planned(TrainingProgram program, const PlanningOptions& options,
+                 const std::function<void(PlannedRun&)>& body);
 
-  // The loop calls it before each of the `total` steps. It traces some in steady state.
-  void before_step(int64_t step, int64_t total);
-  void after_steps();    // the loop calls it after the steps
-  RunAccount account();  // on all ranks, with the peaks of all
-
- private:
-  void stop_trace();
-
-  const PlanningOptions& options_;
-  int64_t trace_begin_ = -1, trace_end_ = -1;  // in steps
-  bool tracing_ = false;
-  std::vector<uint64_t> timeline_;  // as in RunAccount
-};
-
+RunAccount account_of(PlannedRun& run);                  // on all ranks, with the peaks of all
 nlohmann::json account_json(const RunAccount& account);  // includes the device
 
 }  // namespace rw

@@ -248,7 +248,7 @@ void DeviceOptions::open() const {
                              : "computes nothing: it is for the plans of training programs");
   const std::string chosen = device_of_rank(device);
   wants_gpu = device == "auto" && chosen == "cpu";
-  const Waiting waiting("opening the device and checking its kernels");
+  const auto waiting = show_waiting("opening the device and checking its kernels");
   set_default_device(open_backend(chosen), limit());
 }
 

@@ -4,6 +4,7 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include <functional>
+#include <memory>
 #include <string>
 
 #include "../../core/base/dtype.h"
@@ -27,6 +28,14 @@ enum class Output {
 // status 1, or 128 + signal for Interrupted.
 int run_program(CLI::App& app, int argc, char** argv, const std::function<void()>& body,
                 Output output = Output::may_end);
+
+// Adds the options of a command to `app` and returns its run().
+template <class Command>
+std::function<void()> add_command(CLI::App& app) {
+  const auto command = std::make_shared<Command>();
+  command->add_to(app);
+  return [command] { command->run(); };
+}
 
 // Throws FileError if there is a model at the default place of --save, and the command line does
 // not name that place itself: what a run has made stays until its user says otherwise.

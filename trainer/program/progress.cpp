@@ -14,6 +14,7 @@
 #include "core/memory/memory_report.h"
 #include "trainer/program/lasting_output.h"
 #include "trainer/program/ranks.h"
+#include "trainer/program/waiting.h"
 
 namespace rw {
 
@@ -113,11 +114,11 @@ Progress::Progress(int64_t total, bool quiet, int64_t points)
       every_(std::max<int64_t>(1, total / points)),
       quiet_(quiet),
       terminal_(!has_json_lines() && rank_count() == 1 && terminal_columns(STDOUT_FILENO) > 0) {
-  if (!quiet) waiting_.emplace("the first step, which prepares the kernels");
+  if (!quiet) waiting_ = show_waiting("the first step, which prepares the kernels");
 }
 
 bool Progress::due(int64_t step, int64_t at_once) {
-  waiting_.reset();
+  waiting_ = {};
   if (first_step_ == 0) first_step_ = step, first_time_ = Clock::now();
   if (step == total_) return true;
   if (quiet_ || !terminal_) return step / every_ > (step - at_once) / every_;
@@ -153,7 +154,7 @@ void Progress::show(int64_t step, const StepFigures& figures) {
 }
 
 void Progress::finish() {
-  waiting_.reset();
+  waiting_ = {};
   if (line_open_) fmt::print("\n");
   line_open_ = false;
 }

@@ -6,8 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-
-#include "waiting.h"
+#include <thread>
 
 namespace rw {
 
@@ -46,7 +45,7 @@ class Progress {
   int64_t total_, every_, lines_ = 0, first_step_ = 0;
   bool quiet_, terminal_, line_open_ = false;
   Clock::time_point start_ = Clock::now(), shown_ = start_, first_time_ = start_;
-  std::optional<Waiting> waiting_;  // until the first step
+  std::jthread waiting_;  // shows until the first step that it is awaited
 };
 
 // The look of a bar on a terminal.

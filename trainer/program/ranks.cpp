@@ -40,7 +40,7 @@ StepSettings RankOptions::of_rank(StepSettings settings) const {
   return settings;
 }
 
-RunOutline::Batches own_batches_of(int64_t samples) {
+BatchShapes own_batches_of(int64_t samples) {
   return [samples](int64_t batch) {
     const int64_t full = samples / batch, ranks = rank_count(), rank = world().rank();
     std::vector<BatchShape> shapes;

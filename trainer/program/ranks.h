@@ -42,7 +42,7 @@ struct RankOptions {
 
 // Returns the same as batches_of() for batches that the ranks of this run share, and returns those
 // of this rank.
-RunOutline::Batches own_batches_of(int64_t samples);
+BatchShapes own_batches_of(int64_t samples);
 
 // Throws ValueError if ranks that keep parameters in parts would not all take the same number of
 // these steps.

@@ -39,12 +39,14 @@ void draw_until(const std::stop_token& stop, const std::function<std::string()>&
 
 }  // namespace
 
-Waiting::Waiting(std::string what) : Waiting([what = std::move(what)] { return what; }) {}
-
-Waiting::Waiting(std::function<std::string()> what) {
-  if (rank_count() > 1 || terminal_columns(STDERR_FILENO) == 0) return;
+std::jthread show_waiting(std::function<std::string()> what) {
+  if (rank_count() > 1 || terminal_columns(STDERR_FILENO) == 0) return {};
   std::fflush(stdout);
-  thread_ = std::jthread(draw_until, std::move(what));
+  return std::jthread(draw_until, std::move(what));
+}
+
+std::jthread show_waiting(std::string what) {
+  return show_waiting([what = std::move(what)] { return what; });
 }
 
 int terminal_columns(int file) {

@@ -203,20 +203,4 @@ std::string run_page(const Json& report, bool has_timeline) {
                        tables + table("Settings and figures", figure_rows(report)));
 }
 
-std::vector<uint64_t> live_bytes(const MemoryTrace& trace, size_t most) {
-  std::vector<int64_t> change(trace.end + 1);
-  for (const TracedTensor& tensor : trace.tensors) {
-    change[tensor.begin] += static_cast<int64_t>(tensor.bytes);
-    if (tensor.end < trace.end) change[tensor.end] -= static_cast<int64_t>(tensor.bytes);
-  }
-  std::vector<uint64_t> live(std::min<size_t>(most, trace.end));
-  int64_t now = 0;
-  for (uint64_t at = 0; at < trace.end; ++at) {
-    uint64_t& highest = live[at * live.size() / trace.end];
-    now += change[at];
-    highest = std::max(highest, static_cast<uint64_t>(now));
-  }
-  return live;
-}
-
 }  // namespace rw

@@ -16,7 +16,4 @@ namespace rw {
 // other figures. `has_timeline`: beside it is a page of the memory, memory.html.
 std::string run_page(const nlohmann::json& report, bool has_timeline);
 
-// Returns the live bytes over a trace: the highest of each of at most `most` equal parts.
-std::vector<uint64_t> live_bytes(const MemoryTrace& trace, size_t most = 300);
-
 }  // namespace rw

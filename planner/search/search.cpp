@@ -1,4 +1,4 @@
-#include "planner/follow/search.h"
+#include "planner/search/search.h"
 
 #include <algorithm>
 #include <iterator>
@@ -59,8 +59,9 @@ bool is_proportional(const Graph& a, const Graph& b) {
 
 }  // namespace
 
-Search::Search(OpenDry open, Program program, const SearchOptions& options)
+Search::Search(OpenDry open, Program program, const AutoRecomputeOptions& options)
     : open_(std::move(open)), program_(std::move(program)), options_(options) {
+  if (options_.candidates == 0) options_.candidates = 24;
   measure(Plan{}, &graph_);
   const double seconds = open_()->info().host_bandwidth.seconds_there_and_back();
   if (options_.host_bytes > 0)
@@ -78,14 +79,14 @@ Search::Search(OpenDry open, Program program, const SearchOptions& options)
         "the program must take training steps, got nothing that wants a gradient");
   graph_ = with_costs(options_);
   graphs_ = {graph_};
-  SearchOptions other = options_;
+  AutoRecomputeOptions other = options_;
   if (options_.times || graph_.can_offload() || graph_.can_quantize()) {
     if (!options_.times) other.host_bytes = 0, other.keep_8_bits = false;
     other.times = nullptr;
     other.on_progress = [this](double share) { report(share / 2); };
     simpler_ = std::make_unique<Search>(open_, program_, other);
   } else {
-    const double mostly_flops = 2, usual = SearchOptions().flops_per_byte;
+    const double mostly_flops = 2, usual = AutoRecomputeOptions().flops_per_byte;
     other.flops_per_byte = options_.flops_per_byte > mostly_flops ? mostly_flops : usual;
     Graph differs = with_costs(other);
     if (!is_proportional(graph_, differs)) graphs_.emplace_back(std::move(differs));
@@ -96,7 +97,7 @@ void Search::report(double share) const {
   if (options_.on_progress) options_.on_progress(share);
 }
 
-Graph Search::with_costs(const SearchOptions& options) const {
+Graph Search::with_costs(const AutoRecomputeOptions& options) const {
   Graph graph = graph_;
   for (Graph::Record& record : graph.records) record.cost = options.cost(record.work);
   if (options.keep_8_bits) graph.byte_cost = options.cost({.bytes = 1});
@@ -141,7 +142,7 @@ Candidate Search::measure(Plan plan, Graph* record) {
   Candidate candidate{follow(graph_, std::move(plan)), {}};
   fill_in(graph_, candidate.plan);
   const auto program = [&] {
-    const Follower scope(candidate.plan, record, options_.times.get());
+    const PlanFollower scope(candidate.plan, record, options_.times.get());
     program_();
     if (difference_.empty()) difference_ = scope.difference();
   };
@@ -321,6 +322,23 @@ Candidate Search::memory() {
   const auto best = std::min_element(
       known.begin(), known.end(), [](const auto& a, const auto& b) { return a.peak() < b.peak(); });
   return hand_out(*best);
+}
+
+Candidate Search::choose(uint64_t bytes) {
+  using Mode = AutoRecomputeOptions::Mode;
+  switch (options_.mode) {
+    case Mode::memory:
+      return memory();
+    case Mode::speed:
+      return speed();
+    case Mode::collection:
+      return collection(save_ops(options_.collection));
+    case Mode::budget:
+      return budget(bytes);
+    case Mode::evict:
+      break;
+  }
+  fail<ValueError>("recompute", "evicting needs no plan");
 }
 
 Candidate Search::hand_out(Candidate candidate) {

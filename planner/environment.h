@@ -1,12 +1,12 @@
 // Switches for programs without options of their own for memory:
 //   REWIND_MEMORY_BUDGET=6GiB  live bytes of the device stay within it, by recomputation
-//   REWIND_RECOMPUTE=memory|speed|evict|block  how (planner/follow/auto_recompute.h; block: modules
+//   REWIND_RECOMPUTE=memory|speed|evict|block  how (planner/auto_recompute.h; block: modules
 //                              make segments of their blocks); evict needs a budget
 //   REWIND_TIMELINE=FILE.html  what is in memory during an update in steady state
 // A thread obeys them from its first optimizer or its first record on.
 #pragma once
 
-#include "../../core/autograd/tape.h"
+#include "../core/autograd/tape.h"
 
 namespace rw {
 

@@ -7,42 +7,14 @@
 #include <vector>
 
 #include "../../core/autograd/checkpoint.h"
-#include "../../core/memory/process_memory.h"
 #include "../dry_run.h"
 #include "../graph/graph.h"
 #include "../graph/plan_work.h"
-#include "../search/plans.h"
 #include "candidate.h"
-#include "op_times.h"
+#include "plans.h"
+#include "recompute_options.h"
 
 namespace rw {
-
-// The objective of a search, and its effort.
-struct SearchOptions {
-  // The cost of moving a byte, as in OpCost::total(); 0: only FLOPs count.
-  double flops_per_byte = 20;
-  // Costs are seconds by these times; null: they are FLOPs and bytes.
-  std::shared_ptr<OpTimes> times = {};
-  int candidates = 24;  // the most plans to measure
-  // Bounds the work of each answer: with 1 it takes at most 2 seconds for passes of up to 2000 ops,
-  // and at most 20 for any. The work is counted, not timed, so the same program gets the same
-  // plans.
-  double effort = 1;
-  // Plans may keep values in host memory where the device has memory of its own: so many bytes at
-  // most, half of this machine's memory where nothing else is said. 0: plans recompute only.
-  uint64_t host_bytes = host_memory_bytes() / 2;
-  // Plans may keep values in 8 bits, which makes gradients approximate (planner/graph/plan.h,
-  // core/tensor/quantize.h); losses and results of the forward pass stay as they are.
-  bool keep_8_bits = false;
-  // Receives the share of that work that is done, 0 to 1, while an answer is sought. Null: nobody
-  // does.
-  std::function<void(double share)> on_progress = {};
-
-  // Returns the number to minimise where no time is known, in FLOPs, of what replays do.
-  double cost(const OpCost& work) const {
-    return work.flops + flops_per_byte * static_cast<double>(work.bytes);
-  }
-};
 
 // Measures plans for one program, and returns those that fit.
 class Search {
@@ -52,7 +24,7 @@ class Search {
 
   // `program` builds its model and takes a few training steps that are alike. It runs twice at
   // once, without recomputation.
-  Search(OpenDry open, Program program, const SearchOptions& options = {});
+  Search(OpenDry open, Program program, const AutoRecomputeOptions& options = {});
   Search(const Search&) = delete;
   Search& operator=(const Search&) = delete;
 
@@ -88,6 +60,9 @@ class Search {
   // and recomputes everything between them, as speed() does. The plain candidate if that does not
   // lower the peak.
   Candidate collection(const SavePolicy& policy);
+  // The candidate that the options ask for, with `bytes` in place of their budget. ValueError for
+  // Mode::evict, which has no plan.
+  Candidate choose(uint64_t bytes);
   // Measures your own plan for graph(); its segments must nest.
   Candidate measured(Plan plan) { return hand_out(measure(std::move(plan))); }
 
@@ -97,7 +72,7 @@ class Search {
   uint64_t sure_peak(const Plan& plan) const;
   bool is_beaten(const Plan& plan) const;
   Candidate hand_out(Candidate candidate);
-  Graph with_costs(const SearchOptions& options) const;
+  Graph with_costs(const AutoRecomputeOptions& options) const;
   Plan plan_collection(const SavePolicy& policy) const;
   std::vector<Candidate>::iterator cheapest(uint64_t bytes);
   std::vector<Candidate> best_of(std::vector<Candidate> candidates) const;
@@ -113,7 +88,7 @@ class Search {
 
   OpenDry open_;
   Program program_;
-  SearchOptions options_;
+  AutoRecomputeOptions options_;
   Graph graph_;
   // Where values may go to the host's memory or to 8 bits, or costs are measured times: a search
   // with none of this, or without times. What it finds counts as well, so that these plans are

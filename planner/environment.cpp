@@ -1,4 +1,4 @@
-#include "planner/follow/environment.h"
+#include "planner/environment.h"
 
 #include <algorithm>
 #include <array>
@@ -7,7 +7,7 @@
 
 #include "core/base/environment.h"
 #include "core/memory/memory_report.h"
-#include "planner/follow/auto_recompute.h"
+#include "planner/auto_recompute.h"
 #include "planner/timeline/timeline.h"
 
 namespace rw {

@@ -1,9 +1,7 @@
-#include "planner/follow/auto_recompute.h"
+#include "planner/auto_recompute.h"
 
 #include <algorithm>
-#include <string_view>
 
-#include "core/base/environment.h"
 #include "core/memory/memory_report.h"
 #include "planner/follow/tape_rerun.h"
 
@@ -34,7 +32,7 @@ uint64_t margin(uint64_t budget) {
 bool eviction_does(const TapeRerun& rerun, uint64_t bytes) {
   const auto program = [&] {
     const MemoryBudget budget(bytes);
-    const Follower scope({.evicts = true});
+    const PlanFollower scope({.evicts = true});
     rerun.run();
   };
   try {
@@ -45,12 +43,11 @@ bool eviction_does(const TapeRerun& rerun, uint64_t bytes) {
   }
 }
 
-// Returns the plan that the options ask for if it stays within the budget's `bytes`.
-std::optional<Candidate> candidate_within(Search& search, const AutoRecomputeOptions& options,
-                                          uint64_t bytes) {
+// Returns the plan that the search's options ask for if it stays within the budget's `bytes`.
+std::optional<Candidate> candidate_within(Search& search, bool has_budget, uint64_t bytes) {
   try {
-    Candidate candidate = choose(search, options, bytes);
-    if (options.budget == 0 || candidate.peak() <= bytes) return candidate;
+    Candidate candidate = search.choose(bytes);
+    if (!has_budget || candidate.peak() <= bytes) return candidate;
   } catch (const OutOfMemory&) {  // no plan stays within them
   }
   return std::nullopt;
@@ -76,60 +73,28 @@ Plan spread(Plan plan, const std::vector<uint32_t>& alive, const std::vector<std
 
 }  // namespace
 
-std::optional<AutoRecomputeOptions> parse_recompute(const std::string& how,
-                                                    const std::string& budget) {
-  constexpr std::string_view collection = "collection:";
-  const bool is_for_modules = how == "block" || how == "1" || how == "0";
-  AutoRecomputeOptions options{.budget = budget.empty() ? 0 : parse_bytes(budget)};
-  if (how == "memory")
-    options.mode = Mode::memory;
-  else if (how == "speed")
-    options.mode = Mode::speed;
-  else if (how == "evict")
-    options.mode = Mode::evict;
-  else if (how.starts_with(collection)) {
-    options.mode = Mode::collection;
-    options.collection = comma_separated(how.substr(collection.size()));
-    check<ValueError>(!options.collection.empty(), "recompute", "'{}' must name something to keep",
-                      how);
-  } else {
-    check<ValueError>(how.empty() || is_for_modules, "recompute",
-                      "must be memory, speed, evict, collection:NAME,... or block, got '{}'", how);
-  }
-  check<ValueError>(
-      how != "evict" || options.budget, "recompute",
-      "evict needs a budget (REWIND_MEMORY_BUDGET, --memory-budget), as 6GiB, got none");
-  const bool is_plain = options.mode == Mode::budget && (!options.budget || is_for_modules);
-  return is_plain ? std::nullopt : std::optional(options);
-}
-
-Candidate choose(Search& search, const AutoRecomputeOptions& options, uint64_t bytes) {
-  switch (options.mode) {
-    case Mode::memory:
-      return search.memory();
-    case Mode::speed:
-      return search.speed();
-    case Mode::collection:
-      return search.collection(save_ops(options.collection));
-    case Mode::budget:
-      return search.budget(bytes);
-    case Mode::evict:
-      break;
-  }
-  fail<ValueError>("recompute", "evicting needs no plan");
-}
-
-void check_8_bits(const AutoRecomputeOptions& options) {
-  check<ValueError>(!options.keep_8_bits || options.mode == Mode::budget, "recompute",
-                    "values are kept in 8 bits by plans for a budget alone, got another mode");
-}
+// Passes of one kind have the same ops in the same order and, with a budget, first outputs of the
+// same sizes.
+struct AutoRecompute::Kind {
+  std::vector<std::string> ops;
+  std::vector<uint64_t> bytes;
+  int passes = 0;
+  uint64_t last = 0;              // the number of the last pass of this kind
+  int next = -1;                  // the kind that came after it the last time
+  std::optional<Plan> plan = {};  // empty before there is one, or if it is not worth one
+  int plans = 0;                  // plans that were made or tried
+  bool is_cut = false;            // more effort may find a better one
+  double cost = 0;                // of the plan's replays
+  uint64_t more_work = 0;         // the work of making it again with more effort
+  uint64_t live = 0;              // live bytes when the pass for which it was planned began
+  std::string fault = "";         // why there is no plan
+};
 
 AutoRecompute::AutoRecompute(AutoRecomputeOptions options)
-    : Follower(Tape::current(), false), options_(std::move(options)) {
+    : PlanFollower(Tape::current(), false), options_(options.of_a_run()) {
   const bool needs_budget = options_.mode == Mode::budget || options_.mode == Mode::evict;
   check<ValueError>(has_budget() || !needs_budget, "recompute",
                     "a budget must be given for this mode, got none");
-  check_8_bits(options_);
   if (has_budget())
     budget_.emplace(options_.budget, default_device(), [this] {
       return least_
@@ -138,9 +103,13 @@ AutoRecompute::AutoRecompute(AutoRecomputeOptions options)
     });
 }
 
+AutoRecompute::~AutoRecompute() {
+  end();
+}
+
 void AutoRecompute::before_record(Tape& tape, const Op& op) {
   if (std::exchange(is_another_, false) && is_open()) pass_->leave();
-  Follower::before_record(tape, op);
+  PlanFollower::before_record(tape, op);
 }
 
 void AutoRecompute::begin(Tape& tape) {
@@ -155,29 +124,30 @@ void AutoRecompute::begin(Tape& tape) {
     if (kind.plan) plan_ = *kind.plan;
   }
   if (plan_.is_plain()) plan_.evicts = has_budget();
-  trace_ = {};
+  ops_.clear();
+  bytes_.clear();
   first_ = tape.end();
-  Follower::begin(tape);
+  PlanFollower::begin(tape);
 }
 
 void AutoRecompute::after_record(const Record& record, std::span<const Tensor> outputs) {
-  Follower::after_record(record, outputs);
-  trace_.ops.emplace_back(record.op->name);
-  trace_.bytes.push_back(record.outputs.empty() ? 0 : record.outputs[0].bytes);
+  PlanFollower::after_record(record, outputs);
+  ops_.emplace_back(record.op->name);
+  bytes_.push_back(record.outputs.empty() ? 0 : record.outputs[0].bytes);
   if (!has_budget() || plan_.is_plain()) return;
-  const Trace& expected = kinds_[static_cast<size_t>(kind_)].trace;
-  const size_t i = trace_.bytes.size() - 1;
-  if (i < expected.bytes.size() && expected.bytes[i] != trace_.bytes[i]) is_another_ = true;
+  const std::vector<uint64_t>& expected = kinds_[static_cast<size_t>(kind_)].bytes;
+  const size_t i = bytes_.size() - 1;
+  if (i < expected.size() && expected[i] != bytes_[i]) is_another_ = true;
 }
 
-int AutoRecompute::kind_of_trace() {
+int AutoRecompute::kind_of_pass() {
   const auto found = std::find_if(kinds_.begin(), kinds_.end(), [&](const Kind& kind) {
-    return has_budget() ? kind.trace == trace_ : kind.trace.ops == trace_.ops;
+    return kind.ops == ops_ && (!has_budget() || kind.bytes == bytes_);
   });
   const auto number = static_cast<int>(found - kinds_.begin());
   if (found != kinds_.end()) return number;
   if (kinds_.size() < most_kinds) {
-    kinds_.push_back({.trace = trace_});
+    kinds_.push_back({.ops = ops_, .bytes = bytes_});
     return number;
   }
   const auto oldest = std::min_element(kinds_.begin(), kinds_.end(),
@@ -185,15 +155,15 @@ int AutoRecompute::kind_of_trace() {
   const auto place = static_cast<int>(oldest - kinds_.begin());
   for (Kind& kind : kinds_)
     if (kind.next == place) kind.next = -1;
-  *oldest = {.trace = trace_};
+  *oldest = {.ops = ops_, .bytes = bytes_};
   return place;
 }
 
 void AutoRecompute::before_backward(Tape& tape, const Tensor& root, const Tensor& gradient,
                                     bool retains) {
   if (!pass_) return;
-  Follower::before_backward(tape, root, gradient, retains);
-  const int number = kind_of_trace();
+  PlanFollower::before_backward(tape, root, gradient, retains);
+  const int number = kind_of_pass();
   Kind& kind = kinds_[static_cast<size_t>(number)];
   ++kind.passes;
   kind.last = ++passes_;
@@ -224,14 +194,13 @@ void AutoRecompute::follow_from_here(Tape& tape, const Plan& plan) {
 }
 
 bool AutoRecompute::is_worth_more(const Kind& kind) const {
-  const uint64_t earned =
-      work_per_record * kind.trace.ops.size() * static_cast<uint64_t>(kind.passes);
+  const uint64_t earned = work_per_record * kind.ops.size() * static_cast<uint64_t>(kind.passes);
   return kind.plan && kind.is_cut && earned >= kind.more_work;
 }
 
 void AutoRecompute::make_plan(const Tape& tape, const Tensor& root, bool holds_gradient, Kind& kind,
                               double effort) {
-  const TapeRerun rerun(tape, root, TapeRerun::Marks::ignored, holds_gradient);
+  const TapeRerun rerun(tape, root, true, holds_gradient);
   if (!rerun.is_possible()) return void(kind.fault = "the device cannot be predicted");
   std::vector<uint32_t> alive;
   for (int64_t i = tape.begin(); i < tape.end(); ++i) {
@@ -246,13 +215,12 @@ void AutoRecompute::make_plan(const Tape& tape, const Tensor& root, bool holds_g
   if (has_budget() && kind.passes == 1 && eviction_does(rerun, sure)) return;
   ++kind.plans;
   kind.live = live_;
+  AutoRecomputeOptions asked = options_;
+  asked.effort = effort;
   Search search([] { return endless_dry(default_device()->backend()); }, [&] { rerun.run(); },
-                {.candidates = options_.candidates,
-                 .effort = effort,
-                 .keep_8_bits = options_.keep_8_bits,
-                 .on_progress = options_.on_progress});
-  std::optional<Candidate> candidate = candidate_within(search, options_, sure);
-  if (!candidate) candidate = candidate_within(search, options_, room);
+                asked);
+  std::optional<Candidate> candidate = candidate_within(search, has_budget(), sure);
+  if (!candidate) candidate = candidate_within(search, has_budget(), room);
   if (!candidate) {
     const uint64_t peak = search.candidates().back().peak();
     least_ = peak + others;
@@ -264,14 +232,14 @@ void AutoRecompute::make_plan(const Tape& tape, const Tensor& root, bool holds_g
   kind.more_work = static_cast<uint64_t>(more_effort * static_cast<double>(search.work_limit()));
   const double cost = candidate->cost;
   if (kind.plan && cost >= kind.cost) return;
-  kind.plan = spread(candidate->plan, alive, trace_.ops);
+  kind.plan = spread(candidate->plan, alive, ops_);
   kind.cost = cost;
 }
 
 std::vector<std::string> AutoRecompute::kinds() const {
   std::vector<std::string> all;
   for (const Kind& kind : kinds_) {
-    std::string text = fmt::format("{} passes of {} records: ", kind.passes, kind.trace.ops.size());
+    std::string text = fmt::format("{} passes of {} records: ", kind.passes, kind.ops.size());
     const auto packed = [](const Kind& k) {
       return std::ranges::count_if(k.plan->offloads, &Plan::Offload::in_8_bits);
     };
