@@ -1,4 +1,4 @@
-// A cache of the plans that backends prepare for calls, by everything that decides them: a training
+// A cache of what backends prepare for calls, by everything that decides them: a training
 // step repeats its calls.
 #pragma once
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <utility>
 
 namespace rw {
 
@@ -14,11 +15,7 @@ class KernelSums {
   std::string text() const;
 
  private:
-  struct Sum {
-    uint64_t count = 0;
-    double microseconds = 0;
-  };
-  std::map<std::string, Sum> sums_;
+  std::map<std::string, std::pair<uint64_t, double>> sums_;  // calls, microseconds
 };
 
 }  // namespace rw

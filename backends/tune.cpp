@@ -47,7 +47,7 @@ std::vector<Class> classes_of(std::span<const std::string> lines, const Caps& ca
     Product product = vulkan::parse_product(line);
     const std::string name = vulkan::class_of(product.call());
     if (name.empty() || name.find(options.only) == name.npos) continue;
-    const double flops = vulkan::compose(product.call(), caps, {})->flops();
+    const double flops = vulkan::flops_of(product.call(), caps);
     found[name].emplace(flops, std::move(product));
   }
   std::vector<Class> all;
@@ -79,9 +79,8 @@ TunedClass measured(Backend& device, const Caps& caps, const Class& c, const Tun
                     vulkan::Tuning& tuning) {
   TunedClass found{.name = c.name, .products = c.products.size()};
   try {
-    const vulkan::Effort effort =
-        options.quick ? vulkan::Effort{.round = 0.005, .rounds = 7} : vulkan::Effort{};
-    vulkan::Verdict verdict = vulkan::measure(device, caps, c.products, effort);
+    vulkan::Verdict verdict = options.quick ? vulkan::measure(device, caps, c.products, 0.005, 7)
+                                            : vulkan::measure(device, caps, c.products);
     found.ways = verdict.ways;
     found.standard = way(verdict.standard);
     found.choice = way(verdict.choice);

@@ -11,7 +11,7 @@
 #include "backends/cpu/conv_slices.h"
 #include "backends/cpu/halves.h"
 #include "backends/cpu/one_thread.h"
-#include "backends/cpu/plan.h"
+#include "backends/cpu/prepared_call.h"
 #include "backends/cpu/work.h"
 #include "shaders/params.h"
 
@@ -66,13 +66,13 @@ int64_t images_of(int64_t batch, int64_t pieces, int64_t least = 1) {
 }
 
 // The common part of all three: x, w and y in f32, as oneDNN wants them, x and y piece by piece.
-class ConvolutionPlan : public Plan {
+class PreparedConvolution : public PreparedCall {
  protected:
   enum Operand : size_t { x, w, y };
 
   // `at` has the bindings of x, w and y.
-  ConvolutionPlan(const KernelCall& call, int64_t pieces, std::array<size_t, 3> at,
-                  int64_t least_pixels = 1)
+  PreparedConvolution(const KernelCall& call, int64_t pieces, std::array<size_t, 3> at,
+                      int64_t least_pixels = 1)
       : p_(call.params_as<Conv2dParams>()),
         images_(images_of(p_.batch, pieces, divide_up(least_pixels, int64_t{p_.out_h} * p_.out_w))),
         shapes_(p_, images_),
@@ -134,13 +134,13 @@ class ConvolutionPlan : public Plan {
 // conv2d and conv2d_dgrad: `Primitive` makes the images of a piece from weights that all pieces
 // read.
 template <class Primitive>
-class ImagesPlan final : public ConvolutionPlan {
+class PreparedImages final : public PreparedConvolution {
  public:
   using Description = typename Primitive::primitive_desc;
 
-  ImagesPlan(const KernelCall& call, std::array<size_t, 3> at,
-             Description (*describe)(const Shapes&))
-      : ConvolutionPlan(call, 16, at),
+  PreparedImages(const KernelCall& call, std::array<size_t, 3> at,
+                 Description (*describe)(const Shapes&))
+      : PreparedConvolution(call, 16, at),
         description_(describe(shapes_)),
         primitive_(description_),
         is_forward_(at[y] == 2) {
@@ -185,10 +185,10 @@ class ImagesPlan final : public ConvolutionPlan {
 
 // conv2d_wgrad: the gradients of pieces are added in the order of the pieces. Each piece moves a
 // whole gradient, so it has enough pixels to be worth it.
-class WeightsPlan final : public ConvolutionPlan {
+class PreparedWeights final : public PreparedConvolution {
  public:
-  explicit WeightsPlan(const KernelCall& call)
-      : ConvolutionPlan(call, 8, {0, 2, 1}, 192),
+  explicit PreparedWeights(const KernelCall& call)
+      : PreparedConvolution(call, 8, {0, 2, 1}, 192),
         description_(weight_gradient_of(shapes_)),
         primitive_(description_) {
     size_ = description_.diff_weights_desc().get_size() / sizeof(float);
@@ -234,18 +234,18 @@ class WeightsPlan final : public ConvolutionPlan {
 
 }  // namespace
 
-std::shared_ptr<const Plan> plan_convolution(const KernelCall& call) try {
+std::shared_ptr<const PreparedCall> prepare_convolution(const KernelCall& call) try {
   const auto p = call.params_as<Conv2dParams>();
   if (p.batch == 0 || p.in_c == 0 || p.out_c == 0 || p.groups == 0) return nullptr;
   const OneThread here;
-  if (auto slices = plan_slices(call)) return slices;
+  if (auto slices = prepare_slices(call)) return slices;
   if (call.kernel == "conv2d")
-    return std::make_shared<ImagesPlan<dnnl::convolution_forward>>(
+    return std::make_shared<PreparedImages<dnnl::convolution_forward>>(
         call, std::array<size_t, 3>{0, 1, 2}, forward_of);
   if (call.kernel == "conv2d_dgrad")
-    return std::make_shared<ImagesPlan<dnnl::convolution_backward_data>>(
+    return std::make_shared<PreparedImages<dnnl::convolution_backward_data>>(
         call, std::array<size_t, 3>{2, 1, 0}, data_gradient_of);
-  return std::make_shared<WeightsPlan>(call);
+  return std::make_shared<PreparedWeights>(call);
 } catch (const dnnl::error&) {
   return nullptr;  // oneDNN has no form of this problem
 }

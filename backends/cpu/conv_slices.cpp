@@ -18,7 +18,7 @@ using kernels::Conv2dParams;
 // Binding 0 has images that each piece reads whole: x or dy. Of the other images, a piece reads or
 // makes some channels, and of the weights those that join the two. If pieces were images instead,
 // each would read, or make and add, all weights, and a single image would be one piece.
-class SlicesPlan final : public Plan {
+class PreparedSlices final : public PreparedCall {
  public:
   static bool suits(const KernelCall& call) {
     const auto p = call.params_as<Conv2dParams>();
@@ -32,7 +32,7 @@ class SlicesPlan final : public Plan {
     return p.groups == 1 && (is_better || is_one_image) && channels % width == 0;
   }
 
-  explicit SlicesPlan(const KernelCall& call)
+  explicit PreparedSlices(const KernelCall& call)
       : p_(call.params_as<Conv2dParams>()), makes_weights_(call.kernel == "conv2d_wgrad") {
     const bool makes_x = call.kernel == "conv2d_dgrad";
     channels_ = makes_x ? p_.in_c : p_.out_c;
@@ -141,8 +141,8 @@ class SlicesPlan final : public Plan {
 
 }  // namespace
 
-std::shared_ptr<const Plan> plan_slices(const KernelCall& call) {
-  return SlicesPlan::suits(call) ? std::make_shared<SlicesPlan>(call) : nullptr;
+std::shared_ptr<const PreparedCall> prepare_slices(const KernelCall& call) {
+  return PreparedSlices::suits(call) ? std::make_shared<PreparedSlices>(call) : nullptr;
 }
 
 }  // namespace rw::cpu

@@ -3,12 +3,12 @@
 
 #include <memory>
 
-#include "plan.h"
+#include "prepared_call.h"
 
 namespace rw::cpu {
 
-// Returns a plan whose pieces are some channels of all images, or null if pieces of images suit the
-// call better.
-std::shared_ptr<const Plan> plan_slices(const KernelCall& call);
+// Returns a preparation whose pieces are some channels of all images, or null if pieces of images
+// suit the call better.
+std::shared_ptr<const PreparedCall> prepare_slices(const KernelCall& call);
 
 }  // namespace rw::cpu

@@ -9,7 +9,7 @@
 
 #include "backends/call_cache.h"
 #include "backends/cpu/loops.h"
-#include "backends/cpu/plan.h"
+#include "backends/cpu/prepared_call.h"
 #include "backends/cpu/stack.h"
 #include "backends/dry/dry_backend.h"
 #include "backends/reference/host_backend.h"
@@ -20,36 +20,37 @@ namespace rw {
 
 namespace {
 
-using Plans = CallCache<const cpu::Plan>;
+using PreparedCalls = CallCache<const cpu::PreparedCall>;
 
-struct Planned {
+struct Preparer {
   std::string_view kernel;
-  std::shared_ptr<const cpu::Plan> (*plan)(const KernelCall& call);
+  std::shared_ptr<const cpu::PreparedCall> (*prepare)(const KernelCall& call);
 };
-constexpr Planned planned[] = {{"matmul", cpu::plan_matmul},
-                               {"conv2d", cpu::plan_convolution},
-                               {"conv2d_dgrad", cpu::plan_convolution},
-                               {"conv2d_wgrad", cpu::plan_convolution}};
+constexpr Preparer preparers[] = {{"matmul", cpu::prepare_matmul},
+                                  {"conv2d", cpu::prepare_convolution},
+                                  {"conv2d_dgrad", cpu::prepare_convolution},
+                                  {"conv2d_wgrad", cpu::prepare_convolution}};
 
-// Returns how the calls of a kernel are planned, or null if they are not.
-const Planned* planning_of(std::string_view kernel) {
-  const auto* found = std::ranges::find(planned, kernel, &Planned::kernel);
-  return found == std::end(planned) ? nullptr : found;
+// Returns how the calls of a kernel are prepared, or null if they are not.
+const Preparer* preparer_of(std::string_view kernel) {
+  const auto* found = std::ranges::find(preparers, kernel, &Preparer::kernel);
+  return found == std::end(preparers) ? nullptr : found;
 }
 
 // Returns null if the call has no fast form.
-std::shared_ptr<const cpu::Plan> plan(Plans& plans, const Planned& how, const KernelCall& call) {
-  return plans.get(call, static_cast<size_t>(&how - planned), [&](const KernelCall& of) {
+std::shared_ptr<const cpu::PreparedCall> prepared(PreparedCalls& calls, const Preparer& how,
+                                                  const KernelCall& call) {
+  return calls.get(call, static_cast<size_t>(&how - preparers), [&](const KernelCall& of) {
     reference::check_call(reference::find_kernel(of.kernel), of);
-    return how.plan(of);
+    return how.prepare(of);
   });
 }
 
-// Runs calls that have no plan of their own: by the kernel's vector loop, if there is one that has
-// a form of the call, else by the loop of the reference.
-class LoopPlan final : public cpu::Plan {
+// Runs calls that are not prepared in a way of their own: by the kernel's vector loop, if there is
+// one that has a form of the call, else by the loop of the reference.
+class PreparedLoop final : public cpu::PreparedCall {
  public:
-  LoopPlan(std::string_view kernel, const cpu::Loops& loops)
+  PreparedLoop(std::string_view kernel, const cpu::Loops& loops)
       : kernel_(reference::find_kernel(kernel)), loop_(loops.find(kernel)) {}
 
   void run(const KernelCall& call, const cpu::Memory& memory) const override {
@@ -66,7 +67,7 @@ class LoopPlan final : public cpu::Plan {
 // Returns the features in use that a build, or a processor, may lack.
 std::vector<std::string> features() {
   std::vector<std::string> all;
-  if (const std::string library = cpu::plan_library(); !library.empty()) all.push_back(library);
+  if (const std::string library = cpu::product_library(); !library.empty()) all.push_back(library);
   return all;
 }
 
@@ -74,18 +75,18 @@ class CpuBackend final : public HostBackend {
  public:
   CpuBackend() : HostBackend("cpu", features()) {
     for (const std::string_view name : reference::kernel_names())
-      kernels_[name] = {planning_of(name), std::make_shared<const LoopPlan>(name, loops_)};
+      kernels_[name] = {preparer_of(name), std::make_shared<const PreparedLoop>(name, loops_)};
   }
 
   std::shared_ptr<const Preparation> prepare(const KernelCall& call) const override {
-    return plan_of(call);
+    return prepared_of(call);
   }
 
   std::vector<KernelVariant> kernel_variants() const override {
     std::vector<KernelVariant> all = reference::kernel_variants();
-    const std::string library = cpu::plan_library();
+    const std::string library = cpu::product_library();
     for (KernelVariant& v : all)
-      if (!library.empty() && planning_of(v.kernel))
+      if (!library.empty() && preparer_of(v.kernel))
         v.variant = library;
       else if (loops_.find(v.kernel))
         v.variant = fmt::format("vector {}", loops_.level());
@@ -95,9 +96,9 @@ class CpuBackend final : public HostBackend {
   using Backend::dry;
   std::unique_ptr<Backend> dry(const DeviceInfo& limits) const override {
     return make_dry_backend(limits, []() -> Prepare {
-      return [plans = std::make_shared<Plans>()](const KernelCall& call) {
-        const Planned* how = planning_of(call.kernel);
-        return how ? plan(*plans, *how, call) : nullptr;
+      return [calls = std::make_shared<PreparedCalls>()](const KernelCall& call) {
+        const Preparer* how = preparer_of(call.kernel);
+        return how ? prepared(*calls, *how, call) : nullptr;
       };
     });
   }
@@ -106,31 +107,31 @@ class CpuBackend final : public HostBackend {
   void execute(const KernelCall& call, std::span<std::byte* const> memory,
                std::byte* workspace) override {
     const Preparation* given = call.preparation.value_or(nullptr);
-    const auto own = given ? nullptr : plan_of(call);
-    const auto* plan = given ? static_cast<const cpu::Plan*>(given) : own.get();
-    check<ValueError>(call.workspace.size >= plan->workspace_bytes, call.kernel,
-                      "the workspace must have {} bytes, got {}", plan->workspace_bytes,
+    const auto own = given ? nullptr : prepared_of(call);
+    const auto* prepared = given ? static_cast<const cpu::PreparedCall*>(given) : own.get();
+    check<ValueError>(call.workspace.size >= prepared->workspace_bytes, call.kernel,
+                      "the workspace must have {} bytes, got {}", prepared->workspace_bytes,
                       call.workspace.size);
-    const auto run = [&] { plan->run(call, {memory, workspace}); };
+    const auto run = [&] { prepared->run(call, {memory, workspace}); };
     cpu::with_stack(std::ref(run));
   }
 
-  std::shared_ptr<const cpu::Plan> plan_of(const KernelCall& call) const {
+  std::shared_ptr<const cpu::PreparedCall> prepared_of(const KernelCall& call) const {
     const auto found = kernels_.find(call.kernel);
     check<ValueError>(found != kernels_.end(), call.kernel,
                       "the cpu backend has no kernel of this name");
     const auto& [how, loop] = found->second;
-    std::shared_ptr<const cpu::Plan> own = how ? plan(plans_, *how, call) : nullptr;
+    std::shared_ptr<const cpu::PreparedCall> own = how ? prepared(calls_, *how, call) : nullptr;
     return own ? own : loop;
   }
 
   struct Kernel {
-    const Planned* how;
-    std::shared_ptr<const LoopPlan> loop;
+    const Preparer* how;
+    std::shared_ptr<const PreparedLoop> loop;
   };
 
   cpu::Loops loops_;
-  mutable Plans plans_;
+  mutable PreparedCalls calls_;
   std::unordered_map<std::string_view, Kernel> kernels_;
 };
 

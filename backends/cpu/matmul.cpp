@@ -10,7 +10,7 @@
 #include "backends/cpu/halves.h"
 #include "backends/cpu/loops.h"
 #include "backends/cpu/one_thread.h"
-#include "backends/cpu/plan.h"
+#include "backends/cpu/prepared_call.h"
 #include "backends/cpu/work.h"
 #include "core/base/error.h"
 #include "shaders/params.h"
@@ -45,9 +45,9 @@ struct Factor {
   }
 };
 
-class MatmulPlan final : public Plan {
+class PreparedMatmul final : public PreparedCall {
  public:
-  explicit MatmulPlan(const KernelCall& call)
+  explicit PreparedMatmul(const KernelCall& call)
       : p_(call.params_as<MatmulParams>()),
         in_(call.bindings[0].dtype),
         out_(call.bindings[2].dtype),
@@ -207,18 +207,18 @@ class MatmulPlan final : public Plan {
 
 }  // namespace
 
-std::string plan_library() {
+std::string product_library() {
   const dnnl_version_t& version = *dnnl_version();
   return fmt::format("oneDNN {}.{}.{}", version.major, version.minor, version.patch);
 }
 
-std::shared_ptr<const Plan> plan_matmul(const KernelCall& call) {
+std::shared_ptr<const PreparedCall> prepare_matmul(const KernelCall& call) {
   const auto p = call.params_as<MatmulParams>();
   if (p.m == 0 || p.n == 0 || p.k == 0 || p.batch[0] == 0 || p.batch[1] == 0) return nullptr;
   const bool is_row = p.m == 1 && p.a_col == 1;  // one row has a vector loop of its own
   if (call.bindings[0].dtype != DType::f32 && (is_row || levels().empty())) return nullptr;
-  auto plan = std::make_shared<MatmulPlan>(call);
-  return plan->has_form() ? plan : nullptr;
+  auto prepared = std::make_shared<PreparedMatmul>(call);
+  return prepared->has_form() ? prepared : nullptr;
 }
 
 }  // namespace rw::cpu

@@ -1,17 +1,17 @@
 // Without oneDNN, the loops of the reference backend take its place.
-#include "backends/cpu/plan.h"
+#include "backends/cpu/prepared_call.h"
 
 namespace rw::cpu {
 
-std::string plan_library() {
+std::string product_library() {
   return "";
 }
 
-std::shared_ptr<const Plan> plan_matmul(const KernelCall&) {
+std::shared_ptr<const PreparedCall> prepare_matmul(const KernelCall&) {
   return nullptr;
 }
 
-std::shared_ptr<const Plan> plan_convolution(const KernelCall&) {
+std::shared_ptr<const PreparedCall> prepare_convolution(const KernelCall&) {
   return nullptr;
 }
 

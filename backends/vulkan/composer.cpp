@@ -7,6 +7,7 @@
 
 #include "backends/dry/dry_backend.h"
 #include "backends/vulkan/matrix/matrix.h"
+#include "backends/vulkan/matrix/product.h"
 #include "backends/vulkan/passes/attention.h"
 #include "backends/vulkan/passes/copy.h"
 #include "backends/vulkan/passes/reductions.h"
@@ -21,14 +22,19 @@ void add_copy_call(Passes& passes, const Caps& caps, const KernelCall& call) {
   add_copy(passes, caps, call.params_as<kernels::CopyParams>(), operand(call, 0), operand(call, 1));
 }
 
+void add_chosen_product(Passes& passes, const Caps& caps, const KernelCall& call) {
+  log_product(call);
+  add_product(passes, caps, call, choice_for(call, caps));
+}
+
 struct Composed {
   std::string_view kernel;
   void (*add)(Passes& passes, const Caps& caps, const KernelCall& call);
 };
-constexpr Composed composed[] = {{"matmul", add_product},
-                                 {"conv2d", add_product},
-                                 {"conv2d_dgrad", add_product},
-                                 {"conv2d_wgrad", add_product},
+constexpr Composed composed[] = {{"matmul", add_chosen_product},
+                                 {"conv2d", add_chosen_product},
+                                 {"conv2d_dgrad", add_chosen_product},
+                                 {"conv2d_wgrad", add_chosen_product},
                                  {"copy", add_copy_call},
                                  {"reduce", add_reduce},
                                  {"argreduce", add_argreduce},

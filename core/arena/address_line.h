@@ -1,4 +1,4 @@
-// The spaces of an offset plan, one after the other. Private to core/arena/layout.cpp and
+// The spaces of a layout, one after the other. Private to core/arena/layout.cpp and
 // packer.cpp.
 #pragma once
 

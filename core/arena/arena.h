@@ -1,4 +1,4 @@
-// Offset planner: best fit with coalescing over blocks. It works on integers only and knows no
+// Offsets in blocks: best fit with coalescing over blocks. It works on integers only and knows no
 // device.
 //
 // Policy. All sizes are rounded up to the arena's unit. A request takes the smallest hole that

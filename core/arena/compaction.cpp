@@ -151,29 +151,30 @@ std::vector<Move> compact(const Arena& arena, std::span<const Arena::Range> take
   return Compaction(arena, taken, size, room).run();
 }
 
-FreshBlocks lay_afresh(const std::vector<uint64_t>& sizes, uint64_t size, uint64_t largest,
-                       uint64_t total, uint64_t unit) {
-  FreshBlocks fresh;
-  if (largest < unit) return fresh;
+std::pair<std::vector<uint64_t>, std::vector<Arena::Range>> lay_afresh(
+    const std::vector<uint64_t>& sizes, uint64_t size, uint64_t largest, uint64_t total,
+    uint64_t unit) {
+  std::vector<uint64_t> blocks;
+  if (largest < unit) return {};
   std::vector<uint64_t> free;
   for (uint64_t left = total; left >= unit; left -= free.back()) {
     free.push_back(std::min(left, largest) / unit * unit);
-    fresh.blocks.push_back(free.back());
+    blocks.push_back(free.back());
   }
   std::vector<size_t> order(sizes.size() + 1);  // the last is the one more
   std::iota(order.begin(), order.end(), size_t{0});
   const auto bytes = [&](size_t i) { return i < sizes.size() ? sizes[i] : size; };
   if (free.size() > 1) std::ranges::stable_sort(order, std::greater<>(), bytes);
-  fresh.places.resize(sizes.size());
+  std::vector<Arena::Range> places(sizes.size());
   for (const size_t i : order) {
     const auto block = std::ranges::find_if(free, [&](uint64_t b) { return b >= bytes(i); });
     if (block == free.end()) return {};
     const auto number = static_cast<size_t>(block - free.begin());
     if (i < sizes.size())
-      fresh.places[i] = {static_cast<uint32_t>(number), fresh.blocks[number] - *block, sizes[i]};
+      places[i] = {static_cast<uint32_t>(number), blocks[number] - *block, sizes[i]};
     *block -= bytes(i);
   }
-  return fresh;
+  return {std::move(blocks), std::move(places)};
 }
 
 }  // namespace rw

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "arena.h"
@@ -26,13 +27,10 @@ std::vector<Move> compact(const Arena& arena, std::span<const Arena::Range> take
 
 // Returns where values of `sizes` lie in new blocks of at most `largest` bytes each and `total` in
 // all, each a multiple of `unit`, if one more value of `size` bytes is to fit, too: the block
-// (counted from 0) and the offset by value, and the bytes of the blocks. In one block they keep
+// (counted from 0) and the offset by value, after the bytes of the blocks. In one block they keep
 // their order. No blocks: they do not fit.
-struct FreshBlocks {
-  std::vector<uint64_t> blocks;      // their bytes
-  std::vector<Arena::Range> places;  // of the values, in their order
-};
-FreshBlocks lay_afresh(const std::vector<uint64_t>& sizes, uint64_t size, uint64_t largest,
-                       uint64_t total, uint64_t unit);
+std::pair<std::vector<uint64_t>, std::vector<Arena::Range>> lay_afresh(
+    const std::vector<uint64_t>& sizes, uint64_t size, uint64_t largest, uint64_t total,
+    uint64_t unit);
 
 }  // namespace rw

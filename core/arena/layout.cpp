@@ -133,7 +133,7 @@ Layout lay_out(std::span<const Lifetime> lifetimes, std::span<const uint64_t> ho
   plan.places.resize(lifetimes.size());
   for (const Component& component : split(units.lifetimes)) {
     const uint64_t target = std::max(reach, component.lower);
-    const Packing packing = Packer(component, line, target, work).run();
+    const Packing packing = pack(component, line, target, work);
     reach = std::max(reach, packing.reach);
     for (size_t i = 0; i < component.ids.size(); ++i) {
       const AddressLine::Place place = line.place(packing.addresses[i]);

@@ -66,10 +66,11 @@ std::optional<MemoryPool::Allocation> MemoryPool::take(uint64_t bytes, Part part
     return taken;
   }
   const uint64_t size = size_of(bytes);
-  auto proposal = part == Part::lasting ? StepLayouts::Proposal{.outlives = true}
-                                        : layouts_.propose(bytes, size, taken.ticket);
+  std::optional<StepLayouts::Address> place;
+  bool outlives = part == Part::lasting;
+  if (!outlives) std::tie(place, outlives) = layouts_.propose(bytes, size, taken.ticket);
   bool is_fresh = false;
-  while (!find(bytes, proposal, taken)) {
+  while (!find(bytes, place, outlives, taken)) {
     const bool has_moved = move(size) || (!std::exchange(is_fresh, true) && move_afresh(size));
     if (!has_moved && !(reclaim && reclaim(size))) return std::nullopt;
   }
@@ -78,14 +79,15 @@ std::optional<MemoryPool::Allocation> MemoryPool::take(uint64_t bytes, Part part
 }
 
 // Where it is proposed, else where there is a hole, or a new block.
-bool MemoryPool::find(uint64_t bytes, StepLayouts::Proposal& proposal, Allocation& taken) {
+bool MemoryPool::find(uint64_t bytes, std::optional<StepLayouts::Address>& place, bool outlives,
+                      Allocation& taken) {
   std::optional<Arena::Range> range;
-  if (proposal.outlives) range = take_apart(lasting_, bytes);
+  if (outlives) range = take_apart(lasting_, bytes);
   taken.part = range ? Part::lasting : Part::steps;
-  if (!range && proposal.place) {
-    range = arena_.allocate_at(proposal.place->block, proposal.place->offset, size_of(bytes));
+  if (!range && place) {
+    range = arena_.allocate_at(place->block, place->offset, size_of(bytes));
     if (!range) layouts_.missed();
-    proposal.place.reset();
+    place.reset();
   }
   if (!range) return take_anywhere(bytes, taken);
   taken.range = *range;
@@ -187,10 +189,10 @@ bool MemoryPool::move_afresh(uint64_t size) {
   // No more than is held already, where that does.
   const uint64_t total = std::min(most(), std::max(reserved(), live() + size));
   uint64_t largest = backend_.info().max_block_bytes;
-  FreshBlocks fresh = lay_afresh(sizes, size, largest, total, alignment());
-  if (fresh.blocks.empty()) return false;
+  auto [blocks, ranges] = lay_afresh(sizes, size, largest, total, alignment());
+  if (blocks.empty()) return false;
   std::optional<uint32_t> packed;
-  if (fresh.blocks.size() == 1) packed = backend_.repack(values, fresh.blocks.front());
+  if (blocks.size() == 1) packed = backend_.repack(values, blocks.front());
   std::vector<std::vector<std::byte>> contents;
   for (const BufferRange& value : values) {
     if (packed || backend_.is_dry()) break;
@@ -202,11 +204,11 @@ bool MemoryPool::move_afresh(uint64_t size) {
     *place = {.range = {}, .ticket = place->ticket};
   }
   // A driver may have no piece as large as those that it got back, taken together.
-  while (!fresh.blocks.empty() && !lay(places, fresh, packed)) {
-    largest = std::min(largest, fresh.blocks.front()) / 2;
-    fresh = lay_afresh(sizes, 0, largest, total, alignment());
+  while (!blocks.empty() && !lay(places, blocks, ranges, packed)) {
+    largest = std::min(largest, blocks.front()) / 2;
+    std::tie(blocks, ranges) = lay_afresh(sizes, 0, largest, total, alignment());
   }
-  check<DeviceError>(!fresh.blocks.empty() || places.empty(), "memory",
+  check<DeviceError>(!blocks.empty() || places.empty(), "memory",
                      "'{}' must allocate {} bytes that it has just freed, got a refusal ({}): "
                      "their contents are lost",
                      backend_.info().name, total, refusal_);
@@ -220,23 +222,23 @@ bool MemoryPool::move_afresh(uint64_t size) {
 }
 
 // False: the backend gives no such blocks. `packed`: the one that it has made of all others.
-bool MemoryPool::lay(const std::vector<Allocation*>& places, const FreshBlocks& fresh,
-                     std::optional<uint32_t> packed) {
+bool MemoryPool::lay(const std::vector<Allocation*>& places, const std::vector<uint64_t>& blocks,
+                     const std::vector<Arena::Range>& ranges, std::optional<uint32_t> packed) {
   std::vector<uint32_t> numbers;
   if (packed) {
     for (Arena* arena : {&arena_, &lasting_}) arena->remove_free_blocks();
-    arena_.add_block(*packed, fresh.blocks.front());
+    arena_.add_block(*packed, blocks.front());
     numbers = {*packed};
   } else {
     trim();
   }
-  for (size_t i = numbers.size(); i < fresh.blocks.size(); ++i) {
-    const std::optional<uint32_t> number = add_block(arena_, fresh.blocks[i]);
+  for (size_t i = numbers.size(); i < blocks.size(); ++i) {
+    const std::optional<uint32_t> number = add_block(arena_, blocks[i]);
     if (!number) return false;
     numbers.push_back(*number);
   }
   for (size_t i = 0; i < places.size(); ++i) {
-    const auto& [block, offset, size] = fresh.places[i];
+    const auto& [block, offset, size] = ranges[i];
     places[i]->range = arena_.allocate_at(numbers[block], offset, size).value();
   }
   return true;

@@ -90,15 +90,16 @@ class MemoryPool {
   uint64_t alignment() const { return backend_.info().alignment; }
   Arena& arena_of(Part part);
   std::optional<Arena::Range> take_apart(Arena& arena, uint64_t bytes);
-  bool find(uint64_t bytes, StepLayouts::Proposal& proposal, Allocation& taken);
+  bool find(uint64_t bytes, std::optional<StepLayouts::Address>& place, bool outlives,
+            Allocation& taken);
   bool take_anywhere(uint64_t bytes, Allocation& taken);
   bool grow(uint64_t bytes);
   std::optional<uint32_t> add_block(Arena& arena, uint64_t bytes);
   void keep_within_limits();
   bool move(uint64_t size);
   bool move_afresh(uint64_t size);
-  bool lay(const std::vector<Allocation*>& places, const FreshBlocks& fresh,
-           std::optional<uint32_t> packed);
+  bool lay(const std::vector<Allocation*>& places, const std::vector<uint64_t>& blocks,
+           const std::vector<Arena::Range>& ranges, std::optional<uint32_t> packed);
 
   Backend& backend_;
   Allocations places_;

@@ -41,12 +41,26 @@ std::vector<Lifetime> planned(const StepTrace& trace, uint64_t largest) {
 
 }  // namespace
 
+struct StepLayouts::StepLayout {
+  StepTrace trace;
+  std::vector<std::optional<Address>> places = {};  // empty: not solved yet
+  uint64_t used = 0;                                // the number of the last step that was like it
+  int attempts = 0;
+  bool is_placed = false, followed = false;
+  bool is_stale = false;  // its places were made with less knowledge of lifetimes
+};
+
+StepLayouts::StepLayouts(Memory memory) : memory_(std::move(memory)) {}
+StepLayouts::~StepLayouts() = default;
+
 // The frees since the last allocation count, but not their order.
 void StepLayouts::mix(uint64_t value) {
   step_.hash = splitmix64(step_.hash + splitmix64(value) + std::exchange(frees_, 0));
 }
 
-StepLayouts::Proposal StepLayouts::propose(uint64_t bytes, uint64_t size, Ticket& ticket) {
+std::pair<std::optional<StepLayouts::Address>, bool> StepLayouts::propose(uint64_t bytes,
+                                                                          uint64_t size,
+                                                                          Ticket& ticket) {
   if (step_.allocations.size() == most_allocations) {
     is_endless_ = true;
     followed_ = nullptr;

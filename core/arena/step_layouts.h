@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "arena.h"
@@ -44,7 +45,8 @@ class StepLayouts {
     std::function<void()> trim;
   };
 
-  explicit StepLayouts(Memory memory) : memory_(std::move(memory)) {}
+  explicit StepLayouts(Memory memory);
+  ~StepLayouts();
 
   // An allocation's place in the step that made it: the number of that step, and its index there.
   struct Ticket {
@@ -57,16 +59,10 @@ class StepLayouts {
     uint64_t offset = 0;
   };
 
-  // The place where an allocation should lie.
-  struct Proposal {
-    std::optional<Address> place;  // empty: anywhere
-    // Small, and still there when other steps begin, so it is best kept apart.
-    bool outlives = false;
-  };
-
   // Proposes a place for the next allocation of this step, of so many bytes that take `size`, if a
-  // known step continues like this one.
-  Proposal propose(uint64_t bytes, uint64_t size, Ticket& ticket);
+  // known step continues like this one; empty: anywhere. Second: it is small, and still there when
+  // other steps begin, so it is best kept apart.
+  std::pair<std::optional<Address>, bool> propose(uint64_t bytes, uint64_t size, Ticket& ticket);
 
   void missed() { ++misses_; }                // the place was taken
   void freed(const Ticket& ticket);           // the allocation is gone
@@ -82,14 +78,7 @@ class StepLayouts {
   uint64_t all_misses() const { return all_misses_; }  // in all complete steps
 
  private:
-  struct StepLayout {
-    StepTrace trace;
-    std::vector<std::optional<Address>> places = {};  // empty: not solved yet
-    uint64_t used = 0;  // the number of the last step that was like it
-    int attempts = 0;
-    bool is_placed = false, followed = false;
-    bool is_stale = false;  // its places were made with less knowledge of lifetimes
-  };
+  struct StepLayout;
 
   void mix(uint64_t value);
   void forget_step();

@@ -14,6 +14,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "../base/hash.h"
 #include "../base/recycled.h"
 #include "../tensor/tensor.h"
 
@@ -93,16 +94,11 @@ struct ValueKey {
   uint64_t id = 0;       // TensorImpl::id
   uint32_t version = 0;  // Edge::version
   bool operator==(const ValueKey&) const = default;
-  struct Hash {  // for unordered containers
-    // Mixes both numbers.
-    size_t operator()(const ValueKey& key) const {
-      return std::hash<uint64_t>()(key.id + (uint64_t{key.version} << 40));
-    }
-  };
+  size_t hash() const { return std::hash<uint64_t>()(id + (uint64_t{version} << 40)); }  // of both
 };
 // Things by value.
 template <class T>
-using ByValue = std::unordered_map<ValueKey, T, ValueKey::Hash>;
+using ByValue = std::unordered_map<ValueKey, T, KeyHash>;
 
 // A value as a record sees it: always its shape and dtype, and its contents if they are saved.
 struct Edge {
@@ -161,6 +157,7 @@ struct Record {
   // forward.
   const Tensor& input(int i) const;
   const Tensor& output(int i) const;
+  const Tensor& saved_value(const Edge& edge) const;  // of one of its edges
   // Returns input(i), which is read for the last time: the record releases it if no later backward
   // may need it, so that its memory can hold the next gradient.
   Tensor take_input(int i);

@@ -20,6 +20,14 @@ constexpr uint64_t fnv1a(std::span<const std::byte> bytes) {
   return hash;
 }
 
+// Hashes keys that say by hash() what to mix, for unordered containers.
+struct KeyHash {
+  template <class Key>
+  size_t operator()(const Key& key) const {
+    return key.hash();
+  }
+};
+
 // SplitMix64 (Steele et al. 2014): random bits as a function of a state. Successive states differ
 // by splitmix64_step.
 inline constexpr uint64_t splitmix64_step = 0x9e3779b97f4a7c15u;

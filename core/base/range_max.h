@@ -1,4 +1,4 @@
-// A segment tree. Private to core/arena/packer.h.
+// A segment tree. Private to core/arena/packer.cpp.
 #pragma once
 
 #include <algorithm>
@@ -41,10 +41,6 @@ class RangeMax {
 
   uint32_t n_;
   std::vector<int64_t> max_, all_;
-};
-
-struct Highest {
-  int64_t operator()(int64_t a, int64_t b) const { return std::max(a, b); }
 };
 
 }  // namespace rw

@@ -81,19 +81,19 @@ GradientTable GradientTable::of(const FlatParameters& parameters) {
 }
 
 // The range of each block with gradients that a dispatch must see.
-std::map<uint32_t, MemoryRange> GradientTable::blocks(const Span& entries) const {
+std::map<uint32_t, MemoryRange> GradientTable::blocks(size_t first, size_t end) const {
   std::map<uint32_t, MemoryRange> blocks;
   const uint64_t moves = table_.device().moves();
-  for (size_t i = entries.first; i < entries.end; ++i) {
+  for (size_t i = first; i < end; ++i) {
     const Entry& e = entries_[i];
     const Tensor& gradient = e.parameter.impl().grad;
     if (!gradient.defined() || gradient.numel() == 0) continue;
     const BufferRange own{block_of(gradient), begin_of(gradient), gradient.bytes()};
     const MemoryRange found{.range = own, .moves = moves};
     BufferRange& all = blocks.try_emplace(own.block, found).first->second.range;
-    const uint64_t end = std::max(all.offset + all.size, own.offset + own.size);
+    const uint64_t last = std::max(all.offset + all.size, own.offset + own.size);
     all.offset = std::min(all.offset, own.offset);
-    all.size = end - all.offset;
+    all.size = last - all.offset;
   }
   const uint64_t alignment = entries_[0].parameter.device().info().alignment;
   for (auto& [block, memory] : blocks) {
@@ -112,33 +112,33 @@ bool GradientTable::has_all() const {
 bool GradientTable::locate() {
   parts_.clear();
   is_whole_ = true;
-  return locate(Span{0, entries_.size()});
+  return locate(0, entries_.size());
 }
 
 bool GradientTable::locate(size_t run) {
   is_whole_ = false;
   std::erase_if(parts_, [&](const Part& part) { return part.run == run; });
   const auto [first, end] = std::ranges::equal_range(entries_, run, {}, &Entry::run);
-  return locate(Span{static_cast<size_t>(first - entries_.begin()),
-                     static_cast<size_t>(end - entries_.begin())});
+  return locate(static_cast<size_t>(first - entries_.begin()),
+                static_cast<size_t>(end - entries_.begin()));
 }
 
-bool GradientTable::locate(const Span& entries) {
-  for (size_t i = entries.first; i < entries.end; ++i)
+bool GradientTable::locate(size_t first, size_t end) {
+  for (size_t i = first; i < end; ++i)
     if (entries_[i].parameter.impl().grad.defined()) check_gradient(entries_[i].parameter);
   const auto held = table_.device().hold();
-  const std::map<uint32_t, MemoryRange> blocks = this->blocks(entries);
+  const std::map<uint32_t, MemoryRange> blocks = this->blocks(first, end);
   if (blocks.empty()) return false;
   // Returns the block of an entry's gradient; any will do where there is none.
   const auto block = [&](size_t i) {
     const Tensor& gradient = entries_[i].parameter.impl().grad;
     return gradient.defined() ? block_of(gradient) : blocks.begin()->first;
   };
-  std::vector<size_t> order(entries.end - entries.first);
-  std::iota(order.begin(), order.end(), entries.first);
+  std::vector<size_t> order(end - first);
+  std::iota(order.begin(), order.end(), first);
   std::ranges::stable_sort(order, {},
                            [&](size_t i) { return std::pair(entries_[i].run, block(i)); });
-  uint32_t row = first_chunks_[entries.first];
+  uint32_t row = first_chunks_[first];
   for (const size_t i : order) {
     const uint32_t count = first_chunks_[i + 1] - first_chunks_[i], number = block(i);
     if (count == 0) continue;
@@ -150,7 +150,7 @@ bool GradientTable::locate(const Span& entries) {
     write_rows(i, row, memory.range);
     row += count;
   }
-  upload(first_chunks_[entries.first], first_chunks_[entries.end]);
+  upload(first_chunks_[first], first_chunks_[end]);
   return true;
 }
 

@@ -85,13 +85,10 @@ class GradientTable {
     int32_t begin = 0, grad = 0, size = 0, number = 0;
     bool operator==(const Row&) const = default;
   };
-  // Entries [first, end).
-  struct Span {
-    size_t first = 0, end = 0;
-  };
-  std::map<uint32_t, MemoryRange> blocks(const Span& entries) const;
+  // For entries [first, end).
+  std::map<uint32_t, MemoryRange> blocks(size_t first, size_t end) const;
+  bool locate(size_t first, size_t end);
   int64_t chunk() const { return int64_t{REWIND_FLAT} << shift_; }  // its most elements
-  bool locate(const Span& entries);
   void write_rows(size_t entry, uint32_t first, const BufferRange& memory);
   [[nodiscard]] Device::Hold hold(std::optional<size_t> run);
   void upload(uint32_t first, uint32_t end);

@@ -38,7 +38,7 @@ StatePart SavedParts::meaning(const std::string& name, int64_t elements) {
 
 void SavedParts::add(const std::string& name, int64_t elements) {
   const StatePart part = meaning(name, elements);
-  saved_[part.whole].emplace(part.elements.offset, Saved{count_++, part.elements});
+  saved_[part.whole].emplace(part.elements.offset, std::pair(count_++, part.elements));
 }
 
 std::optional<std::vector<SavedParts::Piece>> SavedParts::pieces(const std::string& name,

@@ -41,14 +41,10 @@ class SavedParts {
   std::optional<std::vector<Piece>> pieces(const std::string& name, int64_t elements) const;
 
  private:
-  struct Saved {
-    size_t number = 0;
-    ElementRange elements;  // of the whole
-  };
   static StatePart meaning(const std::string& name, int64_t elements);
 
-  // By the whole's name, and by the first element.
-  std::map<std::string, std::multimap<int64_t, Saved>> saved_;
+  // By the whole's name, and by the first element: the number of a saved tensor and its elements.
+  std::map<std::string, std::multimap<int64_t, std::pair<size_t, ElementRange>>> saved_;
   size_t count_ = 0;
 };
 

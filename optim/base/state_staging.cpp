@@ -28,16 +28,17 @@ void StateStaging::update(const Update& update_run) {
     update_run(run, begin(run));
     end(run);
   }
-  for (; !staged_.empty(); staged_.pop_front()) put_back(staged_.front());
+  for (; !staged_.empty(); staged_.pop_front())
+    put_back(staged_.front().first, staged_.front().second);
 }
 
 RunValues StateStaging::begin(size_t run) {
   const std::vector<FlatParameters::Run>& runs = parameters_.runs();
   if (!runs[run].is_staged) return parameters_.values(run);
-  if (staged_.empty() || staged_.back().run < run) fetch(run);
+  if (staged_.empty() || staged_.back().first < run) fetch(run);
   size_t next = run + 1;
   while (next < runs.size() && !runs[next].is_staged) ++next;
-  const RunValues values = staged_.back().values;
+  const RunValues values = staged_.back().second;
   if (next < runs.size()) fetch(next);
   return values;
 }
@@ -47,7 +48,7 @@ void StateStaging::fetch(size_t run) {
   if (slab_of(run).low) values.parameters = copy_on_device(values.parameters);
   for (Tensor& state : values.states)
     if (state && state.numel() > 0) state = copy_on_device(state);
-  staged_.push_back({run, std::move(values)});
+  staged_.emplace_back(run, std::move(values));
 }
 
 void StateStaging::end(size_t run) {
@@ -56,16 +57,16 @@ void StateStaging::end(size_t run) {
       parameters_.publish(run, parameters_.values(run).parameters);
     return;
   }
-  for (; staged_.front().run < run; staged_.pop_front()) put_back(staged_.front());
+  for (; staged_.front().first < run; staged_.pop_front())
+    put_back(staged_.front().first, staged_.front().second);
 }
 
-void StateStaging::put_back(const Staged& staged) const {
-  const RunValues home = parameters_.values(staged.run);
-  if (slab_of(staged.run).low) copy_dense(staged.values.parameters, home.parameters);
+void StateStaging::put_back(size_t run, const RunValues& values) const {
+  const RunValues home = parameters_.values(run);
+  if (slab_of(run).low) copy_dense(values.parameters, home.parameters);
   for (size_t s = 0; s < home.states.size(); ++s)
-    if (home.states[s] && home.states[s].numel() > 0)
-      copy_dense(staged.values.states[s], home.states[s]);
-  parameters_.publish(staged.run, staged.values.parameters);
+    if (home.states[s] && home.states[s].numel() > 0) copy_dense(values.states[s], home.states[s]);
+  parameters_.publish(run, values.parameters);
 }
 
 }  // namespace rw

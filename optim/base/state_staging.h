@@ -24,19 +24,14 @@ class StateStaging {
   void update(const Update& update_run);  // all runs that are updated here
 
  private:
-  struct Staged {
-    size_t run = 0;
-    RunValues values;
-  };
-
   const FlatParameters::Slab& slab_of(size_t run) const;
   RunValues begin(size_t run);
   void end(size_t run);
   void fetch(size_t run);
-  void put_back(const Staged& staged) const;
+  void put_back(size_t run, const RunValues& values) const;
 
   FlatParameters& parameters_;
-  std::deque<Staged> staged_;  // in order: updated, being updated, next
+  std::deque<std::pair<size_t, RunValues>> staged_;  // by run: updated, being updated, next
 };
 
 }  // namespace rw

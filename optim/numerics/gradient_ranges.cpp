@@ -41,7 +41,7 @@ class GradientRanges::Rows : public UpdateObserver {
       for (const bool scaled : {false, true}) {
         const int64_t row = scaled ? count + i : i;
         count_range(gradient, make_view(rows_, {RANGE_SIZE}, {1}, row * RANGE_SIZE),
-                    {.least_normal = least_normal(DType::f16), .is_scaled = scaled}, control_);
+                    least_normal(DType::f16), scaled, control_);
       }
     }
   }

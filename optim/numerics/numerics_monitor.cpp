@@ -94,7 +94,7 @@ ValueHistory* NumericsMonitor::count(const ValueKey& key, const Tensor& x) {
   value.what.dtype = x.dtype();
   const OpScope scope("numerics_monitor");
   count_range(x, make_view(rows_, {RANGE_SIZE}, {1}, value.row * RANGE_SIZE),
-              {.least_normal = least_normal(x.dtype())}, control_);
+              least_normal(x.dtype()), false, control_);
   has_counts_ = true;
   return std::exchange(value.is_new, false) ? &value.what : nullptr;
 }

@@ -23,7 +23,7 @@ float least_normal(DType dtype) {
   return dtype == DType::f16 ? 0x1p-14f : 0x1p-126f;
 }
 
-void count_range(const Tensor& x, const Tensor& row, const RangeLimits& limits,
+void count_range(const Tensor& x, const Tensor& row, float least_normal, bool is_scaled,
                  const Tensor& control) {
   check<DTypeError>(is_float(x.dtype()) && row.dtype() == DType::i32, "value_range",
                     "needs floats and an i32 row, got {} and {}", x, row);
@@ -33,8 +33,8 @@ void count_range(const Tensor& x, const Tensor& row, const RangeLimits& limits,
   kernels::ValueRangeParams p{.offset = {},
                               .n = n,
                               .chunk = chunk,
-                              .least_normal = limits.least_normal,
-                              .scaled = limits.is_scaled,
+                              .least_normal = least_normal,
+                              .scaled = is_scaled,
                               .rank = static_cast<uint32_t>(x.rank()),
                               .shape = {},
                               .stride = {}};

@@ -22,14 +22,10 @@ struct ValueRange {
 // The least positive normal value of a float type: smaller ones lose digits, then are 0.
 float least_normal(DType dtype);
 
-// When values count as denormal.
-struct RangeLimits {
-  float least_normal = 0;  // they are below it
-  bool is_scaled = false;  // it is multiplied by the loss scale, which is in the values
-};
 // Queues counting the elements of x, of a float type and not empty, into a row: i32 [RANGE_SIZE],
-// to which it adds. `control` is an optimizer's, for the loss scale.
-void count_range(const Tensor& x, const Tensor& row, const RangeLimits& limits,
+// to which it adds. Values below `least_normal` count as denormal; if `is_scaled`, below that times
+// the loss scale, which is in the values. `control` is an optimizer's, for the loss scale.
+void count_range(const Tensor& x, const Tensor& row, float least_normal, bool is_scaled,
                  const Tensor& control);
 ValueRange range_of_row(std::span<const int32_t> row);  // as it was read
 float range_largest(int32_t word);                      // of RANGE_LARGEST

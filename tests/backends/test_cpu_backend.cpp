@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "backends/cpu/cpu_backend.h"
-#include "backends/cpu/plan.h"
+#include "backends/cpu/prepared_call.h"
 #include "backends/cpu/work.h"
 #include "backends/open.h"
 #include "backends/reference/reference_backend.h"
@@ -52,7 +52,7 @@ void by_threads(void (ProductCheck::*table)() const) {
                       const bool has_own_loop =  // a row of 16 bits
                           call.kernel == "matmul" && call.params_as<MatmulParams>().m == 1 &&
                           call.bindings[0].dtype != DType::f32;
-                      const bool may_be_planned = !cpu::plan_library().empty() && !has_own_loop;
+                      const bool may_be_planned = !cpu::product_library().empty() && !has_own_loop;
                       if (may_be_planned && smallest.range.size > 0)
                         CHECK(backend.dry()->prepare(call) != nullptr);
                     }});

@@ -158,8 +158,9 @@ TEST_CASE("tuning: every device has a way, and no way twice" * doctest::test_sui
       CHECK(names.size() == ways.size());
       // The device can run all passes, by the cost model and by any choice.
       for (const Choice& c : ways) {
-        const auto passes = vulkan::compose(p.call(), caps, c);
-        for (const vulkan::Pass& pass : passes->list())
+        vulkan::Passes passes;
+        add_product(passes, caps, p.call(), c);
+        for (const vulkan::Pass& pass : passes.list())
           CHECK_MESSAGE(vulkan::may_run(pass.kernel, caps), pass.kernel);
       }
     }
@@ -176,9 +177,9 @@ TEST_CASE("tuning: every device has a way, and no way twice" * doctest::test_sui
 
 TEST_CASE("tuning: sums of many results are not split without end" * doctest::test_suite("host")) {
   const Product p = gemm(8192, 8192, 8192);
-  const auto passes =
-      vulkan::compose(p.call(), cpu_driver(), *vulkan::parse_choice("subgroup8-split64"));
-  CHECK(passes->workspace_bytes <= uint64_t{1} << 30);
+  vulkan::Passes passes;
+  add_product(passes, cpu_driver(), p.call(), *vulkan::parse_choice("subgroup8-split64"));
+  CHECK(passes.workspace_bytes <= uint64_t{1} << 30);
 }
 
 TEST_CASE("tuning: products are lines" * doctest::test_suite("host")) {

@@ -29,7 +29,7 @@ bool HazardTracker::overlaps(const Ranges& ranges, const Use& use) {
 void HazardTracker::insert(Ranges& ranges, const Use& use) {
   auto first = first_ending_after(ranges, use.block, use.begin);
   auto last = first;
-  Range merged{use.block, use.begin, use.end};
+  Use merged = use;
   for (; last != ranges.end() && last->block == use.block && last->begin < use.end; ++last) {
     merged.begin = std::min(merged.begin, last->begin);
     merged.end = std::max(merged.end, last->end);

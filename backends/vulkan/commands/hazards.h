@@ -33,11 +33,7 @@ class HazardTracker {
   void clear();  // a barrier was recorded
 
  private:
-  struct Range {
-    uint32_t block;
-    uint64_t begin, end;
-  };
-  using Ranges = std::vector<Range>;
+  using Ranges = std::vector<Use>;  // sorted and disjoint
   static bool overlaps(const Ranges& ranges, const Use& use);
   static void insert(Ranges& ranges, const Use& use);
 

@@ -2,13 +2,9 @@
 
 #include "backends/vulkan/matrix/matrix_class.h"
 #include "backends/vulkan/matrix/matrix_passes.h"
-#include "backends/vulkan/matrix/product.h"
 
 namespace rw::vulkan {
 
-namespace {
-
-// The choice that the environment asks for, or that tuning found.
 Choice choice_for(const KernelCall& call, const Caps& caps) {
   const Choice forced = forced_choice();
   if (forced != Choice{} || caps.tuning.choices.empty()) return forced;
@@ -22,20 +18,6 @@ void add_product(Passes& passes, const Caps& caps, const KernelCall& call, const
     add_matmul(passes, caps, choice, params_of<kernels::MatmulParams>(call), a, b, c);
   else
     add_conv(passes, caps, choice, call.kernel, params_of<kernels::Conv2dParams>(call), a, b, c);
-}
-
-}  // namespace
-
-std::shared_ptr<const Passes> compose(const KernelCall& call, const Caps& caps,
-                                      const Choice& choice) {
-  const auto made = std::make_shared<Passes>();
-  add_product(*made, caps, call, choice);
-  return made;
-}
-
-void add_product(Passes& passes, const Caps& caps, const KernelCall& call) {
-  log_product(call);
-  add_product(passes, caps, call, choice_for(call, caps));
 }
 
 }  // namespace rw::vulkan

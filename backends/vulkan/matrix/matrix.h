@@ -1,8 +1,6 @@
 // Matrix products and convolutions, as passes of several shader modules.
 #pragma once
 
-#include <memory>
-
 #include "../../../core/backend/backend.h"
 #include "../device/caps.h"
 #include "../device/matrix_choice.h"
@@ -10,10 +8,15 @@
 
 namespace rw::vulkan {
 
-// The passes of matmul, conv2d, conv2d_dgrad or conv2d_wgrad by the given choice.
-std::shared_ptr<const Passes> compose(const KernelCall& call, const Caps& caps,
-                                      const Choice& choice);
-// The same passes by the choice that REWIND_MATMUL or the device's tuning makes.
-void add_product(Passes& passes, const Caps& caps, const KernelCall& call);
+// Returns the choice that REWIND_MATMUL or the device's tuning makes for such a call.
+Choice choice_for(const KernelCall& call, const Caps& caps);
+// Adds the passes of matmul, conv2d, conv2d_dgrad or conv2d_wgrad by the given choice.
+void add_product(Passes& passes, const Caps& caps, const KernelCall& call, const Choice& choice);
+// Returns the operations of such a call.
+inline double flops_of(const KernelCall& call, const Caps& caps) {
+  Passes passes;
+  add_product(passes, caps, call, {});
+  return passes.flops();
+}
 
 }  // namespace rw::vulkan

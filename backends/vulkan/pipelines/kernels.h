@@ -26,14 +26,10 @@ struct Signature {
   std::string_view kernel;
   uint64_t dtypes = 0;
   bool operator==(const Signature&) const = default;
-};
-struct SignatureHash {
-  size_t operator()(const Signature& s) const {
-    return std::hash<std::string_view>{}(s.kernel) ^ s.dtypes * splitmix64_step;
-  }
+  size_t hash() const { return std::hash<std::string_view>{}(kernel) ^ dtypes * splitmix64_step; }
 };
 template <class T>
-using BySignature = std::unordered_map<Signature, T, SignatureHash>;
+using BySignature = std::unordered_map<Signature, T, KeyHash>;
 
 // Returns the workgroups of a call of this module: in one dimension, except for Grid::cube.
 std::array<uint32_t, 3> workgroups(const Shader& shader, const KernelCall& call, const Caps& caps);

@@ -24,15 +24,13 @@ struct PipelineKey {
   std::array<uint32_t, kMaxVariant> values;
   bool brain;
   auto operator<=>(const PipelineKey&) const = default;
-};
-PipelineKey key_of(const Shader& shader, std::span<const uint32_t> variant, bool brain);
-struct PipelineKeyHash {
-  size_t operator()(const PipelineKey& key) const {
-    uint64_t hash = fnv1a(fnv1a_start, reinterpret_cast<uintptr_t>(key.shader));
-    for (size_t i = 0; i < key.count; ++i) hash = fnv1a(hash, key.values[i]);
-    return fnv1a(hash, key.brain);
+  size_t hash() const {
+    uint64_t mixed = fnv1a(fnv1a_start, reinterpret_cast<uintptr_t>(shader));
+    for (size_t i = 0; i < count; ++i) mixed = fnv1a(mixed, values[i]);
+    return fnv1a(mixed, brain);
   }
 };
+PipelineKey key_of(const Shader& shader, std::span<const uint32_t> variant, bool brain);
 
 // Writes one line each. Modules have names that other builds and drivers know, too.
 std::string write_pipelines(std::span<const PipelineKey> all);

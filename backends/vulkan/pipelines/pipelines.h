@@ -73,7 +73,7 @@ class Pipelines {
 
   MadeOnce<PipelineKey, VkPipeline> made_{[this](const PipelineKey& key) { return create(key); }};
   // A part of made_ that belongs to the calling thread.
-  std::unordered_map<PipelineKey, VkPipeline, PipelineKeyHash> used_;
+  std::unordered_map<PipelineKey, VkPipeline, KeyHash> used_;
   std::mutex order_mutex_;
   std::vector<PipelineKey> order_;    // used_, in order of the first use
   std::vector<PipelineKey> earlier_;  // the list on disk when the device was opened

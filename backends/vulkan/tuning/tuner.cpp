@@ -87,9 +87,9 @@ class Task {
   }
 
   const Passes& passes(const Choice& choice) {
-    auto& passes = passes_[name(choice)];
-    if (!passes) passes = compose(product_.call(), caps_, choice);
-    return *passes;
+    const auto [found, is_new] = passes_.try_emplace(name(choice));
+    if (is_new) add_product(found->second, caps_, product_.call(), choice);
+    return found->second;
   }
   void run(const Choice& choice, BufferRange workspace) {
     const Passes& passes = this->passes(choice);
@@ -122,7 +122,7 @@ class Task {
   const Caps& caps_;
   Product product_;
   std::vector<std::unique_ptr<Block>> blocks_;
-  std::map<std::string, std::shared_ptr<const Passes>> passes_;
+  std::map<std::string, Passes> passes_;
 };
 
 // The seconds that calls took, each from the beginning of its first kernel to the end of its last.
@@ -246,18 +246,18 @@ std::vector<double> gains(Bench& bench, const Timed& standard, std::span<const T
 
 }  // namespace
 
-Verdict measure(Backend& device, const Caps& caps, std::span<const Product> products,
-                const Effort& effort) {
+Verdict measure(Backend& device, const Caps& caps, std::span<const Product> products, double round,
+                int rounds) {
   std::vector<KernelCall> calls;
   for (const Product& p : products) calls.push_back(p.call());
   Ways ways(calls, caps);
-  Bench bench(device, caps, products, effort.round);
+  Bench bench(device, caps, products, round);
   Verdict verdict;
   verdict.standard = verdict.choice = ways.standard();
 
   // Element by element, large products take too long.
   double flops = 0;
-  for (const KernelCall& call : calls) flops += compose(call, caps, {})->flops();
+  for (const KernelCall& call : calls) flops += flops_of(call, caps);
   const Choice naive{.family = Choice::Family::naive};
   const bool is_small = flops < (caps.is_cpu ? 1e9 : 1e11);
   std::vector<Choice> plain = plain_choices(caps.is_cpu);
@@ -289,12 +289,11 @@ Verdict measure(Backend& device, const Caps& caps, std::span<const Product> prod
       verdict.wrong.push_back(name(t.choice));
   }
   verdict.workspace[0] = verdict.workspace[1] = bench.workspace({});
-  const std::vector<double> medians =
-      gains(bench, first, challengers, effort.rounds, verdict.seconds);
+  const std::vector<double> medians = gains(bench, first, challengers, rounds, verdict.seconds);
   const auto best = std::max_element(medians.begin(), medians.end());
   if (best == medians.end() || *best < least_gain) return verdict;
   const Timed& winner = challengers[static_cast<size_t>(best - medians.begin())];
-  const double again = gains(bench, first, {&winner, 1}, effort.rounds, verdict.seconds).front();
+  const double again = gains(bench, first, {&winner, 1}, rounds, verdict.seconds).front();
   if (again < least_gain) return verdict;
   verdict.choice = winner.choice;
   verdict.ratio = again;

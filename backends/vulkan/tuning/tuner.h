@@ -10,12 +10,6 @@
 
 namespace rw::vulkan {
 
-// The effort of measuring.
-struct Effort {
-  double round = 0.02;  // seconds of a way in a round; it runs once at least
-  int rounds = 9;
-};
-
 // The result for one class.
 struct Verdict {
   Choice standard;                 // the cost model's
@@ -33,9 +27,9 @@ inline constexpr double least_gain = 1.05;
 
 // Runs all products, which belong to one class, in each of the ways that may be the fastest: plain
 // ones first, then the best of them with other panels, then with other splits. `caps` are those of
-// the device.
+// the device. A way runs for `round` seconds, or once, in each of the rounds.
 Verdict measure(Backend& device, const Caps& caps, std::span<const Product> products,
-                const Effort& effort);
+                double round = 0.02, int rounds = 9);
 
 // Measures copies of 64 MiB between the device's memory and the host's, the quickest of several in
 // each direction. OutOfMemory if there is no room for them.

@@ -71,8 +71,9 @@ std::vector<Choice> Ways::fresh(std::span<const Choice> choices) {
 std::string Ways::passes_of(const Choice& choice) const {
   std::string text;
   for (const KernelCall& call : calls_) {
-    const auto passes = compose(call, caps_, choice);
-    for (const Pass& pass : passes->list()) text += text_of(pass);
+    Passes passes;
+    add_product(passes, caps_, call, choice);
+    for (const Pass& pass : passes.list()) text += text_of(pass);
   }
   return text;
 }

@@ -1,4 +1,4 @@
-// A plan, which the cpu backend makes for a call before it runs: a Preparation that can run it.
+// What the cpu backend prepares of a call before it runs: a Preparation that can run it.
 #pragma once
 
 #include <algorithm>
@@ -28,7 +28,7 @@ struct Memory {
   }
 };
 
-class Plan : public Preparation {
+class PreparedCall : public Preparation {
  public:
   virtual void run(const KernelCall& call, const Memory& memory) const = 0;
 
@@ -67,11 +67,11 @@ class Plan : public Preparation {
   uint64_t slot_floats_ = 0, slots_begin_ = 0;
 };
 
-// The library that makes the plans, "oneDNN 3.5"; empty: there is none, and there are no plans.
-std::string plan_library();
-// Plans of matmul, conv2d, conv2d_dgrad and conv2d_wgrad; null if the library has no form of the
+// The library that computes products, "oneDNN 3.5"; empty: there is none, and none are prepared.
+std::string product_library();
+// Prepare matmul, conv2d, conv2d_dgrad and conv2d_wgrad; null if the library has no form of the
 // call.
-std::shared_ptr<const Plan> plan_matmul(const KernelCall& call);
-std::shared_ptr<const Plan> plan_convolution(const KernelCall& call);
+std::shared_ptr<const PreparedCall> prepare_matmul(const KernelCall& call);
+std::shared_ptr<const PreparedCall> prepare_convolution(const KernelCall& call);
 
 }  // namespace rw::cpu
