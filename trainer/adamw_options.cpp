@@ -28,7 +28,7 @@ std::unique_ptr<Optimizer> wrapped(O&& optimizer, const AdamWRecipe& recipe,
 std::unique_ptr<Optimizer> AdamWRecipe::make(const Module& model, const StepRanks& ranks,
                                              uint32_t micro_batches) const {
   std::vector<ParameterGroup> groups = ranks.shard(decay_groups(model.parameters(), weight_decay));
-  if (offload_states) groups = offload_states(std::move(groups));
+  if (offload_states) groups = rw::offload_states(std::move(groups));
   const AdamWOptions options{.lr = lr};
   std::unique_ptr<Optimizer> made =
       optimizer == "adamw-8bit"

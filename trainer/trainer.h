@@ -13,6 +13,8 @@
 #include <string>
 #include <utility>
 
+#include "../data/base/prefetch.h"
+#include "../data/base/rank_batches.h"
 #include "../ops/numerics/overflow.h"
 #include "loop/training_loop.h"
 #include "program/lasting_output.h"
@@ -60,7 +62,10 @@ class Trainer {
     begin();
     loop_.resume();
     if (!options_.quiet) fmt::print("{}\n{}", introduction(), choice());
-    RankStream<Source> batches(*training_, loop_.start(), per_epoch_);
+    // The batches of this rank, which a thread makes; all ranks took as many steps before.
+    RankBatches<Source> own(*training_, world().rank(), rank_count(), per_epoch_);
+    BatchStream<RankBatches<Source>> batches(own,
+                                             {training_->seed(), 0, loop_.start() / rank_count()});
     loop_.run(
         [&](int64_t) {
           last_ = batches.next();

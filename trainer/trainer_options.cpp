@@ -63,8 +63,9 @@ void TrainerOptions::add_to(CLI::App& app) {
       ->needs("--resume");
   app.add_option("--snapshot-every", snapshot_every, "the number of steps between snapshots")
       ->capture_default_str();
-  app.add_flag("--allow-rise", allow_rise,
-               "go on where the loss rises by half over its start, which ends a run otherwise");
+  app.add_flag(
+      "--allow-rise", allow_rise,
+      "continue even if the loss exceeds its initial value by half, which otherwise ends a run");
   add_common_to(app);
 }
 

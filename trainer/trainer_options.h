@@ -30,7 +30,7 @@ struct TrainerOptions {
   int64_t snapshot_every = 100;   // steps
   bool restart = false;           // remove existing snapshots
   bool change_dtype = false;      // resume from a snapshot of another dtype
-  bool allow_rise = false;        // go on where the loss rises by half over its start
+  bool allow_rise = false;        // continue where the loss exceeds its initial value by half
   bool quiet = false;             // print results only
 
   // The option of recomputation, as in StepSettings, if `segments` has any words.

@@ -143,7 +143,8 @@ fs::path path_by(const std::optional<FileList>& list, const fs::path& folder,
 // Moves the files of a list that counts to their places. Whatever was done of this before is no
 // error.
 void complete(const fs::path& folder, FileList list) {
-  constexpr const char* advice = "; the new files count, and writing the folder again goes on here";
+  constexpr const char* advice =
+      "; the new files count, and writing the folder again completes the move";
   for (const ListedFile& file : list.files) {
     const fs::path staged = folder / list.staged / file.name;
     if (file_calls::rename(staged.c_str(), (folder / file.name).c_str()) != 0 && errno != ENOENT)

@@ -15,7 +15,7 @@ bool has_other_dtype(const SnapshotFiles& snapshot, const Module& model, bool ma
       continue;
     check<FileError>(may_change, "snapshot",
                      "'{}' must have parameters of the model's dtype, got {} and {} of '{}'; "
-                     "TrainingState::change_dtype (--change-dtype) goes on in another",
+                     "TrainingState::change_dtype (--change-dtype) allows another",
                      index.path(), stored->second.dtype, stored_name(parameter.dtype()), name);
     return true;
   }
@@ -25,10 +25,11 @@ bool has_other_dtype(const SnapshotFiles& snapshot, const Module& model, bool ma
 void read_masters(const SnapshotFiles& snapshot, const Module& model, const Optimizer& optimizer,
                   StateDict& tensors, std::set<std::string>& ignored) {
   const FlatParameters& parameters = optimizer.parameters();
-  check<FileError>(!parameters.shard(), "snapshot",
-                   "only an optimizer that keeps all states goes on in another dtype, got one of "
-                   "rank {} of {}; let one process go on, and save",
-                   parameters.shard()->rank, parameters.shard()->ranks);
+  check<FileError>(
+      !parameters.shard(), "snapshot",
+      "only an optimizer that keeps all states can continue in another dtype, got one of "
+      "rank {} of {}; let a single process resume and save",
+      parameters.shard()->rank, parameters.shard()->ranks);
   std::set<std::string> saved;  // including masters in parts
   for (const SafetensorsFile& file : snapshot.files())
     for (const auto& [name, tensor] : file.tensors()) saved.insert(whole_name(name));

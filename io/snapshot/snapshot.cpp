@@ -214,13 +214,12 @@ void SnapshotDirectory::save(const TrainingState& state, const TrainingPosition&
   const auto prepare = [&] {
     lock();
     for (const auto& [step, path] : entries_in(directory_))
-      check<FileError>(
-          step <= position.step ||
-              std::find(passed_over_.begin(), passed_over_.end(), path) != passed_over_.end(),
-          "snapshot",
-          "'{}' is of a later step than {}: go on from there with load_latest(), start "
-          "from zero with clear(), or use another folder",
-          path.string(), position.step);
+      check<FileError>(step <= position.step || std::find(passed_over_.begin(), passed_over_.end(),
+                                                          path) != passed_over_.end(),
+                       "snapshot",
+                       "'{}' is of a later step than {}: resume from it with load_latest(), start "
+                       "from zero with clear(), or use another folder",
+                       path.string(), position.step);
   };
   const auto finish = [&] {
     lock();  // somebody may have removed the folder meanwhile, which the write has made again

@@ -301,9 +301,10 @@ Optimizer::NamedState Accumulate::state_to_fill(const std::vector<std::string>& 
     return name.starts_with("accumulate.") && name.ends_with("window");
   });
   if (saved == names.end()) return all;
-  check<FileError>(!exchange_, "accumulate",
-                   "ranks go on between windows only, the saved state is inside of one: let one "
-                   "process end it");
+  check<FileError>(
+      !exchange_, "accumulate",
+      "ranks can resume only between windows, but the saved state is inside one: let a "
+      "single process finish it");
   begin_window();
   const std::string own = window_->name();
   if (own != *saved) abandon_window();

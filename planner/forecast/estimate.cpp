@@ -55,8 +55,8 @@ std::string estimate_text(const Estimate& e) {
       "moments\n"
       "  outputs x 2: {}; exact: {} of activations at the peak. Gradients read {} of the {} that "
       "ops\n"
-      "  return, the rest is overwritten or freed; and gradients of activations die as backward "
-      "goes on,\n"
+      "  return, the rest is overwritten or freed; and gradients of activations are freed as "
+      "backward proceeds,\n"
       "  so they never double them. Not estimated: {} of workspace, {} of padding.\n",
       e.states, format_bytes(e.total()), format_bytes(e.exact.peak),
       static_cast<double>(e.total()) / static_cast<double>(e.exact.peak), e.states,

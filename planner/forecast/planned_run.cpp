@@ -147,7 +147,7 @@ std::string RunAccount::str() const {
       memory.str() +
       (predicted_peak == memory.peak
            ? fmt::format("A dry run predicts this peak to the byte ({}).", predicted_peak)
-           : fmt::format("A dry run predicts {} bytes, the peak has {}.", predicted_peak,
+           : fmt::format("A dry run predicts {} bytes, but the peak was {}.", predicted_peak,
                          memory.peak));
   if (!rank_peaks.empty()) {
     const auto [least, most] = std::ranges::minmax_element(rank_peaks);

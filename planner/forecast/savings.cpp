@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <optional>
 
 #include "core/base/thread_state.h"
 
@@ -15,8 +14,8 @@ std::vector<Saving> attribute_savings(const Planner& planner, const StepSettings
       .batch = settings.batch * settings.accumulate,
       .evaluation_batch = settings.evaluation_batch ? settings.evaluation_batch : settings.batch};
   now.checkpoint = "none";
-  std::optional<OverwriteScope> overwrites_nothing(false);
-  std::optional<DropScope> drops_nothing(false);
+  const OverwriteScope overwrites(false);
+  const DropScope drops(false);
   const MemoryReport plain = planner.forecast(now, {.memory = DryMemory::unlimited}).memory;
   std::vector<Saving> rows = {
       {"f32, the whole batch at once, all kept", std::max(plain.naive, plain.peak)},
@@ -24,14 +23,14 @@ std::vector<Saving> attribute_savings(const Planner& planner, const StepSettings
   const auto add = [&](const std::string& technique) {
     rows.push_back({technique, planner.peak(now)});
   };
-  overwrites_nothing.reset();
+  context().overwrites = true;
   add("ops that overwrite their input");
   if (is_half(settings.dtype)) {
     now.dtype = settings.dtype;
     add(now.dtype == DType::bf16 ? "bf16 activations" : "f16 activations");
   }
   if (settings.checkpoint != "none" && !settings.recompute) {
-    drops_nothing.reset();
+    context().drops_segments = true;
     now.checkpoint = settings.checkpoint;
     now.checkpoint_every = settings.checkpoint_every;
     add("checkpoint segments");
@@ -51,7 +50,7 @@ std::vector<Saving> attribute_savings(const Planner& planner, const StepSettings
     if (now.shard != "none") add("parts instead of all on each rank");
   }
   if (settings.recompute) {
-    drops_nothing.reset();
+    context().drops_segments = true;
     now.recompute = settings.recompute;
     now.budget = settings.budget;
     add(plan_text(*settings.recompute));

@@ -41,7 +41,7 @@ def test_photos(folder):
     run(folder, *twice, "--resume", "kept", "--snapshot-every", "2")
     snapshots(folder)[-1].unlink()
     out, _ = run(folder, *twice, "--resume", "kept", "--snapshot-every", "2")
-    expect("going on after step" in out and (folder / "again").read_bytes() == whole, "not resumed", out)
+    expect("resuming after step" in out and (folder / "again").read_bytes() == whole, "not resumed", out)
 
     # Other classes, and files that are no photographs.
     (folder / "photos/night").rename(folder / "photos/fog")
@@ -173,7 +173,7 @@ def test_speech(folder):
     run(folder, *twice, "--resume", "kept", "--snapshot-every", "2")
     snapshots(folder)[-1].unlink()
     out, _ = run(folder, *twice, "--resume", "kept", "--snapshot-every", "2")
-    expect("going on after step" in out and (folder / "again").read_bytes() == whole, "not resumed", out)
+    expect("resuming after step" in out and (folder / "again").read_bytes() == whole, "not resumed", out)
     shutil.rmtree(folder / "kept")
     run(folder, "asr", "recognise", files[0], "--model", "again", *FAST)
 

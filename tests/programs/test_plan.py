@@ -312,7 +312,7 @@ def test_resume(folder):
         older, newest = sorted((folder / "snapshots").glob("step-*"))
         newest.unlink()
         text = run(folder, *command, *often)
-        expect(f"going on after step {int(older.stem.split('-')[1])} " in text, "not resumed", text)
+        expect(f"resuming after step {int(older.stem.split('-')[1])} " in text, "not resumed", text)
         expect((folder / weights).read_bytes() == trained, "other weights", command)
         error = run(folder, *command, *often, "--lr", "0.5", fails=True)
         expect("is of another run" in error, "another run", error)

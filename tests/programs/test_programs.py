@@ -86,7 +86,7 @@ def test_damage(folder):
     whole = (folder / "out").read_bytes()
     damage(snapshots(folder)[-1])
     out, errors = run(folder, *train)
-    expect("going on after step 6" in out, "the older one", out)
+    expect("resuming after step 6" in out, "the older one", out)
     expect("warning" in errors and "is damaged" in errors and "step-000000000006" in errors, "the warning", errors)
     expect((folder / "out").read_bytes() == whole, "other weights")
     for path in snapshots(folder):
@@ -95,7 +95,7 @@ def test_damage(folder):
     expect("none of the 2 snapshots" in errors and "--restart" in errors, "no start from zero", errors)
     (folder / "out").unlink()
     out, _ = run(folder, *train, "--restart")
-    expect("going on" not in out and (folder / "out").read_bytes() == whole, "a new start", out)
+    expect("resuming" not in out and (folder / "out").read_bytes() == whole, "a new start", out)
     shutil.rmtree(folder / "kept")
 
 
@@ -112,7 +112,7 @@ def test_finetune(folder):
     newest.unlink()
     weights.unlink()
     out, _ = run(folder, *tune)
-    expect("going on after step 6 " in out and weights.read_bytes() == whole, "not resumed", out)
+    expect("resuming after step 6 " in out and weights.read_bytes() == whole, "not resumed", out)
     _, errors = run(folder, *tune, "--lr", "0.5", status=1)
     expect("is of another run" in errors, "another run", errors)
     shutil.rmtree(folder / "kept")
@@ -173,7 +173,7 @@ def test_learning_rate(folder):
     _, errors = run(folder, *kept, "--steps", "6", "--lr", "0.125", status=1)
     expect("is of another run" in errors, "another rate", errors)
     out, _ = run(folder, *kept, "--steps", "6", "--lr", "0.25")  # 0.125 * 4 / 2
-    expect("going on after step 4" in out, "the same rate by other options", out)
+    expect("resuming after step 4" in out, "the same rate by other options", out)
     shutil.rmtree(folder / "kept")
     for command in (RESNET, ("bert", "--plan", "--text", "text.txt"), ("bert", "finetune", "--plan", "--model", "tiny"),
                     ("asr", "--plan")):
@@ -210,7 +210,7 @@ def test_average(folder):
     for f in files:
         f.unlink()
     out, _ = run(folder, *kept)
-    expect("going on after step" in out and [f.read_bytes() for f in files] == whole, "not resumed", out)
+    expect("resuming after step" in out and [f.read_bytes() for f in files] == whole, "not resumed", out)
     again = json.loads((folder / "report.json").read_text())
     expect(again["evaluations"] == report["evaluations"], "the evaluations before", again)
     _, errors = run(folder, *[o if o != "0.5" else "0.9" for o in kept], status=1)
@@ -246,7 +246,7 @@ def test_names(folder):
     run(folder, *train)
     snapshots(folder)[-1].unlink()
     out, _ = run(folder, *train)
-    expect("going on after step 2" in out, "not resumed", out)
+    expect("resuming after step 2" in out, "not resumed", out)
     json.loads((folder / "named.json").read_text())
     shutil.rmtree(folder / "kept")
 
@@ -279,7 +279,7 @@ def test_signals(folder):
         expect(child.returncode == status, "exit status", child.returncode, errors)
         # The second run goes on from the first one's.
         step = int(snapshots(folder)[-1].stem.split("-")[1])
-        expect(f"after step {step} of 100000000; --resume 'kept' goes on" in errors, "the step", errors)
+        expect(f"after step {step} of 100000000; --resume 'kept' continues" in errors, "the step", errors)
     expect(len(snapshots(folder)) == 2, "a snapshot of each", snapshots(folder))
 
     mnist = ("mnist", "--epochs", "100000", "--runs", "single", *FAST)

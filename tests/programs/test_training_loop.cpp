@@ -160,7 +160,7 @@ TEST_CASE("training loop: only its own snapshots are gone on with" * doctest::te
     CHECK_THROWS_AS(training.run(0), Interrupted);
   }
   CHECK(resume_refusal(LoopTraining(other.path, with("0.1", "f16", "none")))
-            .find("--dtype was f32 there and is f16 now (--change-dtype goes on in another); go") !=
+            .find("--dtype was f32 there and is f16 now (--change-dtype allows that); resume") !=
         std::string::npos);
   {
     LoopTraining longer(other.path, with("0.1", "f16", "block"), 9, false, true);
@@ -172,7 +172,8 @@ TEST_CASE("training loop: only its own snapshots are gone on with" * doctest::te
     CHECK(longer.steps.optimizer->loss_scale() == 1024);
   }
   CHECK(resume_refusal(LoopTraining(other.path, with("0.2", "f32", "none")))
-            .find("--lr was 0.1 there and is 0.2 now; go on with what was") != std::string::npos);
+            .find("--lr was 0.1 there and is 0.2 now; resume with the earlier") !=
+        std::string::npos);
   // Every setting that is on no list counts.
   for (const char* name : {"--new-option", "the data", "--loss-scale", "--overflow"}) {
     const TemporaryFolder own;
@@ -257,16 +258,17 @@ TEST_CASE("training loop: a loss that rises by half over its start ends a run" *
   CHECK(verdict_of_losses({0.01f, 0.2f, 0.2f, 0.2f}) == "trained");  // a small loss says little
   const std::string ruined = verdict_of_losses({3.74f, 7.85f, 11.28f, 11.45f, 13.86f, 14});
   CHECK(contains(ruined,
-                 "[train] the loss must not rise by half over its start of 3.740, got "
+                 "[train] the loss must not exceed its initial value of 3.740 by half, got "
                  "11.280 at step 3 of 6"));
   CHECK(contains(ruined,
-                 "a model that was there is kept. Lower --lr from 0.001, or go on with "
+                 "an earlier model is kept. Lower --lr from 0.001, or continue with "
                  "--allow-rise"));
   CHECK(contains(verdict_of_losses({4, 4, 4, 6.1f}), "at step 4 of 4"));  // no other step comes
   CHECK(verdict_of_losses({3.74f, 7.85f, 11.28f, 11.45f}, true) == "trained");
   // The losses of a few targets say little.
   CHECK(verdict_of_losses({2, 8, 8, 8}, false, 40) == "trained");
-  CHECK(contains(verdict_of_losses({2, 2, 8, 8, 8, 8}, false, 100), "start of 2.000, got 8.000"));
+  CHECK(contains(verdict_of_losses({2, 2, 8, 8, 8, 8}, false, 100),
+                 "value of 2.000 by half, got 8.000"));
   // In a long run it takes more than two steps.
   std::vector<float> losses(200, 1);
   std::fill_n(losses.begin() + 40, 8, 3.0f);

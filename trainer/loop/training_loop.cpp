@@ -81,10 +81,10 @@ void TrainingLoop::resume() {
                    rank_count(), start_);
   if (changes_scaler_) optimizer_.restart_scaler();  // the saved scaler belongs to another dtype
   for (const std::string& damaged : loaded->damaged)
-    warn(fmt::format("a snapshot is passed over: {}", damaged));
+    warn(fmt::format("skipping a damaged snapshot: {}", damaged));
   if (!loaded->damaged.empty())
-    warn(fmt::format("going on from the older '{}'", loaded->file.string()));
-  if (!options_.quiet) fmt::print("going on after step {} of '{}'\n", start_, options_.snapshots);
+    warn(fmt::format("resuming from the older '{}'", loaded->file.string()));
+  if (!options_.quiet) fmt::print("resuming after step {} of '{}'\n", start_, options_.snapshots);
 }
 
 // Throws FileError unless the position lies in this very run.
@@ -184,15 +184,15 @@ void TrainingLoop::run(const std::function<int64_t(int64_t)>& step,
 
 void TrainingLoop::stop(int64_t done) const {
   const int signal = signal_of_ranks();
-  throw Interrupted(signal,
-                    fmt::format("{} after step {} of {}; {}",
-                                signal == SIGINT   ? "interrupted"
-                                : signal == SIGHUP ? "the terminal is gone"
-                                                   : "terminated",
-                                done, options_.steps,
-                                !options_.snapshots.empty()
-                                    ? fmt::format("--resume '{}' goes on there", options_.snapshots)
-                                    : "nothing is kept without --resume"));
+  throw Interrupted(signal, fmt::format("{} after step {} of {}; {}",
+                                        signal == SIGINT   ? "interrupted"
+                                        : signal == SIGHUP ? "the terminal is gone"
+                                                           : "terminated",
+                                        done, options_.steps,
+                                        !options_.snapshots.empty()
+                                            ? fmt::format("--resume '{}' continues from there",
+                                                          options_.snapshots)
+                                            : "nothing is kept without --resume"));
 }
 
 void TrainingLoop::show(int64_t done, Progress& progress) {
@@ -246,10 +246,10 @@ void TrainingLoop::check_rise(const Meter::Values& values, int64_t done) {
   rises_ = mean > start + 0.5 * std::max(start, 0.5) ? rises_ + 1 : 0;
   check<NumericsError>(
       options_.allow_rise || rises_ < (is_last ? 1 : 2), "train",
-      "the loss must not rise by half over its start of {:.3f}, got {:.3f} at step "
-      "{} of {}: the rate is too high, or the data are of another kind. Nothing is "
-      "saved, and a model that was there is kept. Lower --lr from {:g}, or go on "
-      "with --allow-rise",
+      "the loss must not exceed its initial value of {:.3f} by half, got {:.3f} at step "
+      "{} of {}: the learning rate is too high, or the data are of another kind. Nothing is "
+      "saved, and an earlier model is kept. Lower --lr from {:g}, or continue with "
+      "--allow-rise",
       start, mean, done, options_.steps, optimizer_.base_learning_rate());
 }
 
@@ -266,7 +266,7 @@ std::string TrainingLoop::summary(const RunAccount& account) const {
   text += fmt::format("Memory   {} at the peak", format_bytes(peak));
   if (account.budget) text += fmt::format(", of a budget of {}", format_bytes(account.budget));
   if (!account.savings.empty() && account.savings[0].peak > peak)
-    text += fmt::format("; {} without what saves it ({:.1f} times)",
+    text += fmt::format("; {} without these savings ({:.1f} times)",
                         format_bytes(account.savings[0].peak),
                         static_cast<double>(account.savings[0].peak) / static_cast<double>(peak));
   return text + "\n";

@@ -76,7 +76,7 @@ std::unique_ptr<RankWatch> watch_ranks() {
         "error: rank {} of {} has died, as after kill -9 or where memory ran out: the others end "
         "with it{}\n",
         rank, rank_count(),
-        has_option("--resume") ? "; --resume goes on from the last snapshot" : ""));
+        has_option("--resume") ? "; --resume continues from the last snapshot" : ""));
   });
 }
 
@@ -203,10 +203,10 @@ int run_rank(CLI::App& app, int argc, char** argv, const std::function<void()>& 
 }  // namespace
 
 int run_program(CLI::App& app, int argc, char** argv, const std::function<void()>& body,
-                Output output) {
+                bool only_prints) {
   signal(SIGXFSZ, SIG_IGN);  // a file that `ulimit -f` forbids is an error of its writer
   check_values(app);
-  if (output == Output::is_needed) return run_rank(app, argc, argv, body);
+  if (only_prints) return run_rank(app, argc, argv, body);
   LastingOutput lasting;
   const int status = run_rank(app, argc, argv, body);
   const int error = lasting.finish();

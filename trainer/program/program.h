@@ -18,16 +18,11 @@ class App;
 
 namespace rw {
 
-// The fate of a program when nobody reads its standard output any more (`| head`).
-enum class Output {
-  may_end,   // it continues to its end, since it does more than print
-  is_needed  // it ends
-};
-
 // Parses the arguments, then runs `body`. Any exception becomes one line `error: ...` and exit
-// status 1, or 128 + signal for Interrupted.
+// status 1, or 128 + signal for Interrupted. When nobody reads its standard output any more
+// (`| head`), a program that only prints ends; others, which do more, continue to their end.
 int run_program(CLI::App& app, int argc, char** argv, const std::function<void()>& body,
-                Output output = Output::may_end);
+                bool only_prints = false);
 
 // Adds the options of a command to `app` and returns its run().
 template <class Command>

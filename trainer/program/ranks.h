@@ -6,8 +6,6 @@
 #include <memory>
 #include <string>
 
-#include "../../data/base/prefetch.h"
-#include "../../data/base/rank_batches.h"
 #include "../../dist/step_ranks.h"
 
 namespace CLI {
@@ -58,20 +56,5 @@ int signal_of_ranks();
 // Returns the device of a rank: `%r` in its name is the rank's number on its machine, and among
 // several GPUs "vulkan" is the one with that number.
 std::string device_of_rank(const std::string& device);
-
-// Batches of a loader for one rank, made by a thread. `start` counts steps that all ranks took
-// before; `batches` is the number per epoch, 0 for all.
-template <class Source>
-class RankStream {
- public:
-  RankStream(Source& source, int64_t start, int64_t batches = 0)
-      : batches_(source, world().rank(), rank_count(), batches),
-        stream_(batches_, {source.seed(), 0, start / rank_count()}) {}
-  auto next() { return stream_.next(); }  // returns the next batch of this rank
-
- private:
-  RankBatches<Source> batches_;
-  BatchStream<RankBatches<Source>> stream_;
-};
 
 }  // namespace rw

@@ -40,8 +40,8 @@ constexpr std::array may_change = {
     // The setting "the device" describes it.
     "--device"};
 
-// These settings may change as well, but the bits then differ from those of a run in one go, which
-// a note says.
+// These settings may change as well, but the results are then not bit-equal to those of an
+// uninterrupted run, as a note says.
 constexpr std::array changes_bits = {"--dtype", "--keep-8-bits", "the device"};
 
 template <class List>
@@ -96,8 +96,8 @@ void check_names(const std::string& folder, const Settings& then, const Settings
   constexpr size_t most = 5;
   if (others.size() > most) others.resize(most);
   check<FileError>(others.empty(), "resume",
-                   "'{}' is of another version of this program: both must have {}; go on with that "
-                   "one, use another folder, or --restart",
+                   "'{}' is of another version of this program: both must have {}; resume with "
+                   "that one, use another folder, or --restart",
                    folder, fmt::join(others, ", "));
 }
 
@@ -148,16 +148,17 @@ void check_resumed(const std::string& folder, const Settings& then, const Settin
     if (!is_among(changes_bits, name) || (is_dtype && !change_dtype))
       differences.push_back(fmt::format("{} was {} there and is {} now{}", name, shown(before),
                                         shown(value),
-                                        is_dtype ? " (--change-dtype goes on in another)" : ""));
+                                        is_dtype ? " (--change-dtype allows that)" : ""));
     else if (is_first_rank())
       fmt::print(
           stderr,
-          "note: '{}' goes on with {} {}, {} before: its bits will differ from those of one run\n",
+          "note: '{}' is resumed with {} {} instead of {}: the results will not be bit-equal to "
+          "those of an uninterrupted run\n",
           folder, name, shown(value), shown(before));
   }
   check<FileError>(differences.empty(), "resume",
-                   "'{}' is of another run: {}; go on with what was, use another folder, or "
-                   "--restart",
+                   "'{}' is of another run: {}; resume with the earlier settings, use another "
+                   "folder, or --restart",
                    folder, fmt::join(differences, ", "));
 }
 
