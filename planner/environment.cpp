@@ -35,7 +35,7 @@ void apply_environment() {
     return;  // dry runs obey their callers
   thread_settings.is_read = true;
   std::optional<AutoRecomputeOptions> options =
-      parse_recompute(env_text("REWIND_RECOMPUTE"), env_text("REWIND_MEMORY_BUDGET"));
+      parse_recompute(env_text("REWIND_RECOMPUTE"), env_memory_budget());
   if (options) options->keep_8_bits = env_flag("REWIND_KEEP_8_BITS");
   const Tape& tape = *Tape::current();
   if (options && !tape.follower() && !tape.in_segment())

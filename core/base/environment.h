@@ -23,6 +23,13 @@ inline bool env_flag(const char* name) {
   return !value.empty() && value != "0";
 }
 
+// Returns the budget that REWIND_MEMORY_BUDGET sets for the memory of the device, as 6GiB; empty:
+// none. A device takes it as its limit, plans of recomputation stay within it, and training
+// programs have it as the default of --memory-budget.
+inline std::string env_memory_budget() {
+  return env_text("REWIND_MEMORY_BUDGET");
+}
+
 // Returns the parts of "a,b,c" that are not empty.
 std::vector<std::string> comma_separated(const std::string& text);
 

@@ -21,7 +21,7 @@ std::atomic<uint64_t> next_number = 1;
 // first tensor on, before an optimizer reads it. Dry runs obey their callers instead.
 uint64_t limit_from_environment(const Backend& backend) {
   if (!reads_environment || backend.is_dry()) return 0;
-  const std::string budget = env_text("REWIND_MEMORY_BUDGET");
+  const std::string budget = env_memory_budget();
   return budget.empty() ? 0 : parse_bytes(budget);
 }
 

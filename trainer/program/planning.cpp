@@ -28,7 +28,7 @@ namespace rw {
 
 void PlanningOptions::add_to(CLI::App& app) {
   set_reads_environment(false);  // these options take the place of the environment
-  budget = env_text("REWIND_MEMORY_BUDGET");
+  budget = env_memory_budget();
   timeline = env_text("REWIND_TIMELINE");
   recompute = env_text("REWIND_RECOMPUTE");
   keep_8_bits = env_flag("REWIND_KEEP_8_BITS");
