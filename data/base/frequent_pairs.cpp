@@ -56,7 +56,7 @@ class PairCounts {
     const auto holders = std::move(pairs_[pair].words);
     std::vector<Pair> grown;
     for (const size_t index : holders) {
-      auto& symbols = words_[index].symbols;
+      auto& symbols = words_[index].first;
       if (std::ranges::adjacent_find(
               symbols, [&](int32_t a, int32_t b) { return Pair(a, b) == pair; }) == symbols.end())
         continue;
@@ -81,10 +81,10 @@ class PairCounts {
  private:
   // Adds (sign 1) or removes (-1) the pairs of a word.
   void count_pairs(size_t index, int sign) {
-    const CountedWord& word = words_[index];
-    for (size_t i = 0; i + 1 < word.symbols.size(); ++i) {
-      PairEntry& entry = pairs_[{word.symbols[i], word.symbols[i + 1]}];
-      entry.count += sign * word.count;
+    const auto& [symbols, count] = words_[index];
+    for (size_t i = 0; i + 1 < symbols.size(); ++i) {
+      PairEntry& entry = pairs_[{symbols[i], symbols[i + 1]}];
+      entry.count += sign * count;
       if (sign > 0 && (entry.words.empty() || entry.words.back() != index))
         entry.words.push_back(index);
     }

@@ -4,15 +4,13 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <utility>
 #include <vector>
 
 namespace rw {
 
 // A word as ids of its symbols, and how often a text has it.
-struct CountedWord {
-  std::vector<int32_t> symbols;
-  int64_t count;
-};
+using CountedWord = std::pair<std::vector<int32_t>, int64_t>;
 
 // Merges the most frequent pair of symbols in all words, again and again (Sennrich et al. 2016);
 // among equals, the pair of the lowest ids. merge(left, right) returns the id that takes the place

@@ -61,9 +61,9 @@ std::vector<std::string> train(const WordCounts& words, int64_t size, int64_t mi
   }
   std::vector<CountedWord> counted;
   for (const auto& [word, count] : words) {
-    CountedWord& split = counted.emplace_back();
-    split.count = count;
-    for (size_t i = 0; i < word.size(); ++i) split.symbols.push_back(alphabet[{i > 0, word[i]}]);
+    std::vector<int32_t>& symbols = counted.emplace_back().first;
+    counted.back().second = count;
+    for (size_t i = 0; i < word.size(); ++i) symbols.push_back(alphabet[{i > 0, word[i]}]);
   }
   merge_frequent_pairs(std::move(counted), min_frequency,
                        [&](int32_t left, int32_t right) -> std::optional<int32_t> {

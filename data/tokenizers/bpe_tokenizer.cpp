@@ -36,11 +36,10 @@ std::vector<int32_t> BpeTokenizer::encode(std::string_view text, bool special_to
     ids.push_back(*parts().bos);
     ids.insert(ids.end(), parts().prefix.begin(), parts().prefix.end());
   }
-  BpeEncoder encoder(*model_, ids);
   if (is_valid_utf8(text))
-    encoder.append(text, special_tokens);
+    append_tokens(*model_, text, special_tokens, ids);
   else
-    encoder.append(to_valid_utf8(text), special_tokens);
+    append_tokens(*model_, to_valid_utf8(text), special_tokens, ids);
   if (eos) ids.insert(ids.end(), parts().suffix.begin(), parts().suffix.end());
   return ids;
 }

@@ -46,10 +46,9 @@ std::vector<CountedWord> count_words(std::span<const std::string> texts, const B
   }
   std::vector<CountedWord> words;
   for (const auto& [word, count] : counts) {
-    CountedWord& counted = words.emplace_back();
-    counted.count = count;
-    for (const char byte : word)
-      counted.symbols.push_back(model.byte_ids[static_cast<uint8_t>(byte)]);
+    std::vector<int32_t>& symbols = words.emplace_back().first;
+    words.back().second = count;
+    for (const char byte : word) symbols.push_back(model.byte_ids[static_cast<uint8_t>(byte)]);
   }
   return words;
 }

@@ -1,8 +1,11 @@
 #include "data/tokenizers/text_splitter.h"
 
 #include <unicode/uchar.h>
+#include <unicode/uregex.h>
 #include <unicode/ustring.h>
 #include <unicode/utext.h>
+
+#include <memory>
 
 #include "core/base/error.h"
 #include "data/base/icu.h"
@@ -37,6 +40,15 @@ void check_match(UErrorCode status) {
 
 }  // namespace
 
+struct TextSplitter::Step {
+  struct Closer {
+    void operator()(URegularExpression* pattern) const { uregex_close(pattern); }
+  };
+  std::unique_ptr<URegularExpression, Closer> pattern;
+  SplitBehavior behavior;
+  bool invert;
+};
+
 std::string unicode_of_patterns() {
   UVersionInfo version;
   u_getUnicodeVersion(version);
@@ -59,6 +71,8 @@ TextSplitter::TextSplitter(const TextSplitter& other) {
     check_match(status);
   }
 }
+
+TextSplitter::~TextSplitter() = default;
 
 // Appends the pieces of a text to `next_`. As Hugging Face's tokenizers do it, only the first of
 // several matches in a row joins the text before them, and only the last one that behind them.

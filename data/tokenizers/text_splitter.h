@@ -1,9 +1,6 @@
 // Cuts texts into words by the regular expressions of a tokenizer.
 #pragma once
 
-#include <unicode/uregex.h>
-
-#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,20 +18,14 @@ class TextSplitter {
   // FileError for a pattern that ICU does not compile.
   explicit TextSplitter(const std::vector<TextSplit>& steps);
   TextSplitter(const TextSplitter& other);
+  ~TextSplitter();
 
   // The pieces of a text (UTF-8, less than 2 GiB) behind all steps, in order; views of it, which
   // the next call overwrites. ValueError where a match takes more memory than ICU allows.
   const std::vector<std::string_view>& split(std::string_view text);
 
  private:
-  struct Closer {
-    void operator()(URegularExpression* pattern) const { uregex_close(pattern); }
-  };
-  struct Step {
-    std::unique_ptr<URegularExpression, Closer> pattern;
-    SplitBehavior behavior;
-    bool invert;
-  };
+  struct Step;
 
   void apply(const Step& step, std::string_view text);
 
