@@ -1,4 +1,4 @@
-// What the cpu backend prepares of a call before it runs: a Preparation that can run it.
+// A call as the cpu backend prepares it before it runs: a Preparation that can run it.
 #pragma once
 
 #include <algorithm>

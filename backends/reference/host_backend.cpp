@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <memory>
 #include <unistd.h>
 
 #include "core/base/environment.h"
@@ -27,6 +29,14 @@ std::string cpu_model() {
 }
 
 }  // namespace
+
+struct HostBackend::Block {
+  struct Free {
+    void operator()(std::byte* memory) const { std::free(memory); }
+  };
+  std::unique_ptr<std::byte, Free> memory;
+  uint64_t size = 0;
+};
 
 HostBackend::HostBackend(const std::string& backend, std::vector<std::string> features) {
   info_.backend = backend;
@@ -59,7 +69,8 @@ uint32_t HostBackend::allocate_block(uint64_t bytes) {
 HostBackend::Block HostBackend::untouched_block(uint64_t bytes) const {
   const uint64_t size = (bytes + block_alignment - 1) / block_alignment * block_alignment;
   const uint64_t page = size < huge_page ? block_alignment : huge_page;
-  Memory memory(static_cast<std::byte*>(std::aligned_alloc(page, (size + page - 1) / page * page)));
+  decltype(Block::memory) memory(
+      static_cast<std::byte*>(std::aligned_alloc(page, (size + page - 1) / page * page)));
 #if defined(MADV_HUGEPAGE)
   if (memory && page == huge_page) madvise(memory.get(), size, MADV_HUGEPAGE);
 #endif

@@ -46,14 +46,7 @@ class HostBackend : public Backend {
 
  private:
   using Clock = std::chrono::steady_clock;
-  struct Free {
-    void operator()(std::byte* memory) const { std::free(memory); }
-  };
-  using Memory = std::unique_ptr<std::byte, Free>;
-  struct Block {
-    Memory memory;
-    uint64_t size = 0;
-  };
+  struct Block;
 
   Block untouched_block(uint64_t bytes) const;
   uint32_t add(Block block);

@@ -15,6 +15,18 @@ constexpr int64_t largest_gap = 4096;
 
 }  // namespace
 
+// A copy of elements [begin, end) of the storage.
+struct WeightCopies::Part {
+  int64_t begin = 0, end = 0;
+  DType dtype = DType::f16;
+  bool used = false;     // since the last update
+  Tensor copy = {};      // [end - begin]
+  uint32_t version = 0;  // of the storage, when it was copied
+};
+
+WeightCopies::WeightCopies(WeightCopyUse use) : use_(use) {}
+WeightCopies::~WeightCopies() = default;
+
 bool WeightCopies::can_copy(const Tensor& x) {
   return x.numel() > 0 && last_element(x.shape(), x.strides(), 0) == x.numel();
 }

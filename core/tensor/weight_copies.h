@@ -22,7 +22,8 @@ enum class WeightCopyUse : uint8_t {
 // Any thread may ask.
 class WeightCopies {
  public:
-  explicit WeightCopies(WeightCopyUse use) : use_(use) {}
+  explicit WeightCopies(WeightCopyUse use);
+  ~WeightCopies();
 
   // Returns the copies of the storage in which x lies, or null.
   static WeightCopies* of(const Tensor& x) { return x.impl().storage->copies().get(); }
@@ -39,14 +40,8 @@ class WeightCopies {
   uint64_t bytes() const;  // of the existing copies
 
  private:
-  // A copy of elements [begin, end) of the storage.
-  struct Part {
-    int64_t begin = 0, end = 0;
-    DType dtype = DType::f16;
-    bool used = false;     // since the last update
-    Tensor copy = {};      // [end - begin]
-    uint32_t version = 0;  // of the storage, when it was copied
-  };
+  struct Part;
+
   static void make(Part& part, const Tensor& source);
   std::vector<Part> joined() const;
 

@@ -75,7 +75,7 @@ std::string class_of(const KernelCall& call) {
   const DType in = call.bindings[0].dtype, out = call.bindings[2].dtype;
   if (call.kernel == "matmul") return size_class(params_of<MatmulParams>(call), in, out);
   const auto p = params_of<Conv2dParams>(call);
-  if (is_pointwise(p)) return size_class(pointwise_product(call.kernel, p).params, in, out);
+  if (is_pointwise(p)) return size_class(pointwise_product(call.kernel, p).first, in, out);
   return size_class(call.kernel, p, in, out);
 }
 

@@ -316,7 +316,7 @@ bool is_pointwise(const Conv2dParams& p) {
          p.pad_w == 0 && p.groups == 1;
 }
 
-PointwiseProduct pointwise_product(std::string_view kernel, const Conv2dParams& p) {
+std::pair<MatmulParams, bool> pointwise_product(std::string_view kernel, const Conv2dParams& p) {
   const uint32_t pixels = p.batch * p.in_h * p.in_w;
   MatmulParams q{};
   q.batch[0] = q.batch[1] = 1;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "../../../core/base/error.h"
@@ -110,14 +111,11 @@ void add_matmul(Passes& passes, const Caps& caps, const Choice& choice,
 void add_conv(Passes& passes, const Caps& caps, const Choice& choice, std::string_view kernel,
               const kernels::Conv2dParams& p, Operand a, Operand b, Operand c);
 
-// Tells whether a convolution, or a gradient of one, is a product of matrices, and which one: if it
-// `swaps`, the second of the two bindings that are read comes first.
+// Tells whether a convolution, or a gradient of one, is a product of matrices, and which one; if
+// the second result is set, the second of the two bindings that are read comes first.
 bool is_pointwise(const kernels::Conv2dParams& p);
-struct PointwiseProduct {
-  kernels::MatmulParams params;
-  bool swaps;
-};
-PointwiseProduct pointwise_product(std::string_view kernel, const kernels::Conv2dParams& p);
+std::pair<kernels::MatmulParams, bool> pointwise_product(std::string_view kernel,
+                                                         const kernels::Conv2dParams& p);
 
 // Computes y[z, i, j] = alpha * (sum of p.parts parts of x) + beta * y.
 void add_reduce(Passes& passes, kernels::MatrixReduceParams p, Operand x, Operand y);
