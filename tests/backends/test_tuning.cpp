@@ -408,8 +408,7 @@ TEST_CASE("tuning: ways that are wrong are refused by name") {
   const Caps caps = vulkan::parse_caps(device_profile("vulkan"), "here");
   WrongTiles device(open_backend("vulkan"));
   const Product products[] = {gemm(24, 40, 64)};
-  const vulkan::Verdict verdict =
-      vulkan::measure(device, caps, products, {.round = 1e-4, .rounds = 3});
+  const vulkan::Verdict verdict = vulkan::measure(device, caps, products, 1e-4, 3);
   CHECK((verdict.choice == verdict.standard || name(verdict.choice) == "naive"));
   for (const std::string& way : verdict.wrong) CHECK(way != "naive");
 }

@@ -6,6 +6,7 @@
 
 #include "core/base/error.h"
 #include "core/memory/memory_trace.h"
+#include "planner/timeline/timeline.h"
 #include "trainer/program/progress.h"
 #include "trainer/program/shared_options.h"
 #include "trainer/report/run_page.h"
