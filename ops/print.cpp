@@ -60,7 +60,7 @@ class NumberFormat {
       is_whole_ &= v == std::ceil(v);
     }
     const bool is_wide = largest > 1e8 || largest / smallest > 1000;
-    is_scientific_ = is_float && largest > 0 && (is_wide || (!is_whole_ && smallest < 1e-4));
+    is_scientific_ = is_float && (is_wide || (!is_whole_ && smallest < 1e-4));
     for (const double v : values)
       if (!is_float || (std::isfinite(v) && v != 0)) width_ = std::max(width_, plain(v).size());
   }
@@ -105,8 +105,7 @@ class Printer {
  private:
   // A line holds as many numbers as fit.
   std::string join_row(const std::vector<std::string>& parts, size_t indent) const {
-    const size_t room = line_width > indent ? line_width - indent : 0;
-    const size_t per_line = std::max<size_t>(1, room / (number_.width() + 2));
+    const size_t per_line = std::max<size_t>(1, (line_width - indent) / (number_.width() + 2));
     std::string text;
     for (size_t i = 0; i < parts.size(); ++i) {
       if (i > 0) text += i % per_line == 0 ? ",\n" + std::string(indent + 1, ' ') : ", ";

@@ -34,7 +34,7 @@ class FirstOverflow : public Tape::Observer {
     if (found) return;
     for (size_t i = 0; i < inputs.size(); ++i) {
       const TensorImpl& impl = inputs[i].impl();
-      if (impl.producer.index >= 0 || !seen_.insert(impl.id).second) continue;
+      if (!seen_.insert(impl.id).second) continue;
       if (has_only_finite(inputs[i])) continue;
       const std::string name =
           impl.name.empty() ? fmt::format("input {}", i) : fmt::format("'{}'", impl.name);
@@ -48,6 +48,7 @@ class FirstOverflow : public Tape::Observer {
     const std::string parameter = parameter_of(record);
     if (record.op->is_view || std::string_view(record.op->name) == "cast")
       names_[record.outputs[0].id] = parameter;
+    for (const Edge& output : record.outputs) seen_.insert(output.id);
     if (record.op->is_view || std::ranges::all_of(outputs, has_only_finite)) return;
     const std::string of = parameter.empty() ? "" : fmt::format(" of '{}'", parameter);
     found = {.op = numbered(record.label() + of, index), .dtype = outputs[0].dtype()};
@@ -73,7 +74,7 @@ class FirstOverflow : public Tape::Observer {
 
   const std::shared_ptr<Tape> tape_;
   const int64_t first_;
-  std::unordered_set<uint64_t> seen_;                // values from outside, by id
+  std::unordered_set<uint64_t> seen_;                // values that were looked at, by id
   std::unordered_map<uint64_t, std::string> names_;  // of casts and views of parameters, by id
 };
 

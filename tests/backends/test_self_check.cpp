@@ -4,17 +4,14 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <cmath>
 #include <csignal>
 #include <cstring>
-#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <functional>
 #include <map>
 #include <mutex>
-#include <thread>
 #include <unistd.h>
 
 #include "backends/open.h"
@@ -325,55 +322,6 @@ TEST_CASE("self-check: a process that is killed has done its part, the next one 
   CHECK(check(none).empty());
   CHECK(seen.empty());  // only the verdict is read
   CHECK(std::distance(std::filesystem::directory_iterator(folder.path), {}) == 1);
-}
-
-// Works until this process has used so many seconds of a core.
-void work(double seconds) {
-  const std::clock_t end = std::clock() + static_cast<std::clock_t>(seconds * CLOCKS_PER_SEC);
-  while (std::clock() < end) {
-  }
-}
-
-TEST_CASE("child process: the time that it may take grows with what its lines took") {
-  const auto run = [](double first, double second) {
-    return run_in_child(
-               [=](const Send& send) {
-                 work(first);
-                 send("first");
-                 work(second);
-               },
-               [](auto&) {}, 0.5)
-        .failure;
-  };
-  CHECK(run(0.3, 1.0).empty());  // more than half a second, less than eight times the first
-  CHECK(run(0, 10) == "it did not end in 0.5 s");
-}
-
-TEST_CASE("child process: one that waits for a processor is not asleep") {
-  // A stopped process is as near to that as a test can come.
-  const auto run = [](const std::function<void(const Send&)>& body) {
-    std::thread waker;
-    const ChildEnd end = run_in_child(
-        body,
-        [&](const std::string& pid) {
-          waker = std::thread([pid] {
-            std::this_thread::sleep_for(std::chrono::seconds(1));
-            ::kill(std::stoi(pid), SIGCONT);
-          });
-        },
-        60, 0.3);
-    if (waker.joinable()) waker.join();
-    return end;
-  };
-  const ChildEnd stopped = run([](const Send& send) {
-    send(std::to_string(::getpid()));
-    std::raise(SIGSTOP);
-  });
-  CHECK(stopped.failure.empty());
-  CHECK(!stopped.is_hung);
-  const ChildEnd sleeps = run([](const Send&) { ::pause(); });
-  CHECK(sleeps.failure == "it slept for 0.3 s");
-  CHECK(sleeps.is_hung);
 }
 
 TEST_SUITE_END();

@@ -2,10 +2,13 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <random>
+#include <utility>
 
 #include "core/arena/arena.h"
+#include "core/arena/compaction.h"
 #include "core/base/error.h"
 
 namespace rw::test {
@@ -67,6 +70,18 @@ class ArenaModel {
 
   std::map<uint32_t, std::vector<bool>> used_;
 };
+
+// Makes the moves one after the other, each into what is free by then.
+void make_moves(Arena& arena, const std::vector<Move>& moves) {
+  for (const Move& move : moves) {
+    CHECK(move.to.size == move.from.size);
+    if (move.to.block == move.from.block && move.to.offset + move.to.size > move.from.offset)
+      CHECK((move.to.offset < move.from.offset ||
+             move.to.offset >= move.from.offset + move.from.size));
+    arena.free(move.from);
+    REQUIRE(arena.allocate_at(move.to.block, move.to.offset, move.to.size).has_value());
+  }
+}
 
 }  // namespace
 
@@ -150,6 +165,107 @@ TEST_CASE("arena: a place that is asked for is given where it is free") {
   CHECK(arena.allocate_at(0, 0, 512) == Arena::Range{0, 0, 512});
   arena.free(*middle);
   CHECK(arena.largest_hole() == 256);
+}
+
+TEST_CASE("arena: moves bring free bytes together, or free a block") {
+  std::mt19937 random(5);
+  int moved = 0, freed = 0;
+  for (int round = 0; round < 500; ++round) {
+    CAPTURE(round);
+    Arena arena(arena_unit);
+    const std::vector<uint64_t> blocks = {12 * arena_unit, 9 * arena_unit};
+    for (uint32_t b = 0; b < 2; ++b) arena.add_block(b, blocks[b]);
+    std::vector<Arena::Range> taken;
+    while (const auto range = arena.allocate((1 + random() % 4) * arena_unit))
+      taken.push_back(*range);
+    std::erase_if(taken, [&](const Arena::Range& range) {
+      const bool goes = random() % 3 != 0;
+      if (goes) arena.free(range);
+      return goes;
+    });
+    std::vector<uint64_t> free = blocks;
+    for (const Arena::Range& range : taken) free[range.block] -= range.size;
+    const uint64_t size = (1 + random() % 14) * arena_unit, room = random() % 6 * arena_unit;
+    const bool has_hole = arena.largest_hole() >= size;
+    const std::vector<Move> moves = compact(arena, taken, size, room);
+    make_moves(arena, moves);
+    const bool fits = arena.largest_hole() >= size;
+    if (has_hole) CHECK(moves.empty());
+    if (std::ranges::max(free) >= size) CHECK(fits);
+    uint64_t given_back = 0;
+    for (const uint32_t block : arena.remove_free_blocks()) given_back += blocks[block];
+    if (!moves.empty()) CHECK((fits || given_back + room >= size));
+    moved += !moves.empty();
+    freed += !moves.empty() && !fits;
+  }
+  CHECK(moved > 50);
+  CHECK(freed > 5);
+}
+
+TEST_CASE("arena: moves are those of the fewest bytes") {
+  const auto moves_for = [](const std::vector<std::pair<bool, uint64_t>>& pieces, uint64_t units) {
+    Arena arena(arena_unit);
+    uint64_t end = 0;
+    for (const auto& [is_taken, size] : pieces) end += size;
+    arena.add_block(0, end * arena_unit);
+    std::vector<Arena::Range> taken;
+    uint64_t at = 0;
+    for (const auto& [is_taken, size] : pieces) {
+      if (is_taken) taken.push_back(*arena.allocate_at(0, at * arena_unit, size * arena_unit));
+      at += size;
+    }
+    std::vector<std::array<uint64_t, 3>> moves;  // from, to, size in units
+    for (const Move& move : compact(arena, taken, units * arena_unit, 0))
+      moves.push_back({move.from.offset / arena_unit, move.to.offset / arena_unit,
+                       move.from.size / arena_unit});
+    return moves;
+  };
+  using Moves = std::vector<std::array<uint64_t, 3>>;
+  // Not the value of four units.
+  CHECK(moves_for({{true, 1}, {false, 1}, {true, 4}, {false, 1}}, 2) == Moves{{0, 6, 1}});
+  CHECK(moves_for({{true, 4}, {false, 1}, {true, 1}, {false, 1}, {true, 4}, {false, 1}}, 3) ==
+        Moves{{5, 11, 1}});
+  // The rest of the last hole of a window has room for its value.
+  CHECK(moves_for({{false, 3}, {true, 1}, {false, 3}}, 5) == Moves{{3, 5, 1}});
+  CHECK(moves_for({{true, 2}, {false, 1}, {true, 2}, {false, 1}}, 2) == Moves{{3, 2, 2}});  // packs
+  CHECK(moves_for({{true, 2}, {false, 1}, {true, 2}, {false, 1}}, 3).empty());
+}
+
+TEST_CASE("arena: values that are laid afresh lie side by side, and one more fits") {
+  std::mt19937 random(6);
+  int laid = 0;
+  for (int round = 0; round < 500; ++round) {
+    CAPTURE(round);
+    std::vector<uint64_t> sizes;
+    for (uint32_t i = random() % 5; i > 0; --i) sizes.push_back((1 + random() % 5) * arena_unit);
+    const uint64_t size = (1 + random() % 5) * arena_unit, largest = random() % 200,
+                   total = random() % 400;
+    const FreshBlocks fresh = lay_afresh(sizes, size, largest, total, arena_unit);
+    uint64_t needed = size, next = 0;
+    for (const uint64_t bytes : sizes) needed += bytes;
+    if (fresh.blocks.empty()) {
+      if (total <= largest) CHECK(needed > total / arena_unit * arena_unit);
+      continue;
+    }
+    ++laid;
+    Arena arena(arena_unit);
+    for (uint32_t b = 0; b < fresh.blocks.size(); ++b) {
+      CHECK(fresh.blocks[b] <= largest);
+      CHECK(fresh.blocks[b] % arena_unit == 0);
+      arena.add_block(b, fresh.blocks[b]);
+    }
+    CHECK(arena.reserved() <= total);
+    REQUIRE(fresh.places.size() == sizes.size());
+    for (size_t i = 0; i < sizes.size(); ++i) {
+      const Arena::Range& place = fresh.places[i];
+      CHECK(place.size == sizes[i]);
+      CHECK(arena.allocate_at(place.block, place.offset, place.size).has_value());
+      if (fresh.blocks.size() == 1) CHECK(place.offset == std::exchange(next, next + sizes[i]));
+    }
+    CHECK(arena.largest_hole() >= size);
+  }
+  CHECK(laid > 100);
+  CHECK(lay_afresh({}, 1, 8, 100, arena_unit).blocks.empty());
 }
 
 TEST_CASE("arena: misuse is an error") {

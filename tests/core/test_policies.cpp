@@ -249,4 +249,27 @@ TEST_CASE_FIXTURE(CpuDevice,
   CHECK(good.replay.bytes > 0);
 }
 
+TEST_CASE_FIXTURE(CpuDevice, "eviction: drops values worth what is asked for, and not one more") {
+  const Tensor x = leaf(1024);
+  const uint64_t each = 1024 * sizeof(float);
+  const auto segment = tape().open_segment({}, /* evicts */ true);
+  Tensor y = x;
+  for (int i = 0; i < 6; ++i) y = sin(y);  // reads its input in backward
+  const Tensor loss = sum(y);
+  tape().close_segment(segment);
+  y = {};
+  uint64_t left = live();
+  const uint64_t before = tape().evictions();
+  for (const auto& [asked, dropped] : {std::pair(2 * each, 2), std::pair(each + 1, 2)}) {
+    CHECK(tape().evict(asked));
+    CHECK(live() == left - dropped * each);
+    left = live();
+  }
+  CHECK(tape().evictions() == before + 4);
+  CHECK(tape().evict(UINT64_MAX));
+  CHECK(!tape().evict(1));  // nothing is left
+  loss.backward();
+  CHECK(x.grad().defined());
+}
+
 }  // namespace rw::test

@@ -7,9 +7,12 @@
 #include "io/models/model.h"
 #include "models/resnet.h"
 #include "tests/fixtures/file_fixture.h"
+#include "tests/fixtures/message_of.h"
 #include "tests/fixtures/optim_fixture.h"
 
 using namespace rw;
+using test::contains;
+using test::message_of;
 using test::on_each_device;
 using test::some_values;
 namespace fs = std::filesystem;
@@ -91,6 +94,24 @@ TEST_CASE("model files: torchvision's layout, f16, missing and unexpected names"
     CHECK(result.missing == std::vector<std::string>{"layer4.1.bn2.running_var"});
     CHECK(result.unexpected == std::vector<std::string>{"head.bias"});
   });
+}
+
+TEST_CASE("model files: an error names ten tensors, and how many more there are" *
+          doctest::test_suite("host")) {
+  set_default_device(open_backend("reference"));
+  const TemporaryFolder folder;
+  const fs::path path = folder.path / "t.safetensors";
+  Linear model(1, 2);
+  StateDict state = state_dict(model);
+  for (int i = 0; i < 11; ++i) {
+    state.push_back({fmt::format("name{:02}", i), zeros({1})});
+    write_safetensors(path, state);
+    const std::string message = message_of<FileError>([&] { load_model(path, model); });
+    CHECK(contains(message, fmt::format("name{:02}", std::min(i, 9))));
+    CHECK(!contains(message, "name10"));
+    CHECK(contains(message, " and ") == (i == 10));
+    CHECK(contains(message, " and 1 more") == (i == 10));
+  }
 }
 
 TEST_CASE("model files: a tensor that is not read leaves the others alone" *

@@ -378,6 +378,26 @@ TEST_CASE("snapshot of ranks: parts that are damaged, missing, foreign or left b
   CHECK(parts_in(used) == std::vector<fs::path>{mine});
 }
 
+TEST_CASE("snapshot of ranks: a file of its own is an index and a part of each further rank" *
+          doctest::test_suite("host")) {
+  set_default_device(open_backend("reference"));
+  const TemporaryFolder folder;
+  const fs::path index = folder.path / "mine";
+  run_ranks(3, [&](Communicator& ranks) {
+    RankRun run(ranks, {3, "states"});
+    run.run_to(window);
+    const auto whole = run.gather();
+    save_snapshot(index, run.state(), run.position, saving(ranks));
+  });
+  CHECK(parts_in(folder.path).size() == 2);
+  CHECK(test::entries(folder.path) == 3);
+  run_ranks(1, [&](Communicator& alone) {
+    RankRun run(alone, {});
+    CHECK(load_snapshot(index, run.state()).step == window);
+    CHECK(run.bits() == whole_bits(window));
+  });
+}
+
 TEST_CASE("snapshot of ranks: what is not of them is refused" * doctest::test_suite("host")) {
   set_default_device(open_backend("reference"));
   const TemporaryFolder folder;

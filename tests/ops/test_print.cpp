@@ -31,6 +31,11 @@ TEST_CASE("print: values as PyTorch shows them, then dtype and shape") {
     CHECK(to_string(tensor({1e9f, 1}, {2})) == "tensor([1.0000e+09, 1.0000e+00], f32 (2))");
     CHECK(to_string(tensor({1000, 1, 0.25f}, {3})) ==
           "tensor([1.0000e+03, 1.0000e+00, 2.5000e-01], f32 (3))");
+    // At most 1e8, and a thousand times the smallest.
+    CHECK(to_string(tensor({1e8f, 1e5f}, {2})) == "tensor([100000000.,    100000.], f32 (2))");
+    CHECK(to_string(tensor({1e8f}, {1})) == "tensor([100000000.], f32 (1))");
+    CHECK(to_string(tensor({0, 0}, {2})) == "tensor([0., 0.], f32 (2))");
+    CHECK(to_string(tensor({2e-4f, 3e-4f}, {2})) == "tensor([0.0002, 0.0003], f32 (2))");
     CHECK(to_string(tensor({nan, 1}, {2})) == "tensor([nan, 1.], f32 (2))");
     CHECK(to_string(tensor({nan, 0}, {2})) == "tensor([nan, 0.], f32 (2))");
     CHECK(to_string(tensor({inf, 0.5f, -inf}, {3})) == "tensor([   inf, 0.5000,   -inf], f32 (3))");
@@ -61,6 +66,8 @@ TEST_CASE("print: of many elements the edges, of views too") {
     CHECK(to_string(tensor(count_up(2000), {2000})) ==
           "tensor([0.0000e+00, 1.0000e+00, 2.0000e+00,  ..., 1.9970e+03, 1.9980e+03,\n"
           "        1.9990e+03], f32 (2000))");
+    CHECK(!contains(to_string(tensor(count_up(1000), {1000})), "..."));
+    CHECK(contains(to_string(tensor(count_up(1001), {1001})), "2.0000e+00,  ..., "));
     std::vector<int32_t> cycle;
     for (int i = 0; i < 4000; ++i) cycle.push_back(i % 7);
     const std::string expected =

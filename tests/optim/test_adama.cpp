@@ -1,4 +1,8 @@
 // AdamA: gradients of micro-batches go into the moments, one at a time.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "nn/layers.h"
@@ -6,9 +10,12 @@
 #include "optim/accumulation/accumulate.h"
 #include "optim/accumulation/adama.h"
 #include "optim/adam.h"
+#include "optim/schedules/schedule.h"
 #include "planner/dry_run.h"
 #include "tests/fixtures/optim_fixture.h"
 #include "tests/fixtures/tape_fixture.h"
+#include "tests/optim/pairs/covering_array.h"
+#include "tests/optim/pairs/plain_updates.h"
 
 using namespace rw;
 using namespace rw::test;
@@ -50,6 +57,125 @@ struct AdamAModel {
   }
 };
 
+// A run of two parameters with a row of options, beside the rule in f64.
+class AdamAPair {
+ public:
+  static std::vector<size_t> levels() { return {3, 2, 2, 4, 4, 2, 2, 2, 2, 2, 2, 3}; }
+
+  explicit AdamAPair(Levels l) {
+    n_ = l.pick({1u, 2u, 3u});
+    is_short_ = l.pick({false, true});
+    is_weighted_ = l.pick({false, true});
+    LossScaler patient = LossScaler::dynamic(64, 4, 0.25f, 2);
+    patient.hysteresis = 2, patient.keep_bad = true;
+    scale_.o = l.pick(
+        {LossScaler::none(), LossScaler::fixed(8), LossScaler::dynamic(64, 2, 0.5f, 2), patient});
+    scale_.scale = scale_.o.initial;
+    voids_ = l.pick<std::vector<uint32_t>>({{}, {0}, {n_ - 1}, {0, 1, 2}});
+    std::tie(o_.beta1, o_.beta2) = l.pick<std::pair<float, float>>({{0.9f, 0.999f}, {0.5f, 0.9f}});
+    o_.eps = l.pick({1e-8f, 1e-3f});
+    o_.weight_decay = l.pick({0.0f, 0.02f});
+    o_.lr = 0.05f;
+    schedule_ = l.pick({Schedule::constant(), Schedule::linear(10, 3, 0.25f)});
+    has_groups_ = l.pick({false, true});
+    misses_ = l.pick({false, true});
+    size_ = l.pick({1.0f, 1e-3f, 1e18f});
+  }
+
+  void run() {
+    std::vector<ParameterGroup> groups = {{.parameters = {w_[0]}}};
+    if (has_groups_)
+      groups.push_back({.parameters = {w_[1]}, .lr_scale = 0.5f, .weight_decay = 0.01f});
+    else
+      groups[0].parameters.push_back(w_[1]);
+    AdamA optimizer(groups, n_, o_);
+    optimizer.set_scaler(scale_.o);
+    optimizer.set_schedule(schedule_);
+    for (int window = 0; window < windows; ++window) {
+      CAPTURE(window);
+      run_window(optimizer, window);
+      CHECK(optimizer.loss_scale() == scale_.scale);
+      CHECK(optimizer.updates() == static_cast<uint64_t>(updates_));
+      CHECK(optimizer.skipped() == skipped_);
+      for (size_t i = 0; i < 2; ++i) {
+        const Values x = w_[i].to_vector();
+        CHECK(largest_difference(x, x_[i]) < 1e-4);
+      }
+    }
+  }
+
+ private:
+  static constexpr int windows = 8;
+
+  // Every other window has overflows.
+  void run_window(AdamA& optimizer, int window) {
+    const uint32_t count = is_short_ && window + 1 == windows ? n_ - 1 : n_;
+    std::array<Doubles, 2> sum = {Doubles(adama_size), Doubles(adama_size)}, squares = sum;
+    for (uint32_t k = 0; k < count; ++k) {
+      const bool is_void = window % 2 == 1 && std::ranges::find(voids_, k) != voids_.end();
+      const float weight = is_weighted_ ? std::array{1.0f, 1.5f, 0.5f}[k] : 1;
+      Tensor loss;
+      double norm = 0;
+      for (size_t i = 0; i < 2; ++i) {
+        if (!has_gradient(i, window)) continue;
+        Values g = window_gradient(window, static_cast<int>(2 * k + i));
+        for (size_t j = 0; j < g.size(); ++j) {
+          g[j] *= size_;
+          const double share = is_void ? 0 : double{weight} * g[j] / n_;
+          sum[i][j] += share, squares[i][j] += share * share, norm += share * share;
+        }
+        if (is_void) g[3] = infinity;
+        const Tensor part = loss_with(w_[i], g);
+        loss = loss ? loss + part : part;
+      }
+      optimizer.backward(loss, weight);
+      optimizer.step();
+      if (!is_void) CHECK(optimizer.grad_norm() == doctest::Approx(std::sqrt(norm)).epsilon(1e-4));
+      scale_.note(is_void);
+      skipped_ += is_void;
+    }
+    CHECK(optimizer.flush() == (count > 0 && count < n_));
+    if (count > 0) update(sum, squares, window);
+  }
+
+  void update(const std::array<Doubles, 2>& sum, const std::array<Doubles, 2>& squares,
+              int window) {
+    const double factor = schedule_.kind == Schedule::Kind::constant ? 1
+                          : updates_ < 3                             ? (updates_ + 1) / 3.0
+                                         : 1 - 0.75 * std::min(1.0, (updates_ - 3) / 7.0);
+    ++updates_;
+    for (size_t i = 0; i < 2; ++i) {
+      if (!has_gradient(i, window)) continue;
+      const bool is_other = has_groups_ && i == 1;
+      const double lr = factor * o_.lr * (is_other ? 0.5 : 1), t = ++own_[i];
+      const double decay = is_other ? 0.01f : o_.weight_decay;
+      const double c1 = 1 - std::pow(double{o_.beta1}, t), c2 = 1 - std::pow(double{o_.beta2}, t);
+      for (size_t j = 0; j < adama_size; ++j) {
+        double &m = m_[i][j], &v = v_[i][j];
+        m = double{o_.beta1} * m + (1 - double{o_.beta1}) * sum[i][j];
+        v = double{o_.beta2} * v + (1 - double{o_.beta2}) * squares[i][j];
+        x_[i][j] -= lr * (decay * x_[i][j] + m / c1 / (std::sqrt(v / c2) + o_.eps));
+      }
+    }
+  }
+
+  bool has_gradient(size_t i, int window) const { return i == 0 || !misses_ || window % 3 != 0; }
+
+  AdamAOptions o_;
+  uint32_t n_;
+  bool is_short_, is_weighted_, has_groups_, misses_;
+  PlainScale scale_;
+  std::vector<uint32_t> voids_;
+  Schedule schedule_;
+  float size_;  // of gradients
+  const Values start_ = some_values(adama_size, 50);
+  const std::array<Tensor, 2> w_ = {parameter(start_), parameter(start_)};
+  std::array<Doubles, 2> x_ = {Doubles(start_.begin(), start_.end()), x_[0]},
+                         m_ = {Doubles(adama_size), Doubles(adama_size)}, v_ = m_;
+  int updates_ = 0, own_[2] = {};
+  uint64_t skipped_ = 0;
+};
+
 }  // namespace
 
 TEST_CASE("adama: the published rule, with weights, scaling and a short window") {
@@ -75,6 +201,15 @@ TEST_CASE("adama: the published rule, with weights, scaling and a short window")
         CHECK(largest_difference(w.to_vector(), model.w) < 2e-6);
       }
       CHECK(optimizer.updates() == 4);
+    }
+  });
+}
+
+TEST_CASE("adama: each pair of its options, against the rule in double") {
+  on_each_device([] {
+    for (const std::vector<size_t>& row : covering_rows(AdamAPair::levels())) {
+      INFO(fmt::format("{}", fmt::join(row, " ")));
+      AdamAPair(Levels{row.data()}).run();
     }
   });
 }

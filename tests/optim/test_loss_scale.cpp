@@ -244,6 +244,54 @@ TEST_CASE("loss scale: the diagnosis of a scale that never overflowed") {
       "allow no higher scale"));
 }
 
+TEST_CASE("loss scale: the diagnosis changes at the limits that it names") {
+  const LossScaler dynamic = LossScaler::dynamic(65536, 2, 0.5f, 3000);
+  LossScaler patient = dynamic;
+  patient.hysteresis = 2;
+  const char *floor = "is at its floor", *whatever = "whatever the scale was",
+             *falling = "still falling", *normal = ": normal;", *most = "most updates were skipped",
+             *only_falls = "the scale only falls, 10 times", *none = ": no overflow so far.",
+             *ceiling = "at its ceiling", *quiet = "has not grown (its interval is 3000)";
+  const std::tuple<LossScaler, UpdateCounts, const char*> cases[] = {
+      {dynamic, {.scale = 1, .updates = 9, .skipped = 1, .skipped_in_a_row = 1}, floor},
+      {dynamic, {.scale = 1.5f, .updates = 9, .skipped = 1, .skipped_in_a_row = 1}, normal},
+      {dynamic, {.scale = 1, .updates = 9, .skipped = 1}, normal},
+      {dynamic, {.scale = 4, .updates = 90, .skipped = 20, .skipped_in_a_row = 20}, normal},
+      {dynamic, {.scale = 4, .updates = 90, .skipped = 21, .skipped_in_a_row = 21}, whatever},
+      {patient, {.scale = 4, .updates = 90, .skipped = 40, .skipped_in_a_row = 40}, normal},
+      {patient, {.scale = 4, .updates = 90, .skipped = 41, .skipped_in_a_row = 41}, whatever},
+      {dynamic, {.scale = 4, .updates = 0, .skipped = 1, .skipped_in_a_row = 1}, falling},
+      {dynamic, {.scale = 4, .updates = 0, .voided = 1}, normal},
+      {dynamic, {.scale = 4, .updates = 5, .skipped = 5}, normal},
+      {dynamic, {.scale = 4, .updates = 5, .skipped = 6}, most},
+      {dynamic, {.scale = 4, .updates = 50, .skipped = 9, .falls = 9}, normal},
+      {dynamic, {.scale = 4, .updates = 50, .skipped = 10, .falls = 10}, only_falls},
+      {dynamic, {.scale = dynamic.ceiling, .updates = 9, .growths = 4}, ceiling},
+      {dynamic, {.scale = dynamic.ceiling / 2, .updates = 9, .growths = 1}, "grew 1 times"},
+      {dynamic, {.scale = 65536, .updates = 1999}, none},
+      {dynamic, {.scale = 65536, .updates = 2000}, quiet},
+      {LossScaler::none(), {.updates = 2000}, none},
+      {LossScaler::fixed(8),
+       {.scale = 8, .updates = 9, .skipped = 1, .skipped_in_a_row = 1},
+       "the scale cannot fall"}};
+  for (const auto& [scaler, counts, text] : cases) {
+    CAPTURE(text);
+    CHECK(contains(diagnose(scaler, counts), text));
+    CHECK(contains(diagnose(scaler, counts), "micro-batches voided") == (counts.voided > 0));
+  }
+  const auto denormal = [](UpdateCounts counts) { return diagnose(LossScaler::dynamic(), counts); };
+  CHECK(contains(denormal({.updates = 9, .denormal_gradients = 0.1}), "In 10 % of the 16-bit"));
+  CHECK(!contains(denormal({.updates = 9, .denormal_gradients = 0.0999}), "16-bit"));
+  CHECK(contains(
+      denormal({.updates = 9, .skipped = 1, .skipped_in_a_row = 1, .denormal_gradients = 1}),
+      "allow no higher scale"));
+  for (const char* words : {"dynamic:1:2:0.5:7:1", "none:1", "fixed", "fixed:1:1", "dynamic:x",
+                            "tensorflow:1:2:3:4:5:6", "dynamic:2 "})
+    CHECK_THROWS_AS(parse_loss_scale(words), ValueError);
+  CHECK(loss_scale_text(parse_loss_scale("dynamic:8:4:0.25:7")) == "dynamic:8:4:0.25:7");
+  CHECK(loss_scale_text(parse_loss_scale("tensorflow:8:7:3:4:0.25")) == "tensorflow:8:7:3:4:0.25");
+}
+
 TEST_CASE("loss scaling: the gradient is unscaled in the update") {
   on_each_device([] {
     const Values start = some_values(9), gradient = some_values(9, 3);

@@ -139,6 +139,12 @@ TEST_CASE("plateau: ReduceLROnPlateau's rates" * doctest::test_suite("host")) {
   Values quirk(18, 0.5f);
   quirk[0] = quirk[1] = quirk[2] = 1;
   CHECK(rates(around_zero, {.factor = 0.5, .patience = 1, .threshold = 0.3}) == quirk);
+  // Neither a value that beats the best by the margin alone is better, nor a first infinity.
+  CHECK(rates({2, 1.5, 1.5},
+              {.factor = 0.5, .patience = 0, .threshold = 0.5, .threshold_is_absolute = true}) ==
+        Values{1, 0.5f, 0.25f});
+  CHECK(rates({infinity, 5, 5}, {.factor = 0.5, .patience = 0}) == Values{0.5f, 0.5f, 0.25f});
+  CHECK(rates({5, 5, 5}, {.factor = 0.5, .patience = 0, .eps = 0.25}) == Values{1, 0.5f, 0.5f});
 }
 
 TEST_CASE("plateau: state, and mistakes" * doctest::test_suite("host")) {

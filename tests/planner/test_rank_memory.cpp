@@ -101,6 +101,41 @@ std::vector<uint64_t> real_peaks(const StepSettings& settings) {
 
 }  // namespace
 
+TEST_CASE("rank memory: the table of ranks, and what it leaves out") {
+  std::vector<MemoryReport> ranks(16);
+  for (size_t i = 0; i < ranks.size(); ++i) ranks[i].peak = 4096 + 1024 * (i * 7 % 16);
+  const auto lines = [&] {
+    const std::string table = rank_table(ranks);
+    return std::count(table.begin(), table.end(), '\n');
+  };
+  CHECK(lines() == 2 + 16);
+  CHECK(neediest_rank(ranks) == 9);
+  ranks.push_back({});
+  ranks.back().peak = 1024;
+  CHECK(lines() == 2 + 2);
+  CHECK(contains(rank_table(ranks), "  9 "));
+  CHECK(contains(rank_table(ranks), "  most\n"));
+  CHECK(contains(rank_table(ranks), "  16 "));
+  CHECK(contains(rank_table(ranks), "  least\n"));
+  for (MemoryReport& rank : ranks) rank.peak = 1024;
+  CHECK(lines() == 2 + 2);
+  CHECK(!contains(rank_table(ranks), "most"));
+  CHECK(!contains(rank_table(ranks), "least"));
+}
+
+TEST_CASE("rank memory: the batches of samples in order") {
+  const auto rows = [](int64_t samples, int64_t batch) {
+    std::vector<int64_t> all;
+    for (const BatchShape& shape : batches_of(samples)(batch)) all.push_back(shape.rows);
+    return all;
+  };
+  using Rows = std::vector<int64_t>;
+  CHECK(rows(10, 10) == Rows{10});
+  CHECK(rows(10, 3) == Rows{3, 1});
+  CHECK(rows(9, 3) == Rows{3});
+  CHECK(rows(2, 3) == Rows{2});
+}
+
 TEST_CASE_FIXTURE(CpuDevice, "rank memory: what each rank needs is predicted to the byte" *
                                  doctest::test_suite("host")) {
   for (const std::string& shard : sharding_words())

@@ -2,12 +2,16 @@
 #include <doctest/doctest.h>
 #include <sys/stat.h>
 
+#include <functional>
 #include <map>
 #include <signal.h>
+#include <unistd.h>
 
+#include "core/files/cache.h"
 #include "core/files/child_process.h"
 #include "core/files/file.h"
 #include "core/files/folder.h"
+#include "tests/fixtures/env.h"
 #include "tests/fixtures/file_faults.h"
 #include "tests/fixtures/file_fixture.h"
 #include "tests/fixtures/message_of.h"
@@ -189,6 +193,43 @@ TEST_CASE("folders: a folder that cannot be made is named, with the system's rea
     CHECK(message.find("folder") != std::string::npos);
     CHECK(message.find("Not a directory") != std::string::npos);
   }
+}
+
+TEST_CASE("folders: without standard input, the first file that is opened has the number 0") {
+  const TemporaryFolder temporary;
+  const fs::path folder = temporary / "folder", file = temporary / "file";
+  begin_folder(folder);
+  const Env cache("REWIND_CACHE", (temporary / "cache").c_str());
+  const std::map<std::string, std::function<void()>> uses = {
+      {"write", [&] { put_file(file, "text"); }},
+      {"folder", [&] { write_set(folder, new_set); }},
+      {"lock", [&] { const FolderLock lock(temporary / "lock"); }},
+      {"write cache", [] { check(write_cache_text("name", "text"), "test", "not written"); }},
+      {"read cache",
+       [] { check(read_cache_text("name").value_or("") == "text", "test", "not read"); }},
+      {"clear cache", [] { check(remove_cache("name"), "test", "not removed"); }},
+      {"read", [&] {
+         std::byte first{};
+         InputFile(temporary / "notes").read(0, std::span(&first, 1));
+         check(first == std::byte{'m'}, "test", "another text");
+       }}};
+  put_file(temporary / "notes", "mine");
+  for (const auto& [name, use] : uses) {
+    CAPTURE(name);
+    write_cache_text("name", "text");
+    std::string next;
+    const ChildEnd end = run_in_child(
+        [&](const Send& send) {
+          ::close(0);
+          use();
+          send(std::to_string(::dup(2)));
+        },
+        [&](const std::string& line) { next = line; }, 60);
+    CHECK(end.failure.empty());
+    CHECK(next == "0");  // it has been closed again
+  }
+  CHECK(bytes_of(file) == "text");
+  CHECK(found_set(folder) == new_set);
 }
 
 TEST_SUITE_END();

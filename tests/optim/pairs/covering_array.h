@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <initializer_list>
 #include <set>
 #include <utility>
 #include <vector>
@@ -39,5 +40,14 @@ inline std::vector<std::vector<size_t>> covering_rows(const std::vector<size_t>&
   }
   return rows;
 }
+
+// Takes the levels of a row one after the other.
+struct Levels {
+  const size_t* next;
+  template <class T>
+  T pick(std::initializer_list<T> all) {
+    return all.begin()[*next++];
+  }
+};
 
 }  // namespace rw::test

@@ -2,13 +2,16 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <memory>
 #include <vector>
 
 #include "../../../optim/adafactor.h"
 #include "../../../optim/adagrad.h"
-#include "../../../optim/adam.h"
+#include "../../../optim/adam8bit.h"
+#include "../../../optim/base/loss_scaler.h"
+#include "../../../optim/dynamic_map.h"
 #include "../../../optim/lamb.h"
 #include "../../../optim/lion.h"
 #include "../../../optim/muon.h"
@@ -61,6 +64,35 @@ struct PlainAdam : PlainUpdate {
       const double mean = m[i] / (1 - std::pow(double{o.beta1}, t));
       const double square = (o.amsgrad ? most[i] : v[i]) / (1 - std::pow(double{o.beta2}, t));
       x[i] -= lr * mean / (std::sqrt(square) + o.eps);
+    }
+  }
+};
+
+// Blocks of the moments of a large parameter are rounded to codes for the next update.
+struct PlainAdam8bit : PlainAdam {
+  using PlainAdam::PlainAdam;
+  void step(Doubles& x, const Doubles& g, double lr, double decay, int t) override {
+    PlainAdam::step(x, g, lr, decay, t);
+    if (x.size() < least_8bit_elements) return;
+    round(m, true);
+    round(v, false);
+  }
+  // Means of squares that are not 0 stay above it.
+  static void round(Doubles& moment, bool is_signed) {
+    constexpr size_t block = 256;
+    const std::array<float, 256> map = dynamic_map(is_signed);
+    const auto least = map.begin() + !is_signed;
+    for (size_t begin = 0; begin < moment.size(); begin += block) {
+      const size_t end = std::min(moment.size(), begin + block);
+      double most = 0;
+      for (size_t i = begin; i < end; ++i) most = std::max(most, std::abs(moment[i]));
+      for (size_t i = begin; i < end; ++i) {
+        if (moment[i] == 0) continue;
+        const double share = moment[i] / most;
+        auto code = std::lower_bound(least, map.end() - 1, share);
+        if (code != least && share - code[-1] <= *code - share) --code;
+        moment[i] = most * *code;
+      }
     }
   }
 };
@@ -202,6 +234,21 @@ struct PlainMuon : PlainUpdate {
     const auto wide = static_cast<double>(cols);  // at least as many columns as rows
     const double ratio = o.adjust_lr == MuonRate::match_rms_adamw ? 0.2 * std::sqrt(wide) : 1;
     for (size_t i = 0; i < x.size(); ++i) x[i] -= lr * (decay * x[i] + ratio * u[i]);
+  }
+};
+
+// The loss scale's rule.
+struct PlainScale {
+  LossScaler o;
+  double scale = o.initial;
+  uint32_t good = 0, bad = 0;
+  void note(bool overflow) {
+    if (!o.is_dynamic) return;
+    good = overflow ? 0 : good + 1;
+    bad = overflow ? bad + 1 : o.keep_bad ? bad : 0;
+    if (overflow && bad >= o.hysteresis)
+      scale = std::max<double>(o.floor, scale * o.backoff), bad = 0;
+    if (good >= o.interval) scale = std::min<double>(o.ceiling, scale * o.growth), good = bad = 0;
   }
 };
 
