@@ -12,6 +12,8 @@ ROOMS = ("core", "io", "ops", "optim", "planner")
 SWAPS = {" + ": " - ", " - ": " + ", " * ": " / ", " / ": " * ", " < ": " <= ", " <= ": " < ", " > ": " >= ", " >= ": " > ",
          " == ": " != ", " != ": " == ", " && ": " || ", " || ": " && ", "std::min(": "std::max(", "std::max(": "std::min("}
 OPERATOR = re.compile("|".join(re.escape(o) for o in sorted(SWAPS, key=len, reverse=True)))
+# Faults that make no difference, each with the reason.
+EXPLAINED = os.path.join(table.TESTS, "mutants", "drawn", "explained.txt")
 # An expression that a statement on one line returns, assigns or begins with.
 EXPRESSION = re.compile(r"^\s+(?:return |(?:const )?[\w:]+ \w+ = |[\w.\[\]>-]+ [+*-]?= )(?P<expression>[^;={}\"'\[\]]+);$")
 # A line that cannot hold a switch, or is no statement of the program, has one of these.
@@ -71,9 +73,14 @@ def taken_lines(path, source, faults):
     return lines
 
 
+def key(fault):
+    return fault.file, " ".join(fault.text.split()), " ".join(fault.new.split())
+
+
 def candidates(faults):
-    """Returns all faults that the rule allows, in the order of files and lines."""
+    """Returns all faults that the rule allows, in the order of files and lines. Those of EXPLAINED have its reason."""
     out = []
+    reasons = {key(fault): fault.survives for fault in table.read_table(EXPLAINED)}
     for room in ROOMS:
         tests = tests_of(room)
         for path in sorted(glob.glob(os.path.join(table.ROOT, room, "**", "*.cpp"), recursive=True)):
@@ -90,7 +97,10 @@ def candidates(faults):
                         table.span(fault, source)
                     except table.TableError:
                         continue  # the text occurs twice
+                    fault.survives = reasons.pop(key(fault), "")
                     out.append(fault)
+    if reasons:
+        raise table.TableError(f"{EXPLAINED}: the rule draws none of these: {sorted(reasons)}")
     return out
 
 

@@ -205,7 +205,7 @@ def report(done, start, is_drawn):
     print(f"{killed} of {len(done)} faults killed, {len(survivors)} survivors ({len(explained)} explained), "
           f"{(time.monotonic() - start) / 60:.1f} min")
     if is_drawn:
-        return killed >= LEAST_DRAWN_KILLED * len(done)
+        return killed >= LEAST_DRAWN_KILLED * (len(done) - len(explained))
     return killed >= LEAST_KILLED * len(done) and len(explained) == len(survivors)
 
 
