@@ -34,7 +34,8 @@ TEST_CASE_FIXTURE(CpuDevice, "overflow: what was not finite before is named, wha
   CHECK(first_of([&] { return w * x; }) ==
         "input 1, which mul (op 1) reads, was not finite before");
   CHECK(first_of([&] {
-          return exp(w) + reshape(made, {1, 2});
+          const Tensor y = exp(w);
+          return y + reshape(made, {1, 2});
         }) == "input 0, which reshape (op 2) reads, was not finite before");
   w.copy_(x);
   CHECK(first_of([&] { return exp(w); }) == "'w', which exp (op 1) reads, was not finite before");
