@@ -7,11 +7,11 @@
 #include <memory>
 #include <vector>
 
+#include "../../../core/blocks/block_type.h"
 #include "../../../optim/adafactor.h"
 #include "../../../optim/adagrad.h"
 #include "../../../optim/adam8bit.h"
 #include "../../../optim/base/loss_scaler.h"
-#include "../../../optim/dynamic_map.h"
 #include "../../../optim/lamb.h"
 #include "../../../optim/lion.h"
 #include "../../../optim/muon.h"
