@@ -37,7 +37,7 @@ int main(int argc, char** argv) {
   const rw::ChannelStatistics statistics = rw::channel_statistics(train);
 
   rw::ResNet model(rw::resnet_cifar(8));
-  model.set_checkpoint(rw::CheckpointMode::block);  // drop activations, make them again in backward
+  model.set_checkpoint(1);  // drop activations, make them again in backward
   rw::SGD optimizer(model.parameters(), {.lr = 0.1f, .momentum = 0.9f, .weight_decay = 1e-4f});
   optimizer.set_schedule(rw::Schedule::cosine(steps, steps / 10));
   optimizer.set_scaler(rw::LossScaler::dynamic());

@@ -1,6 +1,5 @@
 #include "models/bert.h"
 
-#include "core/autograd/checkpoint.h"
 #include "nn/init.h"
 #include "nn/layer_stack.h"
 #include "ops/autocast.h"
@@ -51,68 +50,50 @@ BertConfig BertConfig::preset(const std::string& name) {
   fail("BertConfig", "there are tiny, mini, small, medium, base and large, not '{}'", name);
 }
 
-BertEmbeddings::BertEmbeddings(const BertConfig& c)
-    : word_embeddings(c.vocab_size, c.hidden_size),
-      position_embeddings(c.max_position_embeddings, c.hidden_size),
-      token_type_embeddings(c.type_vocab_size, c.hidden_size),
-      norm_(c.hidden_size, static_cast<float>(c.layer_norm_eps)),
-      dropout_(static_cast<float>(c.hidden_dropout_prob)) {
-  register_module("word_embeddings", word_embeddings);
-  register_module("position_embeddings", position_embeddings);
-  register_module("token_type_embeddings", token_type_embeddings);
-  register_module("LayerNorm", norm_);
-  register_module("dropout", dropout_);
-}
-
-Tensor BertEmbeddings::forward(const BertInput& input) {
-  check<ShapeError>(input.ids.rank() == 2, "BertModel", "ids must be [N, S], got {}", input.ids);
-  const int64_t length = input.ids.size(1), longest = position_embeddings.weight.size(0);
-  check<ShapeError>(length <= longest, "BertModel",
-                    "the model has positions for {} tokens, got sequences of {}", longest, length);
-  Tensor types = input.token_types ? token_type_embeddings(input.token_types)
-                                   : slice(token_type_embeddings.weight, 0, 0, 1);
-  Tensor x = word_embeddings(input.ids) + std::move(types) +
-             slice(position_embeddings.weight, 0, 0, length);
-  // The sum is f32; the residual stream of the layers has the dtype of their matrix products.
-  return Autocast::input(dropout_(norm_(std::move(x))));
-}
-
-BertEncoder::BertEncoder(const BertConfig& c) {
-  for (int64_t i = 0; i < c.num_hidden_layers; ++i) {
-    layers_.push_back(std::make_unique<BertLayer>(
-        BertLayerOptions{.hidden = c.hidden_size,
-                         .heads = c.num_attention_heads,
-                         .intermediate = c.intermediate_size,
-                         .dropout = static_cast<float>(c.hidden_dropout_prob),
-                         .attention_dropout = static_cast<float>(c.attention_probs_dropout_prob),
-                         .norm_eps = static_cast<float>(c.layer_norm_eps)}));
-    register_module(fmt::format("layer.{}", i), *layers_.back());
-  }
-  if (checkpoints_blocks()) set_checkpoint(1);
-}
-
-void BertEncoder::set_checkpoint(int every) {
-  check_checkpoint_every(every);
-  checkpoint_every_ = every;
-}
-
-Tensor BertEncoder::forward(Tensor x, const Tensor& lengths) {
-  return through_layers(
-      layers_, is_training() ? checkpoint_every_ : 0, std::move(x),
-      [&](BertLayer& layer, Tensor h) { return layer.forward(std::move(h), {}, lengths); });
-}
-
 BertModel::BertModel(const BertConfig& config, bool pooler)
-    : config_(checked(config)), embeddings_(config), encoder_(config) {
-  register_module("embeddings", embeddings_);
-  register_module("encoder", encoder_);
+    : config_(checked(config)),
+      words_(config.vocab_size, config.hidden_size),
+      positions_(config.max_position_embeddings, config.hidden_size),
+      token_types_(config.type_vocab_size, config.hidden_size),
+      norm_(config.hidden_size, static_cast<float>(config.layer_norm_eps)),
+      dropout_(static_cast<float>(config.hidden_dropout_prob)) {
+  register_module("embeddings.word_embeddings", words_);
+  register_module("embeddings.position_embeddings", positions_);
+  register_module("embeddings.token_type_embeddings", token_types_);
+  register_module("embeddings.LayerNorm", norm_);
+  register_module("embeddings.dropout", dropout_);
+  const BertLayerOptions layer{
+      .hidden = config.hidden_size,
+      .heads = config.num_attention_heads,
+      .intermediate = config.intermediate_size,
+      .dropout = static_cast<float>(config.hidden_dropout_prob),
+      .attention_dropout = static_cast<float>(config.attention_probs_dropout_prob),
+      .norm_eps = static_cast<float>(config.layer_norm_eps)};
+  for (int64_t i = 0; i < config.num_hidden_layers; ++i)
+    register_module(fmt::format("encoder.layer.{}", i),
+                    *layers_.emplace_back(std::make_unique<BertLayer>(layer)));
   if (pooler)
     register_module("pooler.dense", pooler_.emplace(config.hidden_size, config.hidden_size));
   init_weights(*this, config);
 }
 
+// The sum of the embeddings of word, position and token type, normalised, with dropout.
+Tensor BertModel::embed(const BertInput& input) {
+  check<ShapeError>(input.ids.rank() == 2, "BertModel", "ids must be [N, S], got {}", input.ids);
+  const int64_t length = input.ids.size(1), longest = config_.max_position_embeddings;
+  check<ShapeError>(length <= longest, "BertModel",
+                    "the model has positions for {} tokens, got sequences of {}", longest, length);
+  Tensor types =
+      input.token_types ? token_types_(input.token_types) : slice(token_types_.weight, 0, 0, 1);
+  Tensor x = words_(input.ids) + std::move(types) + slice(positions_.weight, 0, 0, length);
+  // The sum is f32; the residual stream of the layers has the dtype of their matrix products.
+  return Autocast::input(dropout_(norm_(std::move(x))));
+}
+
 Tensor BertModel::forward(const BertInput& input) {
-  return encoder_.forward(embeddings_.forward(input), input.lengths);
+  return through_layers(
+      layers_, layers_per_segment(), embed(input),
+      [&](BertLayer& layer, Tensor h) { return layer.forward(std::move(h), {}, input.lengths); });
 }
 
 Tensor BertModel::pool(const Tensor& hidden) {

@@ -45,59 +45,30 @@ struct BertInput {
   Tensor lengths = {};      // i32 [N], tokens that are not padding; undefined: all of S
 };
 
-// The sum of the embeddings of word, position and token type, normalised, with dropout.
-class BertEmbeddings : public Module {
- public:
-  explicit BertEmbeddings(const BertConfig& config);
-  // [N, S] -> [N, S, hidden]. ShapeError for another rank, or S beyond max_position_embeddings.
-  Tensor forward(const BertInput& input);
-
-  // Tables [vocab_size, hidden], [max_position_embeddings, hidden], [type_vocab_size, hidden].
-  Embedding word_embeddings, position_embeddings, token_type_embeddings;
-
- private:
-  LayerNorm norm_;
-  Dropout dropout_;
-};
-
-// The layers, with a checkpoint segment for every few of them.
-class BertEncoder : public Module {
- public:
-  // $REWIND_RECOMPUTE=1 starts it with a segment per layer.
-  explicit BertEncoder(const BertConfig& config);
-
-  Tensor forward(Tensor x, const Tensor& lengths);  // [N, S, hidden] -> the same
-
-  void set_checkpoint(int every);  // layers per segment in training; 0: none
-
- private:
-  std::vector<std::unique_ptr<BertLayer>> layers_;
-  int checkpoint_every_ = 0;
-};
-
-// Embeddings and encoder, and a pooler unless left out.
+// Embeddings and layers, and a pooler unless left out.
 class BertModel : public Module {
  public:
   // ValueError for sizes that are not positive or do not go together.
   explicit BertModel(const BertConfig& config, bool pooler = true);
 
-  Tensor forward(const BertInput& input);  // -> [N, S, hidden]
+  // -> [N, S, hidden]. ShapeError for ids of another rank, or S beyond max_position_embeddings.
+  Tensor forward(const BertInput& input);
   // tanh of a linear layer of the first token: hidden [N, S, hidden] -> [N, hidden]. ValueError
   // without a pooler.
   Tensor pool(const Tensor& hidden);
 
-  // Makes training forwards recompute their activations in segments of `every` layers; 0 keeps
-  // them.
-  void set_checkpoint(int every) { encoder_.set_checkpoint(every); }
-
   const BertConfig& config() const { return config_; }  // as given to the constructor
   // The word embeddings [vocab_size, hidden], to which the decoder is tied.
-  const Tensor& word_table() const { return embeddings_.word_embeddings.weight; }
+  const Tensor& word_table() const { return words_.weight; }
 
  private:
+  Tensor embed(const BertInput& input);
+
   BertConfig config_;
-  BertEmbeddings embeddings_;
-  BertEncoder encoder_;
+  Embedding words_, positions_, token_types_;
+  LayerNorm norm_;
+  Dropout dropout_;
+  std::vector<std::unique_ptr<BertLayer>> layers_;
   std::optional<Linear> pooler_;
 };
 

@@ -49,9 +49,6 @@ class CausalLM : public Module {
   virtual int64_t longest() const = 0;  // tokens that there are positions for
   // Empty caches for `batch` texts of `longest` tokens, of the dtype of the layers' products.
   virtual KeyValueCaches make_caches(int64_t batch, int64_t longest) const = 0;
-  // Makes training forwards recompute their activations in segments of `every` layers; 0 keeps
-  // them.
-  virtual void set_checkpoint(int every) = 0;
 
   // Returns the logits [..., vocabulary] of what hidden() gives, [..., H].
   Tensor logits(Tensor states);

@@ -5,11 +5,9 @@
 #include <tuple>
 #include <utility>
 
-#include "core/autograd/checkpoint.h"
 #include "nn/init.h"
 #include "nn/layer_stack.h"
 #include "ops/autocast.h"
-#include "ops/network/positions.h"
 #include "ops/numeric.h"
 #include "ops/operators.h"
 
@@ -41,6 +39,12 @@ bool has_query_bias(const DecoderConfig& c) {
   return c.attention_bias || c.model_type == "qwen2";
 }
 
+RotaryOptions rotation_of(const RotarySchedule& schedule) {
+  const PurposeScope purpose(Purpose::parameter);
+  const auto pairs = static_cast<int64_t>(schedule.frequencies.size());
+  return {.frequencies = tensor(schedule.frequencies, {pairs}), .scale = schedule.scale};
+}
+
 Tensor normed(std::optional<RMSNorm>& norm, Tensor x) {
   return norm ? (*norm)(std::move(x)) : x;
 }
@@ -50,7 +54,7 @@ Tensor normed(std::optional<RMSNorm>& norm, Tensor x) {
 // x + attention(norm(x)), then x + mlp(norm(x)): [N, S, hidden_size] -> the same.
 class Decoder::Layer : public Module {
  public:
-  Layer(const DecoderConfig& c, const Rotation& rotation, int64_t window);
+  Layer(const DecoderConfig& c, const RotaryOptions& rotation, int64_t window);
   // With a cache, x comes after the tokens in the cache.
   Tensor forward(Tensor x, KeyValueCache* cache);
 
@@ -60,7 +64,7 @@ class Decoder::Layer : public Module {
   Tensor attend(const Tensor& x, KeyValueCache* cache);
   Tensor mlp(const Tensor& x);
 
-  const Rotation& rotation_;
+  const RotaryOptions& rotation_;
   AttentionOptions options_;
   int64_t heads_, key_heads_, dim_;
   bool has_gelu_;
@@ -70,7 +74,7 @@ class Decoder::Layer : public Module {
       after_mlp_;
 };
 
-Decoder::Layer::Layer(const DecoderConfig& c, const Rotation& rotation, int64_t window)
+Decoder::Layer::Layer(const DecoderConfig& c, const RotaryOptions& rotation, int64_t window)
     : rotation_(rotation),
       options_{.causal = true, .window = window},
       heads_(c.num_attention_heads),
@@ -116,10 +120,9 @@ Tensor Decoder::Layer::attend(const Tensor& x, KeyValueCache* cache) {
   const auto split = [&](Linear& proj, int64_t heads) {
     return reshape(proj(x), {n, length, heads, dim_});
   };
-  const auto turned = [&](Tensor t) {
-    return rotary(transpose(std::move(t), 1, 2),
-                  {.offset = past, .frequencies = rotation_.frequencies, .scale = rotation_.scale});
-  };
+  RotaryOptions rotation = rotation_;
+  rotation.offset = past;
+  const auto turned = [&](Tensor t) { return rotary(transpose(std::move(t), 1, 2), rotation); };
   Tensor q = turned(normed(q_norm_, split(q_proj_, heads_)));
   Tensor k = turned(normed(k_norm_, split(k_proj_, key_heads_)));
   Tensor v = transpose(split(v_proj_, key_heads_), 1, 2);
@@ -143,16 +146,10 @@ Tensor Decoder::Layer::forward(Tensor x, KeyValueCache* cache) {
   return add(std::move(x), std::move(more));
 }
 
-Decoder::Rotation Decoder::rotation(const RotarySchedule& schedule) {
-  const PurposeScope purpose(Purpose::parameter);
-  const auto pairs = static_cast<int64_t>(schedule.frequencies.size());
-  return {tensor(schedule.frequencies, {pairs}), schedule.scale};
-}
-
 Decoder::Decoder(const DecoderConfig& c, DType dtype)
     : config_(checked(c)),
-      global_(rotation(c.rotary())),
-      local_(rotation(c.rotary(c.model_type == "gemma3_text"))),
+      global_(rotation_of(c.rotary())),
+      local_(rotation_of(c.rotary(c.model_type == "gemma3_text"))),
       embed_tokens_(c.vocab_size, c.hidden_size),
       norm_(c.hidden_size, static_cast<float>(c.rms_norm_eps), norm_offset(c)) {
   // The head comes first: its f32 values are large, and no other parameters are there yet.
@@ -172,15 +169,9 @@ Decoder::Decoder(const DecoderConfig& c, DType dtype)
   set_weights(norm_, c, dtype);
   register_module("model.norm", norm_);
   if (lm_head_) register_module("lm_head", *lm_head_);
-  if (checkpoints_blocks()) set_checkpoint(1);
 }
 
 Decoder::~Decoder() = default;
-
-void Decoder::set_checkpoint(int every) {
-  check_checkpoint_every(every);
-  checkpoint_every_ = every;
-}
 
 KeyValueCaches Decoder::make_caches(int64_t batch, int64_t longest) const {
   KeyValueCaches caches;
@@ -209,11 +200,10 @@ Tensor Decoder::hidden(Tensor ids, KeyValueCaches* caches) {
   // The embeddings are f32; the residual stream of the layers has the dtype of their products.
   x = Autocast::input(std::move(x));
   size_t index = 0;
-  x = through_layers(layers_, is_training() ? checkpoint_every_ : 0, std::move(x),
-                     [&](Layer& layer, Tensor h) {
-                       KeyValueCache* cache = caches ? &(*caches)[index++] : nullptr;
-                       return layer.forward(std::move(h), cache);
-                     });
+  x = through_layers(layers_, layers_per_segment(), std::move(x), [&](Layer& layer, Tensor h) {
+    KeyValueCache* cache = caches ? &(*caches)[index++] : nullptr;
+    return layer.forward(std::move(h), cache);
+  });
   return norm_(std::move(x));
 }
 

@@ -7,6 +7,7 @@
 
 #include "../nn/layers.h"
 #include "../nn/norm.h"
+#include "../ops/network/positions.h"
 #include "causal_lm.h"
 #include "decoder_config.h"
 
@@ -17,9 +18,9 @@ namespace rw {
 // may look back to a window only.
 class Decoder : public CausalLM {
  public:
-  // ValueError as DecoderConfig::check(). Weights start as Hugging Face's: normal, norms at 1. With
-  // $REWIND_RECOMPUTE=block it starts with a segment per layer. Parameters are of `dtype` (as by
-  // Module::to()), layer by layer, so that the model is never in memory in f32 as a whole.
+  // ValueError as DecoderConfig::check(). Weights start as Hugging Face's: normal, norms at 1.
+  // Parameters are of `dtype` (as by Module::to()), layer by layer, so that the model is never in
+  // memory in f32 as a whole.
   explicit Decoder(const DecoderConfig& config, DType dtype = DType::f32);
   ~Decoder() override;
 
@@ -28,26 +29,19 @@ class Decoder : public CausalLM {
   Linear* head() override { return lm_head_.get(); }
   int64_t longest() const override { return config_.max_position_embeddings; }
   KeyValueCaches make_caches(int64_t batch, int64_t longest) const override;
-  void set_checkpoint(int every) override;
 
   const DecoderConfig& config() const { return config_; }  // as given to the constructor
 
  private:
   class Layer;
-  // The options of rotary() for some layers.
-  struct Rotation {
-    Tensor frequencies;
-    float scale;
-  };
-  static Rotation rotation(const RotarySchedule& schedule);
 
   DecoderConfig config_;
-  Rotation global_, local_;  // of Gemma 3's layers without and with a window; others have the first
+  // Those of Gemma 3's layers without and with a window; others have the first.
+  RotaryOptions global_, local_;
   Embedding embed_tokens_;
   std::vector<std::unique_ptr<Layer>> layers_;
   RMSNorm norm_;
   std::unique_ptr<Linear> lm_head_;  // null: tied to the embeddings
-  int checkpoint_every_ = 0;
 };
 
 }  // namespace rw

@@ -3,7 +3,6 @@
 #include <cmath>
 #include <tuple>
 
-#include "core/autograd/checkpoint.h"
 #include "nn/init.h"
 #include "nn/layer_stack.h"
 #include "ops/autocast.h"
@@ -52,7 +51,26 @@ GptConfig GptConfig::preset(const std::string& name) {
   fail("GptConfig", "there are gpt2, gpt2-medium, gpt2-large and gpt2-xl, not '{}'", name);
 }
 
-GptBlock::GptBlock(const GptConfig& c)
+// x + attention(norm(x)), then x + mlp(norm(x)): [N, S, n_embd] -> the same.
+class GptModel::Block : public Module {
+ public:
+  explicit Block(const GptConfig& config);
+  // With a cache, x comes after the tokens in the cache.
+  Tensor forward(Tensor x, KeyValueCache* cache);
+
+ private:
+  Tensor attend(Tensor x, KeyValueCache* cache);
+
+  LayerNorm ln_1_;
+  Linear c_attn_, attn_proj_;  // attn.c_attn makes query, key and value; attn.c_proj
+  LayerNorm ln_2_;
+  Linear c_fc_, mlp_proj_;  // mlp.c_fc, mlp.c_proj
+  Dropout dropout_;
+  int64_t heads_;
+  float attention_dropout_;
+};
+
+GptModel::Block::Block(const GptConfig& c)
     : ln_1_(checked(c).n_embd, static_cast<float>(c.layer_norm_epsilon)),
       c_attn_(c.n_embd, 3 * c.n_embd),
       attn_proj_(c.n_embd, c.n_embd),
@@ -71,7 +89,7 @@ GptBlock::GptBlock(const GptConfig& c)
   register_module("dropout", dropout_);
 }
 
-Tensor GptBlock::attend(Tensor x, KeyValueCache* cache) {
+Tensor GptModel::Block::attend(Tensor x, KeyValueCache* cache) {
   const int64_t n = x.size(0), length = x.size(1), hidden = x.size(2);
   std::vector<Tensor> qkv =
       unbind(reshape(c_attn_(std::move(x)), {n, length, 3, heads_, hidden / heads_}), 2);
@@ -84,7 +102,7 @@ Tensor GptBlock::attend(Tensor x, KeyValueCache* cache) {
   return attn_proj_(reshape(transpose(std::move(y), 1, 2), {n, length, hidden}));
 }
 
-Tensor GptBlock::forward(Tensor x, KeyValueCache* cache) {
+Tensor GptModel::Block::forward(Tensor x, KeyValueCache* cache) {
   Tensor more = dropout_(attend(ln_1_(x), cache));
   x = add(std::move(x), std::move(more));
   more = dropout_(mlp_proj_(gelu_tanh(c_fc_(ln_2_(x)))));
@@ -101,18 +119,14 @@ GptModel::GptModel(const GptConfig& c)
   register_module("wpe", wpe);
   register_module("drop", dropout_);
   for (int64_t i = 0; i < c.n_layer; ++i) {
-    blocks_.push_back(std::make_unique<GptBlock>(c));
+    blocks_.push_back(std::make_unique<Block>(c));
     register_module(fmt::format("h.{}", i), *blocks_.back());
   }
   register_module("ln_f", ln_f_);
   init_weights(*this, c);
-  if (checkpoints_blocks()) set_checkpoint(1);
 }
 
-void GptModel::set_checkpoint(int every) {
-  check_checkpoint_every(every);
-  checkpoint_every_ = every;
-}
+GptModel::~GptModel() = default;
 
 KeyValueCaches GptModel::make_caches(int64_t batch, int64_t longest) const {
   KeyValueCaches caches;
@@ -135,11 +149,10 @@ Tensor GptModel::forward(Tensor ids, KeyValueCaches* caches) {
   // The sum is f32; the residual stream of the layers has the dtype of their matrix products.
   x = Autocast::input(dropout_(std::move(x)));
   size_t layer = 0;
-  x = through_layers(blocks_, is_training() ? checkpoint_every_ : 0, std::move(x),
-                     [&](GptBlock& block, Tensor h) {
-                       KeyValueCache* cache = caches ? &(*caches)[layer++] : nullptr;
-                       return block.forward(std::move(h), cache);
-                     });
+  x = through_layers(blocks_, layers_per_segment(), std::move(x), [&](Block& block, Tensor h) {
+    KeyValueCache* cache = caches ? &(*caches)[layer++] : nullptr;
+    return block.forward(std::move(h), cache);
+  });
   return ln_f_(std::move(x));
 }
 

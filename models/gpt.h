@@ -33,33 +33,13 @@ struct GptConfig {
   static GptConfig preset(const std::string& name);
 };
 
-// x + attention(norm(x)), then x + mlp(norm(x)): [N, S, n_embd] -> the same. Weights of linear
-// layers are [out, in] here, and [in, out] in Hugging Face's files (io/models/gpt.h).
-class GptBlock : public Module {
- public:
-  explicit GptBlock(const GptConfig& config);
-  Tensor forward(Tensor x) override { return forward(std::move(x), nullptr); }
-  // With a cache (without gradients: AutogradError), x comes after the tokens in the cache.
-  Tensor forward(Tensor x, KeyValueCache* cache);
-
- private:
-  Tensor attend(Tensor x, KeyValueCache* cache);
-
-  LayerNorm ln_1_;
-  Linear c_attn_, attn_proj_;  // attn.c_attn makes query, key and value; attn.c_proj
-  LayerNorm ln_2_;
-  Linear c_fc_, mlp_proj_;  // mlp.c_fc, mlp.c_proj
-  Dropout dropout_;
-  int64_t heads_;
-  float attention_dropout_;
-};
-
-// Embeddings of words and positions, the layers, and a last norm.
+// Embeddings of words and positions, the layers, and a last norm. Weights of linear layers are
+// [out, in] here, and [in, out] in Hugging Face's files (io/models/gpt.h).
 class GptModel : public Module {
  public:
-  // ValueError for sizes that are not positive or do not go together. With $REWIND_RECOMPUTE=block
-  // it starts with a segment per layer.
+  // ValueError for sizes that are not positive or do not go together.
   explicit GptModel(const GptConfig& config);
+  ~GptModel() override;
 
   // ids i32 [N, S] -> [N, S, n_embd]. With caches, the tokens come after those in the caches.
   // ShapeError for another rank, or beyond n_positions.
@@ -68,20 +48,18 @@ class GptModel : public Module {
 
   // Empty caches for `batch` sequences of `longest` tokens, of the dtype of the layers' products.
   KeyValueCaches make_caches(int64_t batch, int64_t longest) const;
-  // Makes training forwards recompute their activations in segments of `every` layers; 0 keeps
-  // them.
-  void set_checkpoint(int every);
 
   const GptConfig& config() const { return config_; }  // as given to the constructor
 
   Embedding wte, wpe;  // [vocab_size, n_embd], [n_positions, n_embd]
 
  private:
+  class Block;
+
   GptConfig config_;
   Dropout dropout_;
-  std::vector<std::unique_ptr<GptBlock>> blocks_;
+  std::vector<std::unique_ptr<Block>> blocks_;
   LayerNorm ln_f_;
-  int checkpoint_every_ = 0;
 };
 
 // The model with its head, which has no weights of its own.
@@ -97,7 +75,6 @@ class GptLMHeadModel : public CausalLM {
   KeyValueCaches make_caches(int64_t batch, int64_t longest) const override {
     return transformer.make_caches(batch, longest);
   }
-  void set_checkpoint(int every) override { transformer.set_checkpoint(every); }
 
   GptModel transformer;  // embeddings and layers
 };

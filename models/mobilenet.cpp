@@ -35,24 +35,32 @@ void add_step(Sequential& target, int64_t in, int64_t out, int kernel, int64_t s
   step.emplace<ReLU6>();
 }
 
+// A 1x1 convolution to expansion times the channels, a depthwise 3x3 one, and a 1x1 one back
+// without an activation; x is added if the shape stays.
+class InvertedResidual : public Module {
+ public:
+  InvertedResidual(int64_t in, int64_t out, int64_t stride, int64_t expansion)
+      : adds_(stride == 1 && in == out) {
+    check_positive("InvertedResidual",
+                   {{"in", in}, {"out", out}, {"stride", stride}, {"expansion", expansion}});
+    const int64_t inner = in * expansion;
+    if (expansion != 1) add_step(conv_, in, inner, 1);
+    add_step(conv_, inner, inner, 3, stride, inner);
+    add_conv(conv_, inner, out, 1, 1, 1);
+    register_module("conv", conv_);
+  }
+  Tensor forward(Tensor x) override {
+    if (!adds_) return conv_(std::move(x));
+    Tensor y = conv_(x);
+    return add(std::move(y), std::move(x));
+  }
+
+ private:
+  Sequential conv_;
+  bool adds_;
+};
+
 }  // namespace
-
-InvertedResidual::InvertedResidual(int64_t in, int64_t out, int64_t stride, int64_t expansion)
-    : adds_(stride == 1 && in == out) {
-  check_positive("InvertedResidual",
-                 {{"in", in}, {"out", out}, {"stride", stride}, {"expansion", expansion}});
-  const int64_t inner = in * expansion;
-  if (expansion != 1) add_step(conv_, in, inner, 1);
-  add_step(conv_, inner, inner, 3, stride, inner);
-  add_conv(conv_, inner, out, 1, 1, 1);
-  register_module("conv", conv_);
-}
-
-Tensor InvertedResidual::forward(Tensor x) {
-  if (!adds_) return conv_(std::move(x));
-  Tensor y = conv_(x);
-  return add(std::move(y), std::move(x));
-}
 
 MobileNetV2::MobileNetV2(const MobileNetConfig& config) {
   check_positive("MobileNetV2", {{"classes", config.classes}, {"stem_stride", config.stem_stride}});

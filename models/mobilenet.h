@@ -26,18 +26,6 @@ struct MobileNetConfig {
   int64_t stem = 32, head = 1280;  // channels of the first and of the last convolution
 };
 
-// A 1x1 convolution to expansion times the channels, a depthwise 3x3 one, and a 1x1 one back
-// without an activation; x is added if the shape stays.
-class InvertedResidual : public Module {
- public:
-  InvertedResidual(int64_t in, int64_t out, int64_t stride, int64_t expansion);
-  Tensor forward(Tensor x) override;
-
- private:
-  Sequential conv_;
-  bool adds_;
-};
-
 // Images [N, H, W, 3] -> scores [N, classes].
 class MobileNetV2 : public Module {
  public:

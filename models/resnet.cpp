@@ -1,10 +1,9 @@
 #include "models/resnet.h"
 
-#include <algorithm>
 #include <numeric>
 
-#include "core/autograd/checkpoint.h"
 #include "nn/init.h"
+#include "nn/layer_stack.h"
 #include "nn/norm.h"
 
 namespace rw {
@@ -50,20 +49,18 @@ ResidualBlock::ResidualBlock(int in, int width, int stride, const ResNetConfig& 
       config.block == BlockKind::basic
           ? std::vector<Size>{{in, width, 3, stride}, {width, width, 3, 1}}
           : std::vector<Size>{{in, width, 1, 1}, {width, width, 3, stride}, {width, out_, 1, 1}};
-  steps_ = std::vector<Step>(sizes.size());
   for (size_t i = 0; i < sizes.size(); ++i) {
     const auto [from, to, kernel, step] = sizes[i];
     const Conv2dOptions options{.stride = step, .padding = kernel / 2, .bias = !config.norm};
-    register_module(fmt::format("conv{}", i + 1),
-                    steps_[i].conv.emplace(from, to, kernel, options));
-    init_conv(*steps_[i].conv);
-    steps_[i].norm = make_norm(pre_activation_ ? from : to, config);
-    if (steps_[i].norm) register_module(fmt::format("bn{}", i + 1), *steps_[i].norm);
+    auto& conv = *convs_.emplace_back(std::make_unique<Conv2d>(from, to, kernel, options));
+    register_module(fmt::format("conv{}", i + 1), conv);
+    init_conv(conv);
+    auto& norm = norms_.emplace_back(make_norm(pre_activation_ ? from : to, config));
+    if (norm) register_module(fmt::format("bn{}", i + 1), *norm);
   }
   if (config.zero_init_residual) {
-    const Step& last = steps_.back();
     const bool by_norm = config.norm && !pre_activation_;  // whose first parameter is the weight
-    init::zeros_(by_norm ? last.norm->parameters()[0] : last.conv->weight);
+    init::zeros_(by_norm ? norms_.back()->parameters()[0] : convs_.back()->weight);
   }
   if (config.shortcut == Shortcut::projection && (stride != 1 || in != out_)) {
     downsample_.emplace();
@@ -88,18 +85,18 @@ Tensor ResidualBlock::forward(Tensor x) {
 }
 
 Tensor ResidualBlock::residual(Tensor x) {
-  for (size_t i = 0; i < steps_.size(); ++i) {
+  for (size_t i = 0; i < convs_.size(); ++i) {
     if (pre_activation_ && i > 0) x = activate(i, std::move(x));
-    x = steps_[i].conv->forward(std::move(x));
+    x = convs_[i]->forward(std::move(x));
     if (pre_activation_) continue;
-    if (steps_[i].norm) x = steps_[i].norm->forward(std::move(x));
-    if (i + 1 < steps_.size()) x = relu(std::move(x));
+    if (norms_[i]) x = norms_[i]->forward(std::move(x));
+    if (i + 1 < convs_.size()) x = relu(std::move(x));
   }
   return x;
 }
 
 Tensor ResidualBlock::activate(size_t step, Tensor x) {
-  if (steps_[step].norm) x = steps_[step].norm->forward(std::move(x));
+  if (norms_[step]) x = norms_[step]->forward(std::move(x));
   return relu(std::move(x));
 }
 
@@ -132,31 +129,29 @@ ResNet::ResNet(const ResNetConfig& config)
     for (int b = 0; b < config.depths[s]; ++b) {
       const int stride = b == 0 && s > 0 ? 2 : 1;
       auto& block = stages_[s]->emplace<ResidualBlock>(channels, config.widths[s], stride, config);
-      blocks_.push_back({&block, static_cast<int>(s)});
+      blocks_.push_back(&block);
       channels = ResidualBlock::out_channels(config.widths[s], config.block);
     }
     register_module(fmt::format("layer{}", s + 1), *stages_[s]);
   }
   if (norm_ && config.pre_activation) register_module("norm", *norm_);
   register_module("fc", fc_);
-  if (checkpoints_blocks()) set_checkpoint(CheckpointMode::block);
 }
 
-void ResNet::set_checkpoint(CheckpointMode mode, int every) {
-  check(every >= 1, "set_checkpoint", "a segment spans at least one block or stage, got {}", every);
-  checkpoint_ = mode;
-  checkpoint_every_ = every;
+void ResNet::set_stage_checkpoint(int every) {
+  check(every >= 0, "set_stage_checkpoint", "a segment spans one stage or more, got {}", every);
+  stages_per_segment_ = every;
 }
 
 Tensor ResNet::forward(Tensor x) {
   check<ShapeError>(x.rank() == 4 && x.size(3) == 3, "ResNet", "needs images [N, H, W, 3], got {}",
                     x);
   x = stem(std::move(x));
-  for (size_t i = 0; i < blocks_.size();) {
-    const CheckpointScope scope(checkpoint_ != CheckpointMode::none && is_training());
-    for (const size_t end = segment_end(i); i < end; ++i)
-      x = blocks_[i].block->forward(std::move(x));
-  }
+  const auto run = [](Module& module, Tensor in) { return module.forward(std::move(in)); };
+  if (is_training() && stages_per_segment_ > 0)
+    x = through_layers(stages_, stages_per_segment_, std::move(x), run);
+  else
+    x = through_layers(blocks_, layers_per_segment(), std::move(x), run);
   if (config_.pre_activation) {
     if (norm_) x = norm_->forward(std::move(x));
     x = relu(std::move(x));
@@ -172,17 +167,6 @@ Tensor ResNet::stem(Tensor x) {
   if (config_.stem != Stem::cifar)
     x = max_pool2d(std::move(x), {.kernel = 3, .stride = 2, .padding = 1});
   return config_.pre_activation ? x : relu(std::move(x));
-}
-
-// One past the last block of the segment that begins with block `first`.
-size_t ResNet::segment_end(size_t first) const {
-  if (checkpoint_ == CheckpointMode::none) return blocks_.size();
-  const auto every = static_cast<size_t>(checkpoint_every_);
-  if (checkpoint_ == CheckpointMode::block) return std::min(first + every, blocks_.size());
-  size_t end = first;
-  while (end < blocks_.size() && blocks_[end].stage < blocks_[first].stage + checkpoint_every_)
-    ++end;
-  return end;
 }
 
 ResNetConfig resnet_cifar(int depth, int version, BlockKind block, int classes) {

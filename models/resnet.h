@@ -17,8 +17,6 @@ enum class BlockKind { basic, bottleneck };
 enum class Shortcut { pad, projection };
 // The layers before the blocks. cifar: a 3x3 convolution; imagenet: 7x7 of stride 2 and a max pool.
 enum class Stem { cifar, imagenet };
-// The span of one checkpoint segment of a training forward: none, a block, a stage.
-enum class CheckpointMode { none, block, stage };
 
 // The form of a ResNet. ValueError unless there are as many depths as widths.
 struct ResNetConfig {
@@ -44,15 +42,12 @@ class ResidualBlock : public Module {
   static int out_channels(int width, BlockKind kind);
 
  private:
-  struct Step {  // a convolution and the norm after it (v1) or before it (v2)
-    std::optional<Conv2d> conv;
-    std::unique_ptr<Module> norm;  // null: none
-  };
   Tensor residual(Tensor x);
   Tensor shortcut(Tensor x);
   Tensor activate(size_t step, Tensor x);
 
-  std::vector<Step> steps_;
+  std::vector<std::unique_ptr<Conv2d>> convs_;
+  std::vector<std::unique_ptr<Module>> norms_;  // after each (v1) or before it (v2); null: none
   std::optional<Sequential> downsample_;
   int stride_, in_, out_;
   bool pre_activation_;
@@ -61,33 +56,25 @@ class ResidualBlock : public Module {
 // Stem, stages of blocks, mean over the image, linear layer.
 class ResNet : public Module {
  public:
-  // With $REWIND_RECOMPUTE=1 it starts with a checkpoint segment per block.
   explicit ResNet(const ResNetConfig& config);
 
   Tensor forward(Tensor x) override;  // [N, H, W, 3] -> [N, classes]
 
-  // `every` is the number of blocks or stages in one segment.
-  void set_checkpoint(CheckpointMode mode, int every = 1);
+  // As set_checkpoint(), in segments of `every` stages; 0: of blocks, as that one says.
+  void set_stage_checkpoint(int every);
 
-  CheckpointMode checkpoint_mode() const { return checkpoint_; }  // the current one
-  const ResNetConfig& config() const { return config_; }          // as given to the constructor
+  const ResNetConfig& config() const { return config_; }  // as given to the constructor
 
  private:
-  struct StagedBlock {
-    ResidualBlock* block;
-    int stage;
-  };
   Tensor stem(Tensor x);
-  size_t segment_end(size_t first) const;
 
   ResNetConfig config_;
   Conv2d conv1_;
   std::unique_ptr<Module> norm_;  // null, or after the stem (v1) or after the last block (v2)
   std::vector<std::unique_ptr<Sequential>> stages_;
-  std::vector<StagedBlock> blocks_;  // of all stages, in order
+  std::vector<ResidualBlock*> blocks_;  // of all stages, in order
   Linear fc_;
-  CheckpointMode checkpoint_ = CheckpointMode::none;
-  int checkpoint_every_ = 1;
+  int stages_per_segment_ = 0;
 };
 
 // Configurations for 32x32 images, of depth 6k + 2 (basic) or 9k + 2 (bottleneck). Version 1 has

@@ -23,68 +23,76 @@ Tensor output_lengths(const Tensor& frames) {
 
 }  // namespace
 
-CausalConv::CausalConv(int64_t in, int64_t out, int64_t kernel)
-    : conv_(in, out, static_cast<int>(kernel),
-            {.stride = 2, .padding = static_cast<int>(kernel) - 1, .padding_end = 0}),
-      norm_(out) {
-  register_module("conv", conv_);
-  register_module("norm", norm_);
-}
+// relu(norm(conv(x))) of stride 2, which sees only the past: [N, T, in] -> [N, (T + 1) / 2, out].
+class SpeechEncoder::Convolution : public Module {
+ public:
+  Convolution(int64_t in, int64_t out, int64_t kernel)
+      : conv_(in, out, static_cast<int>(kernel),
+              {.stride = 2, .padding = static_cast<int>(kernel) - 1, .padding_end = 0}),
+        norm_(out) {
+    register_module("conv", conv_);
+    register_module("norm", norm_);
+  }
+  Tensor forward(Tensor x) override { return finish(conv_(std::move(x))); }
+  // The same for a sequence that continues: `before` has the kernel - 1 frames before these,
+  // undefined at the start, and is set to those before the next ones.
+  Tensor forward(const Tensor& x, Tensor& before) {
+    const int64_t earlier = conv_.weight.size(1) - 1;
+    if (!before) before = zeros({x.size(0), earlier, x.size(2)}, x.dtype());
+    const Tensor all = concat({before, x}, 1);
+    before = contiguous(slice(all, 1, all.size(1) - earlier, all.size(1)));
+    return finish(conv1d(all, conv_.weight, conv_.bias, {.stride = 2}));
+  }
 
-Tensor CausalConv::finish(Tensor y) {
-  return relu(norm_(std::move(y)));
-}
+ private:
+  Tensor finish(Tensor y) { return relu(norm_(std::move(y))); }
 
-Tensor CausalConv::forward(Tensor x) {
-  return finish(conv_(std::move(x)));
-}
+  Conv1d conv_;
+  LayerNorm norm_;
+};
 
-Tensor CausalConv::forward(const Tensor& x, Tensor& before) {
-  const int64_t earlier = conv_.weight.size(1) - 1;
-  if (!before) before = zeros({x.size(0), earlier, x.size(2)}, x.dtype());
-  const Tensor all = concat({before, x}, 1);
-  before = contiguous(slice(all, 1, all.size(1) - earlier, all.size(1)));
-  return finish(conv1d(all, conv_.weight, conv_.bias, {.stride = 2}));
-}
+// An LSTM with dropout: [T, N, in] -> [T, N, hidden].
+class SpeechEncoder::Layer : public Module {
+ public:
+  Layer(int64_t in, int64_t hidden, float dropout) : lstm_(in, hidden), dropout_(dropout) {
+    register_module("lstm", lstm_);
+    register_module("dropout", dropout_);
+  }
+  Tensor forward(Tensor x) override { return dropout_(lstm_(std::move(x))); }
+  Tensor forward(const Tensor& x, LSTM::State& state) {  // of steps that go on
+    LSTM::Result result = lstm_.forward(x, state);
+    state = std::move(result.state);
+    return dropout_(std::move(result.y));
+  }
 
-RecurrentLayer::RecurrentLayer(int64_t in, int64_t hidden, float dropout)
-    : lstm_(in, hidden), dropout_(dropout) {
-  register_module("lstm", lstm_);
-  register_module("dropout", dropout_);
-}
-
-Tensor RecurrentLayer::forward(Tensor x) {
-  return dropout_(lstm_(std::move(x)));
-}
-
-Tensor RecurrentLayer::forward(const Tensor& x, LSTM::State& state) {
-  LSTM::Result result = lstm_.forward(x, state);
-  state = std::move(result.state);
-  return dropout_(std::move(result.y));
-}
+ private:
+  LSTM lstm_;
+  Dropout dropout_;
+};
 
 SpeechEncoder::SpeechEncoder(const SpeechConfig& c)
-    : first_(c.features.mels, checked(c).channels, c.kernel),
-      second_(c.channels, c.channels, c.kernel),
+    : first_(std::make_unique<Convolution>(c.features.mels, checked(c).channels, c.kernel)),
+      second_(std::make_unique<Convolution>(c.channels, c.channels, c.kernel)),
       norm_(c.hidden) {
-  register_module("conv1", first_);
-  register_module("conv2", second_);
+  register_module("conv1", *first_);
+  register_module("conv2", *second_);
   for (int64_t i = 0; i < c.layers; ++i) {
-    layers_.push_back(
-        std::make_unique<RecurrentLayer>(i == 0 ? c.channels : c.hidden, c.hidden, c.dropout));
+    layers_.push_back(std::make_unique<Layer>(i == 0 ? c.channels : c.hidden, c.hidden, c.dropout));
     register_module(fmt::format("layer{}", i + 1), *layers_.back());
   }
   register_module("norm", norm_);
 }
 
+SpeechEncoder::~SpeechEncoder() = default;
+
 Tensor SpeechEncoder::forward(Tensor x) {
-  Tensor y = transpose(second_(first_(std::move(x))), 0, 1);
+  Tensor y = transpose((*second_)((*first_)(std::move(x))), 0, 1);
   for (const auto& layer : layers_) y = (*layer)(std::move(y));
   return norm_(std::move(y));
 }
 
 Tensor SpeechEncoder::forward(const Tensor& x, State& state) {
-  Tensor y = second_.forward(first_.forward(x, state.first), state.second);
+  Tensor y = second_->forward(first_->forward(x, state.first), state.second);
   y = transpose(std::move(y), 0, 1);
   state.layers.resize(layers_.size());
   for (size_t i = 0; i < layers_.size(); ++i) y = layers_[i]->forward(y, state.layers[i]);

@@ -37,35 +37,7 @@ struct SpeechConfig {
   }
 };
 
-// relu(norm(conv(x))) of stride 2, which sees only the past: [N, T, in] -> [N, (T + 1) / 2, out].
-class CausalConv : public Module {
- public:
-  CausalConv(int64_t in, int64_t out, int64_t kernel);
-  Tensor forward(Tensor x) override;
-  // The same for a sequence that continues: `before` has the kernel - 1 frames before these,
-  // undefined at the start, and is set to those before the next ones.
-  Tensor forward(const Tensor& x, Tensor& before);
-
- private:
-  Tensor finish(Tensor y);
-
-  Conv1d conv_;
-  LayerNorm norm_;
-};
-
-// An LSTM with dropout: [T, N, in] -> [T, N, hidden].
-class RecurrentLayer : public Module {
- public:
-  RecurrentLayer(int64_t in, int64_t hidden, float dropout);
-  Tensor forward(Tensor x) override;
-  Tensor forward(const Tensor& x, LSTM::State& state);  // of steps that go on
-
- private:
-  LSTM lstm_;
-  Dropout dropout_;
-};
-
-// Two CausalConv, RecurrentLayers, and a norm.
+// Two strided causal convolutions, LSTMs, and a norm.
 class SpeechEncoder : public Module {
  public:
   static constexpr int64_t subsampling = 4;  // frames for each output
@@ -77,6 +49,7 @@ class SpeechEncoder : public Module {
   };
 
   explicit SpeechEncoder(const SpeechConfig& config);
+  ~SpeechEncoder() override;
   // Features [N, T, mels] -> [T', N, hidden], T' = outputs(T).
   Tensor forward(Tensor x) override;
   // The same for frames that continue; T is a multiple of `subsampling`, except in the last part.
@@ -86,8 +59,11 @@ class SpeechEncoder : public Module {
   static int64_t outputs(int64_t frames) { return (frames + subsampling - 1) / subsampling; }
 
  private:
-  CausalConv first_, second_;
-  std::vector<std::unique_ptr<RecurrentLayer>> layers_;
+  class Convolution;
+  class Layer;
+
+  std::unique_ptr<Convolution> first_, second_;
+  std::vector<std::unique_ptr<Layer>> layers_;
   LayerNorm norm_;
 };
 

@@ -9,7 +9,6 @@
 
 #include "../nn/conv.h"
 #include "../nn/layers.h"
-#include "../nn/sequential.h"
 
 namespace rw {
 
@@ -20,41 +19,20 @@ struct UNetConfig {
   int levels = 4;                     // how often the size is halved
 };
 
-// A 3x3 convolution, normalisation and ReLU, twice.
-class DoubleConv : public Module {
- public:
-  DoubleConv(int64_t in, int64_t out);
-  Tensor forward(Tensor x) override { return double_conv_(std::move(x)); }
-
- private:
-  Sequential double_conv_;
-};
-
 // Images [N, H, W, channels] -> scores [N, H, W, classes]; H and W are multiples of 2^levels
 // (ShapeError).
 class UNet : public Module {
  public:
   explicit UNet(const UNetConfig& config);  // ValueError for sizes that are not positive
+  ~UNet() override;
   Tensor forward(Tensor x) override;
 
  private:
-  // Half the size, then the convolutions.
-  struct Down : Module {
-    Down(int64_t in, int64_t out);
-    Tensor forward(Tensor x) override { return maxpool_conv(std::move(x)); }
-    Sequential maxpool_conv;
-  };
-  // Twice the size, `beside` joined, then the convolutions.
-  struct Up : Module {
-    explicit Up(int64_t in);
-    Tensor forward(Tensor x, Tensor beside);
-    ConvTranspose2d up;
-    DoubleConv conv;
-  };
+  class Up;
 
   UNetConfig config_;
-  DoubleConv inc_;
-  std::vector<std::unique_ptr<Down>> downs_;
+  std::unique_ptr<Module> inc_;
+  std::vector<std::unique_ptr<Module>> downs_;
   std::vector<std::unique_ptr<Up>> ups_;
   Conv2d outc_;
 };

@@ -35,40 +35,11 @@ ViTConfig ViTConfig::preset(const std::string& name) {
   return {.hidden = 1024, .layers = 24, .heads = 16, .mlp = 4096};
 }
 
-ViTBlock::ViTBlock(const ViTConfig& config)
-    : ln_1_(config.hidden, 1e-6f),
-      ln_2_(config.hidden, 1e-6f),
-      self_attention_(config.hidden, config.heads, {.dropout = config.dropout}),
-      dropout_(config.dropout) {
-  register_module("ln_1", ln_1_);
-  register_module("self_attention", self_attention_);
-  register_module("ln_2", ln_2_);
-  auto& in = mlp_.emplace<Linear>(config.hidden, config.mlp);
-  mlp_.emplace<GELU>();
-  mlp_.emplace<Dropout>(config.dropout);
-  auto& out = mlp_.emplace<Linear>(config.mlp, config.hidden);
-  mlp_.emplace<Dropout>(config.dropout);
-  register_module("mlp", mlp_);
-  register_module("dropout", dropout_);
-  for (Linear* linear : {&in, &out}) {
-    init::xavier_uniform_(linear->weight);
-    init::normal_(linear->bias, 0, 1e-6f);
-  }
-}
-
-Tensor ViTBlock::forward(Tensor x) {
-  Tensor more = dropout_(self_attention_(ln_1_(x)));
-  x = add(std::move(x), std::move(more));
-  more = mlp_(ln_2_(x));
-  return add(std::move(x), std::move(more));
-}
-
 ViT::ViT(const ViTConfig& config)
     : config_(checked(config)),
       conv_proj_(3, config.hidden, static_cast<int>(config.patch_size), patches_of(config)),
       ln_(config.hidden, 1e-6f),
-      head_(config.hidden, config.classes),
-      checkpoint_every_(checkpoints_blocks()) {
+      head_(config.hidden, config.classes) {
   const int64_t side = config.image_size / config.patch_size;
   class_token_ = register_parameter("class_token", {1, 1, config.hidden});
   positions_ = register_parameter("encoder.pos_embedding", {1, 1 + side * side, config.hidden});
@@ -78,14 +49,34 @@ ViT::ViT(const ViTConfig& config)
   const auto fan = static_cast<float>(3 * config.patch_size * config.patch_size);
   init::normal_(conv_proj_.weight, 0, std::sqrt(1 / fan));
   init::zeros_(conv_proj_.bias);
-  for (int64_t i = 0; i < config.layers; ++i) {
-    blocks_.push_back(std::make_unique<ViTBlock>(config));
-    register_module(fmt::format("encoder.layers.encoder_layer_{}", i), *blocks_.back());
-  }
+  for (int64_t i = 0; i < config.layers; ++i) add_block();
   register_module("encoder.ln", ln_);
   register_module("heads.head", head_);
   init::zeros_(head_.weight);
   init::zeros_(head_.bias);
+}
+
+// A block is PyTorch's pre-norm layer, with torchvision's names and initial values.
+void ViT::add_block() {
+  auto& block = *blocks_.emplace_back(
+      std::make_unique<TransformerEncoderLayer>(TransformerOptions{.d_model = config_.hidden,
+                                                                   .nhead = config_.heads,
+                                                                   .dim_feedforward = config_.mlp,
+                                                                   .dropout = config_.dropout,
+                                                                   .activation = gelu,
+                                                                   .layer_norm_eps = 1e-6f,
+                                                                   .norm_first = true}));
+  const std::string name = fmt::format("encoder.layers.encoder_layer_{}.", std::ssize(blocks_) - 1);
+  register_module(name + "ln_1", block.norm1);
+  register_module(name + "self_attention", block.self_attn);
+  register_module(name + "ln_2", block.norm2);
+  register_module(name + "mlp.0", block.linear1);
+  register_module(name + "mlp.3", block.linear2);
+  register_module(name + "dropout", block.dropout);
+  for (const Linear* linear : {&block.linear1, &block.linear2}) {
+    init::xavier_uniform_(linear->weight);
+    init::normal_(linear->bias, 0, 1e-6f);
+  }
 }
 
 Tensor ViT::forward(Tensor x) {
@@ -98,14 +89,9 @@ Tensor ViT::forward(Tensor x) {
   Tensor first = expand(cast(class_token_, x.dtype()), Shape{n, 1, hidden});
   x = concat({std::move(first), std::move(x)}, 1);
   x = add(std::move(x), cast(positions_, x.dtype()));
-  x = through_layers(blocks_, is_training() ? checkpoint_every_ : 0, std::move(x),
-                     [](ViTBlock& block, Tensor in) { return block(std::move(in)); });
+  x = through_layers(blocks_, layers_per_segment(), std::move(x),
+                     [](auto& block, Tensor in) { return block(std::move(in)); });
   return head_(ln_(select(std::move(x), 1, 0)));
-}
-
-void ViT::set_checkpoint(int every) {
-  check_checkpoint_every(every);
-  checkpoint_every_ = every;
 }
 
 }  // namespace rw

@@ -7,7 +7,6 @@
 
 #include "../nn/layers.h"
 #include "../nn/norm.h"
-#include "../nn/sequential.h"
 #include "../nn/transformer/transformer.h"
 
 namespace rw {
@@ -24,37 +23,22 @@ struct ViTConfig {
   static ViTConfig preset(const std::string& name);
 };
 
-// Pre-norm attention and two linear layers with GELU, each added to x [N, S, hidden].
-class ViTBlock : public Module {
- public:
-  explicit ViTBlock(const ViTConfig& config);
-  Tensor forward(Tensor x) override;
-
- private:
-  LayerNorm ln_1_, ln_2_;
-  MultiheadAttention self_attention_;
-  Sequential mlp_;
-  Dropout dropout_;
-};
-
 // Images [N, image_size, image_size, 3] -> scores [N, classes].
 class ViT : public Module {
  public:
   // ValueError for sizes that are not positive or do not go together.
   explicit ViT(const ViTConfig& config);
   Tensor forward(Tensor x) override;
-  // In training, this many blocks are one checkpoint segment; 0 keeps their activations. ValueError
-  // for negative numbers.
-  void set_checkpoint(int every);
 
  private:
+  void add_block();
+
   ViTConfig config_;
   Tensor class_token_, positions_;  // [1, 1, hidden], [1, 1 + patches, hidden]
   Conv2d conv_proj_;
-  std::vector<std::unique_ptr<ViTBlock>> blocks_;
+  std::vector<std::unique_ptr<TransformerEncoderLayer>> blocks_;
   LayerNorm ln_;
   Linear head_;
-  int checkpoint_every_;
 };
 
 }  // namespace rw

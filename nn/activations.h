@@ -2,34 +2,48 @@
 // computes.
 #pragma once
 
+#include <tuple>
+
 #include "../ops/numeric.h"
 #include "../ops/ops.h"
 #include "module.h"
 
 namespace rw {
 
-// The module around a function of one tensor.
-template <Tensor (*function)(Tensor)>
-class Activation : public Module {
+// The module around an op. It is made with the arguments that the op takes after its tensor.
+template <auto op, class... Arguments>
+class OpModule : public Module {
  public:
-  Tensor forward(Tensor x) override { return function(std::move(x)); }
+  explicit OpModule(Arguments... arguments) : arguments_(std::move(arguments)...) {}
+  Tensor forward(Tensor x) override {
+    return std::apply([&](const auto&... more) { return op(std::move(x), more...); }, arguments_);
+  }
+
+ private:
+  std::tuple<Arguments...> arguments_;
+};
+// The same along an axis, by default the last.
+template <Tensor (*op)(Tensor, int)>
+class AlongAxis : public OpModule<op, int> {
+ public:
+  explicit AlongAxis(int axis = -1) : OpModule<op, int>(axis) {}
 };
 
-using ReLU = Activation<relu>;        // max(x, 0)
-using Sigmoid = Activation<sigmoid>;  // 1 / (1 + exp(-x))
-using Tanh = Activation<rw::tanh>;    // the hyperbolic tangent
-using GELU = Activation<gelu>;        // x times the normal distribution up to x
+using ReLU = OpModule<relu>;        // max(x, 0)
+using Sigmoid = OpModule<sigmoid>;  // 1 / (1 + exp(-x))
+using Tanh = OpModule<rw::tanh>;    // the hyperbolic tangent
+using GELU = OpModule<gelu>;        // x times the normal distribution up to x
 //! torch: GELU(approximate="tanh")
-using GELUTanh = Activation<gelu_tanh>;       // the tanh approximation of GELU
-using SiLU = Activation<silu>;                // x * sigmoid(x)
-using Mish = Activation<mish>;                // x * tanh(softplus(x))
-using Softplus = Activation<softplus>;        // log(1 + exp(x))
-using Softsign = Activation<softsign>;        // x / (1 + |x|)
-using SELU = Activation<selu>;                // elu, scaled so that it normalises itself
-using Hardtanh = Activation<hardtanh>;        // clamp(x, -1, 1)
-using Hardswish = Activation<hardswish>;      // x * hardsigmoid(x)
-using Hardsigmoid = Activation<hardsigmoid>;  // clamp(x / 6 + 1/2, 0, 1)
-using LogSigmoid = Activation<log_sigmoid>;   // log(sigmoid(x))
+using GELUTanh = OpModule<gelu_tanh>;       // the tanh approximation of GELU
+using SiLU = OpModule<silu>;                // x * sigmoid(x)
+using Mish = OpModule<mish>;                // x * tanh(softplus(x))
+using Softplus = OpModule<softplus>;        // log(1 + exp(x))
+using Softsign = OpModule<softsign>;        // x / (1 + |x|)
+using SELU = OpModule<selu>;                // elu, scaled so that it normalises itself
+using Hardtanh = OpModule<hardtanh>;        // clamp(x, -1, 1)
+using Hardswish = OpModule<hardswish>;      // x * hardsigmoid(x)
+using Hardsigmoid = OpModule<hardsigmoid>;  // clamp(x / 6 + 1/2, 0, 1)
+using LogSigmoid = OpModule<log_sigmoid>;   // log(sigmoid(x))
 
 // The identity.
 class Identity : public Module {
@@ -72,32 +86,8 @@ class PReLU : public Module {
   Tensor weight;  // [slopes]
 };
 
-// Computes a * sigmoid(b) for the halves a, b of the axis.
-class GLU : public Module {
- public:
-  explicit GLU(int axis = -1) : axis_(axis) {}
-  Tensor forward(Tensor x) override { return glu(std::move(x), axis_); }
-
- private:
-  int axis_;
-};
-
-// exp(x) over its sum along the axis, and the logarithm of that.
-class Softmax : public Module {
- public:
-  explicit Softmax(int axis = -1) : axis_(axis) {}
-  Tensor forward(Tensor x) override { return softmax(std::move(x), axis_); }
-
- private:
-  int axis_;
-};
-class LogSoftmax : public Module {
- public:
-  explicit LogSoftmax(int axis = -1) : axis_(axis) {}
-  Tensor forward(Tensor x) override { return log_softmax(std::move(x), axis_); }
-
- private:
-  int axis_;
-};
+using GLU = AlongAxis<glu>;                 // a * sigmoid(b) for the halves a, b of the axis
+using Softmax = AlongAxis<softmax>;         // exp(x) over its sum along the axis
+using LogSoftmax = AlongAxis<log_softmax>;  // the logarithm of softmax
 
 }  // namespace rw

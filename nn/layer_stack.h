@@ -9,10 +9,6 @@
 
 namespace rw {
 
-inline void check_checkpoint_every(int every) {
-  check(every >= 0, "set_checkpoint", "a segment spans one layer or more, got {}", every);
-}
-
 // x = run(layer, x) for each layer; `every` is the number of layers per segment, 0 for no segments.
 template <class Layers, class Run>
 Tensor through_layers(const Layers& layers, int every, Tensor x, const Run& run) {

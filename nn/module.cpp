@@ -13,6 +13,8 @@ void check_positive(const char* module,
     check(size > 0, module, "{} must be positive, got {}", what, size);
 }
 
+Module::Module() : checkpoint_every_(checkpoints_blocks()) {}
+
 Tensor Module::forward(Tensor) {
   fail("forward", "this module does not take one tensor; call the forward of its own class");
 }
@@ -115,6 +117,12 @@ void Module::copy_state(const Module& other) {
 void Module::train(bool on) {
   training_ = on;
   for (const auto& [name, child] : children_) child->train(on);
+}
+
+void Module::set_checkpoint(int every) {
+  check(every >= 0, "set_checkpoint", "a segment spans one layer or more, got {}", every);
+  checkpoint_every_ = every;
+  for (const auto& [name, child] : children_) child->set_checkpoint(every);
 }
 
 Tensor Module::register_parameter(std::string name, const Shape& shape) {

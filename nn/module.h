@@ -19,7 +19,7 @@ void check_positive(const char* module,
 // Children are value members that the constructor registers, so a module never moves.
 class Module {
  public:
-  Module() = default;
+  Module();
   virtual ~Module() = default;
   Module(Module&) = delete;  // not const, as it would then be a candidate for MaxPool2d({2, 3})
   Module& operator=(const Module&) = delete;
@@ -65,6 +65,13 @@ class Module {
   void train(bool on = true);                     // this module and all below it
   void eval() { train(false); }                   // for evaluation: no dropout, running statistics
   bool is_training() const { return training_; }  // true at first
+  // Makes training forwards of the models and stacks of layers in this module drop and recompute
+  // their activations, in checkpoint segments of `every` layers; 0 keeps them. A Sequential has
+  // checkpoint_every() instead. Modules that are made while blocks are checkpointed
+  // (BlockCheckpoints) start with 1. ValueError for negative numbers.
+  void set_checkpoint(int every);
+  // The layers of a segment as things are: 0 in evaluation.
+  int layers_per_segment() const { return training_ ? checkpoint_every_ : 0; }
   bool has_children() const;                      // modules were registered in it, parts apart
 
  protected:
@@ -93,6 +100,7 @@ class Module {
   std::vector<NamedTensor> parameters_, buffers_, channels_last_;
   std::vector<std::pair<std::string, Module*>> children_;
   bool training_ = true, is_child_ = false;
+  int checkpoint_every_;
 };
 
 }  // namespace rw

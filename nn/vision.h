@@ -2,80 +2,26 @@
 #pragma once
 
 #include "../ops/network/vision.h"
+#include "activations.h"
 #include "module.h"
 
 namespace rw {
 
 // The op interpolate as a layer: Upsample({.scale_factor = {2}, .mode =
 // InterpolationMode::linear}).
-class Upsample : public Module {
- public:
-  explicit Upsample(InterpolateOptions options) : options_(std::move(options)) {}
-  Tensor forward(Tensor x) override { return interpolate(std::move(x), options_); }
-
- private:
-  InterpolateOptions options_;
-};
-
+using Upsample = OpModule<interpolate, InterpolateOptions>;
 // [N, H, W, C r r] -> [N, H r, W r, C].
-class PixelShuffle : public Module {
- public:
-  explicit PixelShuffle(int64_t upscale) : upscale_(upscale) {}
-  Tensor forward(Tensor x) override { return pixel_shuffle(std::move(x), upscale_); }
-
- private:
-  int64_t upscale_;
-};
-
+using PixelShuffle = OpModule<pixel_shuffle, int64_t>;
 // [N, H r, W r, C] -> [N, H, W, C r r].
-class PixelUnshuffle : public Module {
- public:
-  explicit PixelUnshuffle(int64_t downscale) : downscale_(downscale) {}
-  Tensor forward(Tensor x) override { return pixel_unshuffle(std::move(x), downscale_); }
-
- private:
-  int64_t downscale_;
-};
-
+using PixelUnshuffle = OpModule<pixel_unshuffle, int64_t>;
 // [N, H, W, C] -> [N, size.h, size.w, C]; {1, 1} keeps both axes, GlobalAvgPool does not.
-class AdaptiveAvgPool2d : public Module {
- public:
-  explicit AdaptiveAvgPool2d(Size2d size) : size_(size) {}
-  Tensor forward(Tensor x) override { return adaptive_avg_pool2d(std::move(x), size_); }
-
- private:
-  Size2d size_;
-};
-
+using AdaptiveAvgPool2d = OpModule<adaptive_avg_pool2d, Size2d>;
 // The largest elements; otherwise like AdaptiveAvgPool2d.
-class AdaptiveMaxPool2d : public Module {
- public:
-  explicit AdaptiveMaxPool2d(Size2d size) : size_(size) {}
-  Tensor forward(Tensor x) override { return adaptive_max_pool2d(std::move(x), size_); }
-
- private:
-  Size2d size_;
-};
-
+using AdaptiveMaxPool2d = OpModule<adaptive_max_pool2d, Size2d>;
 // [N, L, C] -> [N, size, C].
-class AdaptiveAvgPool1d : public Module {
- public:
-  explicit AdaptiveAvgPool1d(int size) : size_(size) {}
-  Tensor forward(Tensor x) override { return adaptive_avg_pool1d(std::move(x), size_); }
-
- private:
-  int size_;
-};
-
+using AdaptiveAvgPool1d = OpModule<adaptive_avg_pool1d, int>;
 // The largest elements; otherwise like AdaptiveAvgPool1d.
-class AdaptiveMaxPool1d : public Module {
- public:
-  explicit AdaptiveMaxPool1d(int size) : size_(size) {}
-  Tensor forward(Tensor x) override { return adaptive_max_pool1d(std::move(x), size_); }
-
- private:
-  int size_;
-};
+using AdaptiveMaxPool1d = OpModule<adaptive_max_pool1d, int>;
 
 // [N, L, C] -> [N, L', C]. Stride 0 means the kernel's.
 class MaxPool1d : public Module {

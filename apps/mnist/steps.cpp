@@ -22,7 +22,7 @@ Tensor upload_labels(const Batch& batch) {
 }  // namespace
 
 MnistTask::MnistTask(const Recipe&, const StepSettings& settings) : settings_(settings) {
-  model.set_checkpoint(settings.checkpoint != "none");
+  model.set_checkpoint(settings.checkpoint == "none" ? 0 : 1);
 }
 
 std::unique_ptr<Optimizer> MnistTask::make_optimizer(const StepRanks& ranks) const {

@@ -45,7 +45,8 @@ Tensor upload_images(const Batch& batch, int64_t first, int64_t rows, const ResN
 
 ResNetTask::ResNetTask(const ResNetRecipe& recipe, const StepSettings& settings)
     : model(recipe.model), recipe_(recipe), settings_(settings) {
-  model.set_checkpoint(checkpoint_mode(settings.checkpoint), settings.checkpoint_every);
+  model.set_checkpoint(settings.checkpoint == "block" ? settings.checkpoint_every : 0);
+  model.set_stage_checkpoint(settings.checkpoint == "stage" ? settings.checkpoint_every : 0);
 }
 
 std::unique_ptr<Optimizer> ResNetTask::make_optimizer(const StepRanks& ranks) const {

@@ -30,7 +30,7 @@ class ResNetSteps : public TrainingSteps {
  public:
   ResNetSteps(const ResNetWorkload& o, const StepSettings& settings)
       : model_((manual_seed(1), o.config)), parameters_(model_.parameters()), dtype_(o.dtype) {
-    if (every(settings)) model_.set_checkpoint(CheckpointMode::block, every(settings));
+    model_.set_checkpoint(every(settings));
     if (o.optimizer) sgd_.emplace(parameters_, SGDOptions{.lr = 0.1f, .momentum = 0.9f});
     images_ = zeros_of(Purpose::data, {o.batch, o.size, o.size, 3}, o.dtype);
     labels_ = zeros_of(Purpose::data, {o.batch}, DType::i32);

@@ -7,17 +7,18 @@
 namespace rw {
 
 RnntGreedyDecoder::RnntGreedyDecoder(int64_t samples, RnntPredict predict, Tensor weight,
-                                     Tensor bias, const RnntGreedyOptions& options)
+                                     Tensor bias, int32_t blank, int most)
     : predict_(std::move(predict)),
       weight_(std::move(weight)),
       bias_(std::move(bias)),
-      options_(options),
+      blank_(blank),
+      most_(most),
       labels_(static_cast<size_t>(samples)) {
-  check(samples > 0 && options.most > 0, "rnnt_greedy",
-        "samples and labels per frame must be positive, got {} and {}", samples, options.most);
-  check(options.blank >= 0 && options.blank < weight_.size(0), "rnnt_greedy",
-        "the blank must be one of {} classes, got {}", weight_.size(0), options.blank);
-  predicted_ = predict_(std::vector<int32_t>(labels_.size(), options.blank));
+  check(samples > 0 && most > 0, "rnnt_greedy",
+        "samples and labels per frame must be positive, got {} and {}", samples, most);
+  check(blank >= 0 && blank < weight_.size(0), "rnnt_greedy",
+        "the blank must be one of {} classes, got {}", weight_.size(0), blank);
+  predicted_ = predict_(std::vector<int32_t>(labels_.size(), blank));
 }
 
 void RnntGreedyDecoder::decode(const Tensor& encoder, std::span<const int64_t> lengths) {
@@ -50,7 +51,7 @@ void RnntGreedyDecoder::decode(const Tensor& encoder, std::span<const int64_t> l
         argmax(linear(tanh(add(here, predicted_)), weight_, bias_)).to_ints();
     for (size_t n = 0; n < samples; ++n) {
       if (is_over(n)) continue;
-      if (top[n] == options_.blank || said[n] == options_.most) {
+      if (top[n] == blank_ || said[n] == most_) {
         ++at[n];
         said[n] = 0;
         continue;

@@ -14,21 +14,16 @@ namespace rw {
 // none, it returns its output for all samples, [N, D].
 using RnntPredict = std::function<Tensor(std::span<const int32_t> labels)>;
 
-// The options of RnntGreedyDecoder.
-struct RnntGreedyOptions {
-  int32_t blank = 0;  // the class that goes to the next frame
-  int most = 8;       // the most labels of one frame, so that every search ends
-};
-
 // The likeliest class at each step of all samples (Graves 2012, without a beam), by the joint
 // network tanh(encoder + predictor) @ weight^T + bias of rnnt_joint_loss(). Frames may come in
 // parts: the labels so far are kept.
 class RnntGreedyDecoder {
  public:
   // weight [C, D], bias [C] or undefined. `predict` is called with the blank for each of `samples`
-  // now, and from then on for every label. ValueError for options.
+  // now, and from then on for every label. The blank is the class that goes to the next frame; one
+  // has at most `most` labels, so that every search ends. ValueError for these two.
   RnntGreedyDecoder(int64_t samples, RnntPredict predict, Tensor weight, Tensor bias,
-                    const RnntGreedyOptions& options = {});
+                    int32_t blank = 0, int most = 8);
 
   // Takes further frames [N, T, D], of which `lengths` count for each sample, or all if it is
   // empty. Waits for the device once for each step. ShapeError, ValueError.
@@ -39,7 +34,8 @@ class RnntGreedyDecoder {
  private:
   RnntPredict predict_;
   Tensor weight_, bias_, predicted_;
-  RnntGreedyOptions options_;
+  int32_t blank_;
+  int most_;
   std::vector<std::vector<int32_t>> labels_;
 };
 

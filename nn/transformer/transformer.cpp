@@ -2,7 +2,6 @@
 
 #include <cmath>
 
-#include "core/autograd/checkpoint.h"
 #include "nn/init.h"
 #include "nn/layer_stack.h"
 #include "ops/layout/unbind.h"
@@ -27,10 +26,6 @@ const TransformerOptions& checked(const char* module, const TransformerOptions& 
   return o;
 }
 
-MultiheadAttentionOptions attention_options(const TransformerOptions& o) {
-  return {.dropout = o.dropout, .bias = o.bias};
-}
-
 // The projections of query, key and value, whose values are the caller's to set.
 Linear without_values(int64_t embed_dim, bool bias) {
   const init::SkipInit none;
@@ -39,19 +34,17 @@ Linear without_values(int64_t embed_dim, bool bias) {
 
 }  // namespace
 
-MultiheadAttention::MultiheadAttention(int64_t embed_dim, int64_t num_heads,
-                                       const MultiheadAttentionOptions& options,
-                                       GeneratorRef generator)
-    : in_proj(
-          without_values(checked_heads("MultiheadAttention", embed_dim, num_heads), options.bias)),
-      out_proj(embed_dim, embed_dim, options.bias),
+MultiheadAttention::MultiheadAttention(int64_t embed_dim, int64_t num_heads, float dropout,
+                                       bool bias, GeneratorRef generator)
+    : in_proj(without_values(checked_heads("MultiheadAttention", embed_dim, num_heads), bias)),
+      out_proj(embed_dim, embed_dim, bias),
       hidden_(embed_dim),
       heads_(num_heads),
-      dropout_(options.dropout),
+      dropout_(dropout),
       generator_(generator) {
   init::xavier_uniform_(in_proj.weight);
-  if (options.bias)
-    for (const Tensor& bias : {in_proj.bias, out_proj.bias}) init::zeros_(bias);
+  if (bias)
+    for (const Tensor& b : {in_proj.bias, out_proj.bias}) init::zeros_(b);
   register_module("in_proj_", in_proj);
   register_module("out_proj", out_proj);
 }
@@ -125,13 +118,13 @@ Tensor residual(Tensor x, LayerNorm& norm, bool norm_first, const F& f) {
 
 TransformerEncoderLayer::TransformerEncoderLayer(const TransformerOptions& o,
                                                  GeneratorRef generator)
-    : self_attn(checked("TransformerEncoderLayer", o).d_model, o.nhead, attention_options(o),
+    : self_attn(checked("TransformerEncoderLayer", o).d_model, o.nhead, o.dropout, o.bias,
                 generator),
       linear1(o.d_model, o.dim_feedforward, o.bias),
       linear2(o.dim_feedforward, o.d_model, o.bias),
       norm1(o.d_model, o.layer_norm_eps, o.bias),
       norm2(o.d_model, o.layer_norm_eps, o.bias),
-      dropout_(o.dropout, generator),
+      dropout(o.dropout, generator),
       activation_(o.activation),
       norm_first_(o.norm_first) {
   register_module("self_attn", self_attn);
@@ -139,31 +132,31 @@ TransformerEncoderLayer::TransformerEncoderLayer(const TransformerOptions& o,
   register_module("linear2", linear2);
   register_module("norm1", norm1);
   register_module("norm2", norm2);
-  register_module("dropout", dropout_);
+  register_module("dropout", dropout);
 }
 
 Tensor TransformerEncoderLayer::feed_forward(Tensor x) {
-  return dropout_(linear2(dropout_(activation_(linear1(std::move(x))))));
+  return dropout(linear2(dropout(activation_(linear1(std::move(x))))));
 }
 
 Tensor TransformerEncoderLayer::forward(Tensor src, const Attend& attend) {
   src = residual(std::move(src), norm1, norm_first_,
-                 [&](Tensor x) { return dropout_(self_attn.forward(std::move(x), attend)); });
+                 [&](Tensor x) { return dropout(self_attn.forward(std::move(x), attend)); });
   return residual(std::move(src), norm2, norm_first_,
                   [&](Tensor x) { return feed_forward(std::move(x)); });
 }
 
 TransformerDecoderLayer::TransformerDecoderLayer(const TransformerOptions& o,
                                                  GeneratorRef generator)
-    : self_attn(checked("TransformerDecoderLayer", o).d_model, o.nhead, attention_options(o),
+    : self_attn(checked("TransformerDecoderLayer", o).d_model, o.nhead, o.dropout, o.bias,
                 generator),
-      multihead_attn(o.d_model, o.nhead, attention_options(o), generator),
+      multihead_attn(o.d_model, o.nhead, o.dropout, o.bias, generator),
       linear1(o.d_model, o.dim_feedforward, o.bias),
       linear2(o.dim_feedforward, o.d_model, o.bias),
       norm1(o.d_model, o.layer_norm_eps, o.bias),
       norm2(o.d_model, o.layer_norm_eps, o.bias),
       norm3(o.d_model, o.layer_norm_eps, o.bias),
-      dropout_(o.dropout, generator),
+      dropout(o.dropout, generator),
       activation_(o.activation),
       norm_first_(o.norm_first) {
   register_module("self_attn", self_attn);
@@ -173,19 +166,19 @@ TransformerDecoderLayer::TransformerDecoderLayer(const TransformerOptions& o,
   register_module("norm1", norm1);
   register_module("norm2", norm2);
   register_module("norm3", norm3);
-  register_module("dropout", dropout_);
+  register_module("dropout", dropout);
 }
 
 Tensor TransformerDecoderLayer::feed_forward(Tensor x) {
-  return dropout_(linear2(dropout_(activation_(linear1(std::move(x))))));
+  return dropout(linear2(dropout(activation_(linear1(std::move(x))))));
 }
 
 Tensor TransformerDecoderLayer::forward(Tensor tgt, Tensor memory, const Attend& to_target,
                                         const Attend& to_memory) {
   tgt = residual(std::move(tgt), norm1, norm_first_,
-                 [&](Tensor x) { return dropout_(self_attn.forward(std::move(x), to_target)); });
+                 [&](Tensor x) { return dropout(self_attn.forward(std::move(x), to_target)); });
   tgt = residual(std::move(tgt), norm2, norm_first_, [&](Tensor x) {
-    return dropout_(multihead_attn.forward(std::move(x), memory, memory, to_memory));
+    return dropout(multihead_attn.forward(std::move(x), memory, memory, to_memory));
   });
   memory = {};
   return residual(std::move(tgt), norm3, norm_first_,
@@ -209,17 +202,11 @@ TransformerEncoder::TransformerEncoder(const TransformerOptions& o, int num_laye
     register_module(fmt::format("layers.{}", i), *layers_.back());
   }
   if (norm) register_module("norm", norm_.emplace(o.d_model, o.layer_norm_eps, o.bias));
-  if (checkpoints_blocks()) set_checkpoint(1);
-}
-
-void TransformerEncoder::set_checkpoint(int every) {
-  check_checkpoint_every(every);
-  checkpoint_every_ = every;
 }
 
 Tensor TransformerEncoder::forward(Tensor src, const Attend& attend) {
   check_no_cache("TransformerEncoder", attend);
-  src = through_layers(layers_, is_training() ? checkpoint_every_ : 0, std::move(src),
+  src = through_layers(layers_, layers_per_segment(), std::move(src),
                        [&](auto& layer, Tensor x) { return layer.forward(std::move(x), attend); });
   return norm_ ? (*norm_)(std::move(src)) : src;
 }
@@ -232,22 +219,15 @@ TransformerDecoder::TransformerDecoder(const TransformerOptions& o, int num_laye
     register_module(fmt::format("layers.{}", i), *layers_.back());
   }
   if (norm) register_module("norm", norm_.emplace(o.d_model, o.layer_norm_eps, o.bias));
-  if (checkpoints_blocks()) set_checkpoint(1);
-}
-
-void TransformerDecoder::set_checkpoint(int every) {
-  check_checkpoint_every(every);
-  checkpoint_every_ = every;
 }
 
 Tensor TransformerDecoder::forward(Tensor tgt, const Tensor& memory, const Attend& to_target,
                                    const Attend& to_memory) {
   check_no_cache("TransformerDecoder", to_target);
   check_no_cache("TransformerDecoder", to_memory);
-  tgt = through_layers(layers_, is_training() ? checkpoint_every_ : 0, std::move(tgt),
-                       [&](auto& layer, Tensor x) {
-                         return layer.forward(std::move(x), memory, to_target, to_memory);
-                       });
+  tgt = through_layers(layers_, layers_per_segment(), std::move(tgt), [&](auto& layer, Tensor x) {
+    return layer.forward(std::move(x), memory, to_target, to_memory);
+  });
   return norm_ ? (*norm_)(std::move(tgt)) : tgt;
 }
 
@@ -259,11 +239,6 @@ Transformer::Transformer(const TransformerOptions& options, int num_encoder_laye
   register_module("decoder", decoder);
   for (const Tensor& p : parameters())
     if (p.rank() > 1) init::xavier_uniform_(p);
-}
-
-void Transformer::set_checkpoint(int every) {
-  encoder.set_checkpoint(every);
-  decoder.set_checkpoint(every);
 }
 
 Tensor Transformer::forward(Tensor src, Tensor tgt, const Attend& to_source,

@@ -22,20 +22,15 @@ struct Attend {
   KeyValueCache* cache = nullptr;
 };
 
-// PyTorch's arguments of the same names.
-struct MultiheadAttentionOptions {
-  float dropout = 0;  // of the attention's weights
-  bool bias = true;   // of the projections
-};
-
 // Queries [N, S, embed_dim], keys and values [N, T, embed_dim] -> [N, S, embed_dim]. One product
 // computes all projections of one tensor. Parameters in_proj_weight [3 embed_dim, embed_dim],
 // in_proj_bias, out_proj.weight, out_proj.bias; the weights start as PyTorch's, the biases at 0.
 // ValueError unless num_heads divides embed_dim; ShapeError.
 class MultiheadAttention : public Module {
  public:
-  MultiheadAttention(int64_t embed_dim, int64_t num_heads,
-                     const MultiheadAttentionOptions& options = {}, GeneratorRef generator = {});
+  // `dropout` is that of the attention's weights, `bias` says whether projections have one.
+  MultiheadAttention(int64_t embed_dim, int64_t num_heads, float dropout = 0, bool bias = true,
+                     GeneratorRef generator = {});
   Tensor forward(Tensor x) override { return forward(std::move(x), Attend{}); }
   // Self-attention.
   Tensor forward(Tensor x, const Attend& attend);
@@ -77,11 +72,11 @@ class TransformerEncoderLayer : public Module {
   MultiheadAttention self_attn;  // self_attn.in_proj_weight, ...
   Linear linear1, linear2;       // with the activation between
   LayerNorm norm1, norm2;        // of the attention, of the linear layers
+  Dropout dropout;               // of activations, and of what each part adds
 
  private:
   Tensor feed_forward(Tensor x);
 
-  Dropout dropout_;
   Tensor (*activation_)(Tensor);
   bool norm_first_;
 };
@@ -98,11 +93,11 @@ class TransformerDecoderLayer : public Module {
   MultiheadAttention self_attn, multihead_attn;  // to tgt, and to memory
   Linear linear1, linear2;                       // with the activation between
   LayerNorm norm1, norm2, norm3;                 // of either attention, of the linear layers
+  Dropout dropout;                               // of activations, and of what each part adds
 
  private:
   Tensor feed_forward(Tensor x);
 
-  Dropout dropout_;
   Tensor (*activation_)(Tensor);
   bool norm_first_;
 };
@@ -111,20 +106,15 @@ class TransformerDecoderLayer : public Module {
 // LayerNorm `norm` after them if asked for: with norm_first nothing else normalises the last sum.
 class TransformerEncoder : public Module {
  public:
-  // With $REWIND_RECOMPUTE=block it starts, like the decoder, with a segment per layer.
   TransformerEncoder(const TransformerOptions& options, int num_layers, bool norm = false,
                      GeneratorRef generator = {});
   Tensor forward(Tensor src) override { return forward(std::move(src), Attend{}); }
   // A cache belongs to one layer: ValueError for one here.
   Tensor forward(Tensor src, const Attend& attend);
 
-  // The number of layers per checkpoint segment in training; 0 for none.
-  void set_checkpoint(int every);
-
  private:
   std::vector<std::unique_ptr<TransformerEncoderLayer>> layers_;
   std::optional<LayerNorm> norm_;
-  int checkpoint_every_ = 0;
 };
 
 // A number of decoder layers, otherwise like TransformerEncoder.
@@ -136,13 +126,9 @@ class TransformerDecoder : public Module {
   Tensor forward(Tensor tgt, const Tensor& memory, const Attend& to_target = {},
                  const Attend& to_memory = {});
 
-  // The number of layers per checkpoint segment in training; 0 for none.
-  void set_checkpoint(int every);
-
  private:
   std::vector<std::unique_ptr<TransformerDecoderLayer>> layers_;
   std::optional<LayerNorm> norm_;
-  int checkpoint_every_ = 0;
 };
 
 // Encoder and decoder, each with a last LayerNorm; all matrices start with xavier_uniform_. The
@@ -154,9 +140,6 @@ class Transformer : public Module {
   // src [N, T, d_model], tgt [N, S, d_model] -> [N, S, d_model].
   Tensor forward(Tensor src, Tensor tgt, const Attend& to_source = {}, const Attend& to_target = {},
                  const Attend& to_memory = {});
-
-  // The number of layers per checkpoint segment in training; 0 for none.
-  void set_checkpoint(int every);
 
   TransformerEncoder encoder;  // of src
   TransformerDecoder decoder;  // of tgt, which attends to the encoder's result

@@ -224,9 +224,11 @@ def ops(tree):
     return sorted(found, key=lambda op: op["name"])
 
 
-def classes(tree, room, root):
-    """Returns the classes of a room that derive from `root`, and aliases of them, as `ops` does."""
+def classes(tree, room, root, wrapped):
+    """Returns the classes of a room that derive from `root`, and aliases of them, as `ops` does. An alias of a template
+    around one of the ops `wrapped` is made with the arguments of this op after its tensor."""
     bases, found = {}, []
+    after_x = {op["function"]: op["arguments"][1:] for op in wrapped}
     for path, reader in tree.read.items():
         for d in reader.found if path.startswith(room) else []:
             base = re.search(r" : public (\w+)", d.text) or re.match(r"using \w+ = (\w+)<", d.text)
@@ -248,8 +250,10 @@ def classes(tree, room, root):
         own = re.findall(r'register_(parameter|channels_last|buffer|module)\("(\w+)"( \+)?', text)
         names = {kind: list(dict.fromkeys(n + "*" * bool(more) for k, n, more in own if k in kinds))
                  for kind, kinds in (("parameters", ("parameter", "channels_last")), ("buffers", "buffer"), ("modules", "module"))}
+        alias = re.match(r"using \w+ = \w+<(?:rw::)?(\w+)", d.text)
+        constructors = [after_x[alias[1]]] if alias and alias[1] in after_x else [arguments(m.text, tree.structs) for m in made] or [[]]
         found.append({"name": name, "header": path, "doc": prose(d), "torch": "" if torch == "none" else torch,
-                      "constructors": [arguments(m.text, tree.structs) for m in made] or [[]]} | names)
+                      "constructors": constructors} | names)
     return sorted(found, key=lambda c: c["name"])
 
 
@@ -268,7 +272,8 @@ def everything():
         bodies = tree.bodies[macro] if macro else tree.definition(op)
         op["kernels"] = sorted(tree.kernels(bodies, stops - {op["function"]}, set()))
     used = {k for op in found for k in op["kernels"]}
-    return {"ops": found, "modules": classes(tree, "nn", "Module"), "optimizers": classes(tree, "optim", "Optimizer"),
+    return {"ops": found, "modules": classes(tree, "nn", "Module", found),
+            "optimizers": classes(tree, "optim", "Optimizer", found),
             "enums": tree.enums, "kernels": {k: v for k, v in kernels.items() if k in used}}, tree.files + shaders
 
 

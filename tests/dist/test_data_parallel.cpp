@@ -30,9 +30,9 @@ TEST_CASE("data parallel: a ResNet on ranks has the bits of one process") {
     }
     // One of the windows is not full, and a rank has no last micro-batch.
     check_ranks(maker<SmallResNet>(), {.ranks = 3, .each = 2, .micro_batches = 11});
-    for (const CheckpointMode mode : {CheckpointMode::block, CheckpointMode::stage})
+    for (const int blocks : {0, 1})
       for (const bool exact : {false, true})
-        check_ranks(maker<SmallResNet>({.checkpoint = mode}),
+        check_ranks(maker<SmallResNet>({.blocks = blocks, .stages = 1 - blocks}),
                     {.ranks = 2, .micro_batches = 4, .is_exact = exact});
   });
 }
@@ -42,10 +42,10 @@ TEST_CASE("data parallel: a ResNet on ranks has the bits of one process") {
 TEST_CASE("data parallel: a BERT with dropout on ranks has the bits of one process") {
   on_each_device([] {
     for (const int ranks : {1, 2, 3, 4})
-      for (const CheckpointMode mode : {CheckpointMode::none, CheckpointMode::block})
+      for (const int blocks : {0, 1})
         check_ranks(
             maker<SmallBert>(
-                {.checkpoint = mode, .overflow = Overflow::voids_micro_batch, .max_norm = 0.1f}),
+                {.blocks = blocks, .overflow = Overflow::voids_micro_batch, .max_norm = 0.1f}),
             {.ranks = ranks, .micro_batches = 3 * ranks});
     check_ranks(maker<SmallBert>({.overflow = Overflow::voids_micro_batch}),
                 {.ranks = 2, .each = 3, .micro_batches = 9});
@@ -114,7 +114,7 @@ TEST_CASE("data parallel: states that ranks keep in parts" * doctest::test_suite
   for (const int ranks : {1, 2, 3, 4}) {
     check_ranks(maker<SmallResNet>({.max_norm = 0.5f}),
                 {.ranks = ranks, .micro_batches = 2 * ranks, .shards = true});
-    check_ranks(maker<SmallBert>({.checkpoint = CheckpointMode::block,
+    check_ranks(maker<SmallBert>({.blocks = 1,
                                   .overflow = Overflow::voids_micro_batch,
                                   .poison = {ranks},
                                   .max_norm = 0.1f}),

@@ -36,16 +36,16 @@ struct ResNetOutcome {
 };
 
 struct ResNetRun {
-  CheckpointMode mode = CheckpointMode::none;
-  int every = 1;
-  bool outer = false;  // the whole model in one more segment
+  int blocks = 0, stages = 0;  // of a segment
+  bool outer = false;          // the whole model in one more segment
   DType dtype = DType::f32;
 };
 
 ResNetOutcome run_resnet(const ResNetConfig& config, const ResNetRun& how) {
   manual_seed(11);
   ResNet model(config);
-  model.set_checkpoint(how.mode, how.every);
+  model.set_checkpoint(how.blocks);
+  model.set_stage_checkpoint(how.stages);
   const Tensor x = tensor(some_values(2 * 16 * 16 * 3), {2, 16, 16, 3});
   const std::vector<int32_t> labels = {3, 7};
   const Tensor target = tensor(labels, {2});
@@ -180,10 +180,10 @@ TEST_CASE("resnet: checkpoint segments keep less and change no bit") {
     for (const DType dtype : {DType::f32, DType::f16}) {
       CAPTURE(name(dtype));
       const ResNetOutcome plain = run_resnet(config, {.dtype = dtype});
-      const std::vector<ResNetRun> ways = {{CheckpointMode::block, 1, false, dtype},
-                                           {CheckpointMode::block, 2, false, dtype},
-                                           {CheckpointMode::stage, 1, false, dtype},
-                                           {CheckpointMode::block, 1, true, dtype}};
+      const std::vector<ResNetRun> ways = {{.blocks = 1, .dtype = dtype},
+                                           {.blocks = 2, .dtype = dtype},
+                                           {.stages = 1, .dtype = dtype},
+                                           {.blocks = 1, .outer = true, .dtype = dtype}};
       for (size_t i = 0; i < ways.size(); ++i) {
         CAPTURE(i);
         const ResNetOutcome segments = run_resnet(config, ways[i]);
@@ -198,16 +198,16 @@ TEST_CASE("resnet: version 2 with checkpoint segments changes no bit") {
   on_each_device([] {
     const ResNetConfig config = resnet_cifar(20, 2);
     const ResNetOutcome plain = run_resnet(config, {});
-    CHECK(run_resnet(config, {.mode = CheckpointMode::block}).values == plain.values);
-    CHECK(run_resnet(config, {.mode = CheckpointMode::stage}).values == plain.values);
+    CHECK(run_resnet(config, {.blocks = 1}).values == plain.values);
+    CHECK(run_resnet(config, {.stages = 1}).values == plain.values);
   });
 }
 
 TEST_CASE("resnet: REWIND_RECOMPUTE=1 turns block segments on" * doctest::test_suite("host")) {
   set_default_device(open_backend("reference"));
-  CHECK(ResNet(resnet_cifar(8)).checkpoint_mode() == CheckpointMode::none);
+  CHECK(ResNet(resnet_cifar(8)).layers_per_segment() == 0);
   setenv("REWIND_RECOMPUTE", "1", 1);
-  CHECK(ResNet(resnet_cifar(8)).checkpoint_mode() == CheckpointMode::block);
+  CHECK(ResNet(resnet_cifar(8)).layers_per_segment() == 1);
   unsetenv("REWIND_RECOMPUTE");
 }
 
@@ -217,7 +217,7 @@ TEST_CASE("resnet: learns ten images by heart" * doctest::test_suite("programs")
   ResNetConfig config = resnet_cifar(8);
   config.widths = {8, 16, 32};
   ResNet model(config);
-  model.set_checkpoint(CheckpointMode::stage);
+  model.set_stage_checkpoint(1);
   SGD sgd(model.parameters(), {.lr = 0.1f, .momentum = 0.9f});
 
   const ImageDataset shapes = draw_shapes(10, 1);

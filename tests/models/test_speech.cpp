@@ -268,11 +268,11 @@ TEST_CASE("RnntGreedyDecoder: the likeliest class, frame by frame") {
   CHECK_THROWS_AS(decoder.decode(zeros({3, 2, 3})), ShapeError);
   CHECK_THROWS_AS(decoder.decode(x, std::vector<int64_t>{1}), ValueError);
   CHECK_THROWS_AS(decoder.decode(x, std::vector<int64_t>{1, 4}), ValueError);
-  CHECK_THROWS_AS(RnntGreedyDecoder(1, predict, weight, {}, {.blank = 3}), ValueError);
+  CHECK_THROWS_AS(RnntGreedyDecoder(1, predict, weight, {}, 3), ValueError);
 
   // A sample that has ended says nothing while another one goes on.
   const RnntPredict silent = [](std::span<const int32_t>) { return zeros({2, 3}); };
-  RnntGreedyDecoder ended(2, silent, weight, {}, {.most = 1});
+  RnntGreedyDecoder ended(2, silent, weight, {}, 0, 1);
   const int64_t one_frame[] = {1, 0};
   ended.decode(tensor({0, 2, 0, /**/ 0, 2, 0}, {2, 1, 3}), one_frame);
   CHECK(ended.labels().at(0) == Labels{1});
@@ -280,7 +280,7 @@ TEST_CASE("RnntGreedyDecoder: the likeliest class, frame by frame") {
 
   // A class that always wins is said `most` times a frame.
   const RnntPredict constant = [](std::span<const int32_t>) { return zeros({1, 3}); };
-  RnntGreedyDecoder loud(1, constant, weight, {}, {.most = 2});
+  RnntGreedyDecoder loud(1, constant, weight, {}, 0, 2);
   loud.decode(tensor({0, 0, 5, 0, 0, 5}, {1, 2, 3}));
   CHECK(loud.labels().at(0) == Labels{2, 2, 2, 2});
 }

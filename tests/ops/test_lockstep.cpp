@@ -46,7 +46,7 @@ struct TrainedResNet {
 
 struct LockstepOptions {
   std::vector<int64_t> parts;  // samples of each part; one part: the whole batch, in the plain way
-  CheckpointMode mode = CheckpointMode::none;
+  int blocks = 0, stages = 0;  // of a segment
   int steps = 2;
   int depth = 8;
   // Otherwise one part runs after another, and BatchNorm normalises over each.
@@ -56,7 +56,8 @@ struct LockstepOptions {
 TrainedResNet train_in_parts(const LockstepOptions& how, const Data& data) {
   manual_seed(9);
   ResNet model(resnet_cifar(how.depth));
-  model.set_checkpoint(how.mode);
+  model.set_checkpoint(how.blocks);
+  model.set_stage_checkpoint(how.stages);
   TrainedResNet result;
   const auto count = static_cast<uint32_t>(how.parts.size());
   Accumulate sgd(SGD(model.parameters(), {.lr = 0.05f, .momentum = 0.9f}), count);
@@ -113,11 +114,11 @@ TEST_CASE("lockstep: accumulated micro-batches with batch norm are the large bat
         CHECK(together.losses[i] == doctest::Approx(whole.losses[i]).epsilon(2e-5));
       // A second run, and runs in segments, have the same bits.
       CHECK(train_in_parts({parts}, data).tensors == together.tensors);
-      for (const CheckpointMode mode : {CheckpointMode::block, CheckpointMode::stage})
-        CHECK(train_in_parts({parts, mode}, data).tensors == together.tensors);
+      CHECK(train_in_parts({.parts = parts, .blocks = 1}, data).tensors == together.tensors);
+      CHECK(train_in_parts({.parts = parts, .stages = 1}, data).tensors == together.tensors);
       const HostBoundaries on_host;
-      for (const CheckpointMode mode : {CheckpointMode::none, CheckpointMode::block})
-        CHECK(train_in_parts({parts, mode}, data).tensors == together.tensors);
+      for (const int blocks : {0, 1})
+        CHECK(train_in_parts({parts, blocks}, data).tensors == together.tensors);
     }
   });
 }
@@ -129,10 +130,8 @@ TEST_CASE("lockstep: the table of docs/accumulation.md" * doctest::skip()) {
     const Data data(128, 32);
     for (const int depth : {20, 56}) {
       const LockstepOptions whole{.parts = {128}, .steps = 1, .depth = depth};
-      const LockstepOptions parts{.parts = std::vector<int64_t>(8, 16),
-                                  .mode = CheckpointMode::block,
-                                  .steps = 1,
-                                  .depth = depth};
+      const LockstepOptions parts{
+          .parts = std::vector<int64_t>(8, 16), .blocks = 1, .steps = 1, .depth = depth};
       const TrainedResNet large = train_in_parts(whole, data),
                           together = train_in_parts(parts, data);
       // The same samples in another order show the effect of rounding alone on these gradients.
@@ -182,21 +181,20 @@ TEST_CASE("lockstep: one part is the plain step, bit for bit") {
 
 TEST_CASE_FIXTURE(CpuDevice, "lockstep: memory is predicted to the byte, and segments lower it" *
                                  doctest::test_suite("host")) {
-  const auto steps = [](CheckpointMode mode) {
-    return [mode] {
+  const auto steps = [](int blocks) {
+    return [blocks] {
       const Data data(16);
-      train_in_parts({{4, 4, 4, 4}, mode, 3}, data);
+      train_in_parts({.parts = {4, 4, 4, 4}, .blocks = blocks, .steps = 3}, data);
     };
   };
   uint64_t peaks[2];
-  for (const CheckpointMode mode : {CheckpointMode::none, CheckpointMode::block}) {
-    const MemoryReport predicted = dry_run(open_backend("dry:reference"), steps(mode)).memory;
+  for (const int blocks : {0, 1}) {
+    const MemoryReport predicted = dry_run(open_backend("dry:reference"), steps(blocks)).memory;
     set_default_device(open_backend("reference"));
-    steps(mode)();
+    steps(blocks)();
     const MemoryReport real = default_device()->memory_report();
     CHECK(real.peak == predicted.peak);
-    peaks[mode == CheckpointMode::block] =
-        real.peak_by_purpose[static_cast<size_t>(Purpose::activation)];
+    peaks[blocks] = real.peak_by_purpose[static_cast<size_t>(Purpose::activation)];
   }
   CHECK(peaks[1] < 0.7 * static_cast<double>(peaks[0]));
 }
@@ -205,23 +203,28 @@ TEST_CASE_FIXTURE(CpuDevice,
                   "lockstep: parts that wait in host memory need the device's memory of one" *
                       doctest::test_suite("host")) {
   // Every way holds the images of all parts.
-  const auto steps = [](CheckpointMode mode, bool is_together, bool on_host) {
+  const auto steps = [](int blocks, bool is_together, bool on_host) {
     return [=] {
       const Data data(32, 16);
       const HostBoundaries scope(on_host);
-      train_in_parts({std::vector<int64_t>(8, 4), mode, 3, 20, is_together}, data);
+      train_in_parts({.parts = std::vector<int64_t>(8, 4),
+                      .blocks = blocks,
+                      .steps = 3,
+                      .depth = 20,
+                      .is_together = is_together},
+                     data);
     };
   };
-  for (const CheckpointMode mode : {CheckpointMode::none, CheckpointMode::block}) {
+  for (const int blocks : {0, 1}) {
     const auto predicted = [&](bool is_together, bool on_host) {
-      return dry_run(open_backend("dry:reference"), steps(mode, is_together, on_host)).memory;
+      return dry_run(open_backend("dry:reference"), steps(blocks, is_together, on_host)).memory;
     };
     const MemoryReport ghost = predicted(false, false), exact = predicted(true, true);
     CHECK(exact.peak <= 1.3 * static_cast<double>(ghost.peak));
     CHECK(exact.host_peak > exact.peak);
     CHECK(2 * predicted(true, false).peak > 3 * exact.peak);
     set_default_device(open_backend("reference"));
-    steps(mode, true, true)();
+    steps(blocks, true, true)();
     const MemoryReport real = default_device()->memory_report();
     CHECK(real.peak == exact.peak);
     CHECK(real.host_peak == exact.host_peak);
