@@ -34,8 +34,7 @@ int main(int argc, char** argv) {
   if (files.empty()) files = rw::default_text_files();  // licences, which every Debian has
   const std::vector<rw::Document> documents = rw::read_documents(files);
   const rw::Tokenizer tokenizer(rw::train_vocabulary(documents, {.size = 1000}));
-  const std::vector<rw::TextExample> examples =
-      rw::pack_sequences(documents, tokenizer, {.max_length = 32});
+  const std::vector<rw::TextExample> examples = rw::pack_sequences(documents, tokenizer, 32);
 
   rw::BertConfig config = rw::BertConfig::preset("tiny");
   config.vocab_size = tokenizer.vocabulary().size();

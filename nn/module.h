@@ -72,7 +72,7 @@ class Module {
   void set_checkpoint(int every);
   // The layers of a segment as things are: 0 in evaluation.
   int layers_per_segment() const { return training_ ? checkpoint_every_ : 0; }
-  bool has_children() const;                      // modules were registered in it, parts apart
+  bool has_children() const;  // modules were registered in it, parts apart
 
  protected:
   // Returns a new f32 leaf that requires a gradient; the caller must set its contents (nn/init.h).

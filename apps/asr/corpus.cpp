@@ -46,9 +46,8 @@ SpeechUnits units_of(const AsrOptions& o, const SpeechDataset& train, const Spee
 SpeechCorpus::SpeechCorpus(AsrOptions& options) : options_(options) {
   if (!options.load.empty()) units = take_from_file(options);
   const std::filesystem::path folder = folder_of(options);
-  const SpeechOptions split{.test_share = options.test_share};
-  train = list_speech(folder, Split::train, split);
-  test = list_speech(folder, Split::test, split);
+  train = list_speech(folder, Split::train, options.test_share);
+  test = list_speech(folder, Split::test, options.test_share);
   if (!units) units = units_of(options, train, test);
 }
 

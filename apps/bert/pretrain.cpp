@@ -95,7 +95,7 @@ struct Corpus {
   Corpus(const Pretrain& o, const std::vector<Document>& documents)
       : tokenizer(o.vocabulary.empty() ? train_vocabulary(documents, {.size = o.vocabulary_size})
                                        : Vocabulary::load(o.vocabulary)) {
-    std::vector<TextExample> all = pack_sequences(documents, tokenizer, {.max_length = o.length});
+    std::vector<TextExample> all = pack_sequences(documents, tokenizer, o.length);
     check(all.size() >= 2, "options", "the text is too short for sequences of {} tokens", o.length);
     for (size_t i = 0; i < all.size(); ++i)
       (i % 20 == 1 ? held_out : train).push_back(std::move(all[i]));

@@ -71,20 +71,18 @@ std::vector<Utterance> utterances_in(const std::vector<fs::path>& folders) {
 }
 
 // The recordings of the speakers with the lowest hashes are for testing.
-std::vector<Utterance> part_of(std::vector<Utterance> all, Split split,
-                               const SpeechOptions& options) {
+std::vector<Utterance> part_of(std::vector<Utterance> all, Split split, double test_share,
+                               uint64_t seed) {
   const std::vector<std::string> speakers = SpeechDataset{all}.speakers();
   std::vector<std::pair<uint64_t, std::string>> order;
   for (const std::string& name : speakers)
-    order.emplace_back(splitmix64(fnv1a(std::as_bytes(std::span(name))) ^ options.split_seed),
-                       name);
+    order.emplace_back(splitmix64(fnv1a(std::as_bytes(std::span(name))) ^ seed), name);
   std::ranges::sort(order);
   const auto n = static_cast<double>(order.size());
-  const auto tested =
-      order.size() < 2
-          ? 0
-          : std::clamp<size_t>(static_cast<size_t>(std::lround(options.test_share * n)), 1,
-                               order.size() - 1);
+  const auto tested = order.size() < 2
+                          ? 0
+                          : std::clamp<size_t>(static_cast<size_t>(std::lround(test_share * n)), 1,
+                                               order.size() - 1);
   std::set<std::string> names;
   for (size_t i = 0; i < tested; ++i) names.insert(order[i].second);
   std::erase_if(
@@ -92,13 +90,13 @@ std::vector<Utterance> part_of(std::vector<Utterance> all, Split split,
   return all;
 }
 
-std::vector<Utterance> list_split(const fs::path& folder, Split split,
-                                  const SpeechOptions& options) {
+std::vector<Utterance> list_split(const fs::path& folder, Split split, double test_share,
+                                  uint64_t seed) {
   const std::vector<fs::path> train = folders_named(folder, "train");
-  if (train.empty()) return part_of(utterances_in({folder}), split, options);
+  if (train.empty()) return part_of(utterances_in({folder}), split, test_share, seed);
   std::vector<fs::path> held_out = folders_named(folder, "dev");
   if (held_out.empty()) held_out = folders_named(folder, "test");
-  if (held_out.empty()) return part_of(utterances_in(train), split, options);
+  if (held_out.empty()) return part_of(utterances_in(train), split, test_share, seed);
   return utterances_in(split == Split::train ? train : held_out);
 }
 
@@ -122,14 +120,15 @@ double SpeechDataset::seconds() const {
   return samples / speech_rate;
 }
 
-SpeechDataset list_speech(const fs::path& folder, Split split, const SpeechOptions& options) {
-  check(options.test_share > 0 && options.test_share < 1, "list_speech",
-        "test_share must be in (0, 1), got {}", options.test_share);
+SpeechDataset list_speech(const fs::path& folder, Split split, double test_share,
+                          uint64_t split_seed) {
+  check(test_share > 0 && test_share < 1, "list_speech", "test_share must be in (0, 1), got {}",
+        test_share);
   check<FileError>(is_folder(folder), "list_speech", "'{}' must be a folder of speech, got {}",
                    folder.string(), fs::exists(folder) ? "a file" : "nothing");
   SpeechDataset data;
   try {
-    data.utterances = list_split(folder, split, options);
+    data.utterances = list_split(folder, split, test_share, split_seed);
   } catch (const fs::filesystem_error& error) {
     fail<FileError>("list_speech", "'{}' must be readable, got: {}", folder.string(), error.what());
   }

@@ -29,19 +29,13 @@ struct SpeechDataset {
   double seconds() const;                            // of sound
 };
 
-// The options of list_speech().
-struct SpeechOptions {
-  double test_share = 0.1;  // of the speakers, where the folder has no split of its own
-  uint64_t split_seed = 0;  // which speakers these are
-};
-
 // Lists FOLDER/SPEAKER/CHAPTER/*.trans.txt, whose lines are "NAME TRANSCRIPT" for the files
 // NAME.flac or NAME.wav beside them (Panayotov et al. 2015, "LibriSpeech"). FOLDER/train*/ and
-// FOLDER/dev*/ (or test*/) are a split; otherwise speakers are held out to test with, by hashes of
-// their names. It reads only the headers of the sound files. FileError: no such folder, no
-// transcripts, none for one of the splits, a line without a sound file, or a file that cannot be
-// read.
-SpeechDataset list_speech(const std::filesystem::path& folder, Split split,
-                          const SpeechOptions& options = {});
+// FOLDER/dev*/ (or test*/) are a split; otherwise `test_share` of the speakers are held out to test
+// with, by hashes of their names and `split_seed`. It reads only the headers of the sound files.
+// FileError: no such folder, no transcripts, none for one of the splits, a line without a sound
+// file, or a file that cannot be read.
+SpeechDataset list_speech(const std::filesystem::path& folder, Split split, double test_share = 0.1,
+                          uint64_t split_seed = 0);
 
 }  // namespace rw

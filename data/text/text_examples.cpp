@@ -127,17 +127,18 @@ class PairMaker {
 }  // namespace
 
 std::vector<TextExample> pack_sequences(std::span<const Document> documents,
-                                        const Tokenizer& tokenizer, const PackOptions& options) {
-  check(options.max_length >= 3, "pack_sequences",
-        "max_length must hold [CLS], a token and [SEP], got {}", options.max_length);
+                                        const Tokenizer& tokenizer, int64_t max_length,
+                                        bool cross_documents) {
+  check(max_length >= 3, "pack_sequences", "max_length must hold [CLS], a token and [SEP], got {}",
+        max_length);
   const Vocabulary& vocabulary = tokenizer.vocabulary();
-  const auto capacity = static_cast<size_t>(options.max_length - 2);
+  const auto capacity = static_cast<size_t>(max_length - 2);
   std::vector<TextExample> examples;
   Ids stream;
   for (const auto& sentences : tokenize_all(documents, tokenizer)) {
     if (!stream.empty()) stream.push_back(vocabulary.sep);
     for (const Ids& ids : sentences) stream.insert(stream.end(), ids.begin(), ids.end());
-    if (options.cross_documents) continue;
+    if (cross_documents) continue;
     cut(stream, capacity, vocabulary, examples);
     stream.clear();
   }

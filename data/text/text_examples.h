@@ -17,15 +17,12 @@ struct TextExample {
   int32_t label = 0;  // class; for pairs 0: the second text follows the first, 1: it is random
 };
 
-// How pack_sequences() fills sequences.
-struct PackOptions {
-  int64_t max_length = 128;     // tokens, [CLS] and [SEP] included
-  bool cross_documents = true;  // go on with the next document behind a [SEP], as RoBERTa does
-};
-// [CLS] text [SEP], filled up to max_length. Cuts fall between words, and no token is lost.
+// [CLS] text [SEP], filled up to max_length tokens, these included. Cuts fall between words, and no
+// token is lost. With `cross_documents`, a sequence goes on with the next document behind a [SEP],
+// as RoBERTa's do.
 std::vector<TextExample> pack_sequences(std::span<const Document> documents,
-                                        const Tokenizer& tokenizer,
-                                        const PackOptions& options = {});
+                                        const Tokenizer& tokenizer, int64_t max_length = 128,
+                                        bool cross_documents = true);
 
 // How pack_pairs() chooses pairs.
 struct PairOptions {

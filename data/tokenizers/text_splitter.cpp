@@ -29,6 +29,10 @@ URegularExpression* compile(const TextSplit& split) {
   return pattern;
 }
 
+std::shared_ptr<URegularExpression> owned(URegularExpression* pattern) {
+  return {pattern, uregex_close};
+}
+
 // ICU takes 32 bytes for each of many blanks in a row, and stops at 8 MB by itself. Behind this
 // many steps of 10 000 characters, a pattern goes back and forth without an end.
 constexpr int32_t most_match_bytes = 256 << 20, most_match_steps = 10'000;
@@ -57,14 +61,14 @@ std::string unicode_of_patterns() {
 
 TextSplitter::TextSplitter(const std::vector<TextSplit>& steps) {
   for (const TextSplit& step : steps)
-    steps_.push_back({decltype(Step::pattern)(compile(step)), step.behavior, step.invert});
+    steps_.push_back({owned(compile(step)), step.behavior, step.invert});
 }
 
 TextSplitter::TextSplitter(const TextSplitter& other) {
   for (const Step& step : other.steps_) {
     UErrorCode status = U_ZERO_ERROR;
-    steps_.push_back({decltype(Step::pattern)(uregex_clone(step.pattern.get(), &status)),
-                      step.behavior, step.invert});
+    steps_.push_back(
+        {owned(uregex_clone(step.pattern.get(), &status)), step.behavior, step.invert});
     check_match(status);
     uregex_setStackLimit(steps_.back().pattern.get(), most_match_bytes, &status);
     uregex_setTimeLimit(steps_.back().pattern.get(), most_match_steps, &status);

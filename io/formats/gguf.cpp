@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <tuple>
 #include <unordered_set>
 
 #include "io/formats/transfer.h"
@@ -145,8 +146,9 @@ void write_tensor(AtomicFile& file, const GgufSource& source, const std::string&
 
 }  // namespace
 
-GgufFile::GgufFile(const std::filesystem::path& path)
-    : path_(path.string()), file_(path), index_(read_gguf_index(file_, path_)) {}
+GgufFile::GgufFile(const std::filesystem::path& path) : path_(path.string()), file_(path) {
+  std::tie(tensors_, metadata_) = read_gguf_header(file_, path_);
+}
 
 const GgufValue& GgufFile::value(const std::string& key) const {
   const auto found = metadata().find(key);

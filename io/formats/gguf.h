@@ -7,6 +7,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -35,11 +36,7 @@ struct GgufTensor {
   uint64_t offset = 0, bytes = 0;  // which bytes of the file
 };
 
-// The header of a file: its tensors and its metadata.
-struct GgufIndex {
-  std::map<std::string, GgufTensor, std::less<>> tensors;
-  GgufMetadata metadata;
-};
+using GgufTensors = std::map<std::string, GgufTensor, std::less<>>;  // by name
 
 // Whether a path names such a file, rather than a folder.
 inline bool is_gguf(const std::filesystem::path& path) {
@@ -50,17 +47,17 @@ inline constexpr uint64_t gguf_header_limit = 100'000'000;  // bytes; vocabulari
 
 // Reads the header of a file of version 2 or 3 and trusts nothing in it: counts, sizes, types,
 // offsets, overlaps, duplicate names. `path` is for messages. Throws FileError.
-GgufIndex read_gguf_index(const InputFile& file, const std::string& path);
+std::pair<GgufTensors, GgufMetadata> read_gguf_header(const InputFile& file,
+                                                      const std::string& path);
 
 // An open file. Throws FileError, also if the file is cut short while it is open.
 class GgufFile {
  public:
   explicit GgufFile(const std::filesystem::path& path);
 
-  const std::string& path() const { return path_; }                 // as it was opened
-  const GgufMetadata& metadata() const { return index_.metadata; }  // by key
-  // The tensors of the file by name.
-  const std::map<std::string, GgufTensor, std::less<>>& tensors() const { return index_.tensors; }
+  const std::string& path() const { return path_; }           // as it was opened
+  const GgufMetadata& metadata() const { return metadata_; }  // by key
+  const GgufTensors& tensors() const { return tensors_; }
 
   bool has(const std::string& key) const { return metadata().contains(key); }  // in the metadata
   // Values of the metadata. FileError if the key is missing or its value is of another kind.
@@ -90,7 +87,8 @@ class GgufFile {
 
   std::string path_;
   InputFile file_;
-  GgufIndex index_;
+  GgufTensors tensors_;
+  GgufMetadata metadata_;
 };
 
 // A tensor to write, of floats, and how: f32, f16, bf16 or q8_0.

@@ -167,8 +167,8 @@ uint64_t alignment_of(const GgufMetadata& metadata, const std::string& path) {
 
 // Makes offsets count from the beginning of the file, and refuses those that leave the file, that
 // are not aligned or that two tensors share.
-void place_tensors(GgufIndex& index, uint64_t header, uint64_t size, const std::string& path) {
-  const uint64_t alignment = alignment_of(index.metadata, path);
+void place_tensors(GgufTensors& tensors, uint64_t alignment, uint64_t header, uint64_t size,
+                   const std::string& path) {
   const uint64_t data = (header + alignment - 1) / alignment * alignment;
   struct Range {
     uint64_t begin, end;
@@ -176,7 +176,7 @@ void place_tensors(GgufIndex& index, uint64_t header, uint64_t size, const std::
     auto operator<=>(const Range&) const = default;
   };
   std::vector<Range> ranges;
-  for (auto& [name, tensor] : index.tensors) {
+  for (auto& [name, tensor] : tensors) {
     check<FileError>(tensor.offset % alignment == 0, "gguf",
                      "'{}': tensor {:?} must begin at a multiple of {}, got {}", path, name,
                      alignment, tensor.offset);
@@ -197,7 +197,8 @@ void place_tensors(GgufIndex& index, uint64_t header, uint64_t size, const std::
 
 }  // namespace
 
-GgufIndex read_gguf_index(const InputFile& file, const std::string& path) {
+std::pair<GgufTensors, GgufMetadata> read_gguf_header(const InputFile& file,
+                                                      const std::string& path) {
   HeaderReader reader(file, path);
   check<FileError>(reader.number<uint32_t>() == magic, "gguf", "'{}' is not a GGUF file", path);
   const auto version = reader.number<uint32_t>();
@@ -205,22 +206,23 @@ GgufIndex read_gguf_index(const InputFile& file, const std::string& path) {
                    "'{}' must have version 2 or 3, little-endian, got {:#x}", path, version);
   // The least that a tensor takes is a name, a rank, a type and an offset; metadata take a key, a
   // type and a byte.
-  const uint64_t tensors = reader.count("tensors", 24);
+  const uint64_t count = reader.count("tensors", 24);
   const uint64_t entries = reader.count("metadata", 13);
-  GgufIndex index;
+  GgufTensors tensors;
+  GgufMetadata metadata;
   for (uint64_t i = 0; i < entries; ++i) {
     const std::string key = reader.text();
     const auto type = reader.number<uint32_t>();
-    const bool first = index.metadata.emplace(key, read_value(reader, type, path)).second;
+    const bool first = metadata.emplace(key, read_value(reader, type, path)).second;
     check<FileError>(first, "gguf", "'{}': the metadata name {:?} twice", path, key);
   }
-  for (uint64_t i = 0; i < tensors; ++i) {
+  for (uint64_t i = 0; i < count; ++i) {
     const std::string name = reader.text();
-    const bool first = index.tensors.emplace(name, read_tensor(reader, name, path)).second;
+    const bool first = tensors.emplace(name, read_tensor(reader, name, path)).second;
     check<FileError>(first, "gguf", "'{}': the header names tensor {:?} twice", path, name);
   }
-  place_tensors(index, reader.position(), file.size(), path);
-  return index;
+  place_tensors(tensors, alignment_of(metadata, path), reader.position(), file.size(), path);
+  return {std::move(tensors), std::move(metadata)};
 }
 
 }  // namespace rw

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <tuple>
 #include <unordered_set>
 #include <zlib.h>
 
@@ -122,7 +123,9 @@ std::string checksum_of(const Metadata& metadata) {
 }  // namespace
 
 SafetensorsFile::SafetensorsFile(const std::filesystem::path& path)
-    : path_(path.string()), file_(path), index_(read_safetensors_index(file_, path_)) {}
+    : path_(path.string()), file_(path) {
+  std::tie(tensors_, metadata_) = read_safetensors_header(file_, path_);
+}
 
 const StoredTensor& SafetensorsFile::stored(const std::string& name) const {
   const auto found = tensors().find(name);

@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "../../core/files/file.h"
@@ -26,27 +27,23 @@ struct StoredTensor {
   std::string unread = {};
 };
 
-// The header of a file: its tensors and its metadata.
-struct SafetensorsIndex {
-  std::map<std::string, StoredTensor, std::less<>> tensors;
-  Metadata metadata;
-};
+using StoredTensors = std::map<std::string, StoredTensor, std::less<>>;  // by name
 
 inline constexpr uint64_t safetensors_header_limit = 100'000'000;  // bytes, as the reference's
 
 // Reads the header of a file and trusts nothing in it: sizes, offsets, gaps, overlaps, duplicate
 // names. `path` is for messages. Throws FileError.
-SafetensorsIndex read_safetensors_index(const InputFile& file, const std::string& path);
+std::pair<StoredTensors, Metadata> read_safetensors_header(const InputFile& file,
+                                                           const std::string& path);
 
 // An open file. Throws FileError, also if the file is cut short while it is open.
 class SafetensorsFile {
  public:
   explicit SafetensorsFile(const std::filesystem::path& path);
 
-  const std::string& path() const { return path_; }             // as it was opened
-  const Metadata& metadata() const { return index_.metadata; }  // empty where there is none
-  // The tensors of the file by name.
-  const std::map<std::string, StoredTensor, std::less<>>& tensors() const { return index_.tensors; }
+  const std::string& path() const { return path_; }       // as it was opened
+  const Metadata& metadata() const { return metadata_; }  // empty where there is none
+  const StoredTensors& tensors() const { return tensors_; }
 
   // Copies a tensor of the file into `target`, which has its shape and any strides. Floats are
   // converted to the target's float dtype, I64 to i32 with a check of the range. Throws FileError.
@@ -62,7 +59,8 @@ class SafetensorsFile {
 
   std::string path_;
   InputFile file_;
-  SafetensorsIndex index_;
+  StoredTensors tensors_;
+  Metadata metadata_;
 };
 
 // Whether a file has the checksums that SafetensorsFile::verify() needs: none, or crc32, entries

@@ -158,15 +158,15 @@ StoredTensor parse_tensor(const json& entry, const Data& data, const std::string
 }
 
 // The format requires that every byte of the data belongs to exactly one tensor.
-void check_coverage(const SafetensorsIndex& index, const Data& data, const std::string& path) {
+void check_coverage(const StoredTensors& tensors, const Data& data, const std::string& path) {
   struct Range {
     uint64_t begin, end;
     const std::string* name;
     auto operator<=>(const Range&) const = default;
   };
   std::vector<Range> ranges;
-  ranges.reserve(index.tensors.size());
-  for (const auto& [name, tensor] : index.tensors) {
+  ranges.reserve(tensors.size());
+  for (const auto& [name, tensor] : tensors) {
     const uint64_t begin = tensor.offset - data.offset;
     ranges.push_back({begin, begin + tensor.bytes, &name});
   }
@@ -199,7 +199,8 @@ Metadata parse_metadata(const json& entries, const std::string& path) {
 
 }  // namespace
 
-SafetensorsIndex read_safetensors_index(const InputFile& file, const std::string& path) {
+std::pair<StoredTensors, Metadata> read_safetensors_header(const InputFile& file,
+                                                           const std::string& path) {
   uint64_t length = 0;
   check<FileError>(file.size() >= sizeof length, "safetensors",
                    "'{}' is too short for a safetensors file, got {} bytes", path, file.size());
@@ -216,22 +217,23 @@ SafetensorsIndex read_safetensors_index(const InputFile& file, const std::string
                    path);
   const Data data{sizeof length + length, file.size() - sizeof length - length};
 
-  SafetensorsIndex index;
+  StoredTensors tensors;
+  Metadata metadata;
   bool has_metadata = false;
   const auto read = [&](const std::string& name, const json& entry) {
     bool first = !has_metadata;
     if (name == "__metadata__") {
       has_metadata = true;
-      index.metadata = parse_metadata(entry, path);
+      metadata = parse_metadata(entry, path);
     } else {
-      first = index.tensors.emplace(name, parse_tensor(entry, data, name, path)).second;
+      first = tensors.emplace(name, parse_tensor(entry, data, name, path)).second;
     }
     check<FileError>(first, "safetensors", "'{}': the header names {:?} twice", path, name);
   };
   MemberReader reader(path, read);
   json::sax_parse(text, &reader);
-  check_coverage(index, data, path);
-  return index;
+  check_coverage(tensors, data, path);
+  return {std::move(tensors), std::move(metadata)};
 }
 
 }  // namespace rw

@@ -31,19 +31,6 @@ struct BpeGolden {
   std::vector<BpeResult> results;  // of each text
 };
 
-// A normalizer; whether it sees only the characters of Unicode 3.2; the hash of what it makes of
-// all characters, a line each.
-struct NormalizerGolden {
-  std::string_view step;
-  bool is_old;
-  uint64_t hash;
-};
-
-// A regular expression, or an empty text; a text in which "-" replaces its matches; the result.
-struct ReplaceGolden {
-  std::string_view pattern, text, result;
-};
-
 // The tokenizer.json of a golden: one of the bases with its patch.
 inline nlohmann::json golden_json(std::span<const std::string_view> bases,
                                   const BpeGolden& golden) {

@@ -125,8 +125,7 @@ TEST_CASE("pack_sequences: full sequences, cut between words") {
   const std::vector<Document> documents{{"w1 w2", "w3 w44"}, {"w5"}, {"", "w6 w7 w8"}};
   const auto pack = [&](int64_t length, bool cross) {
     std::vector<std::string> shown;
-    for (const auto& e : pack_sequences(documents, number_tokenizer(),
-                                        {.max_length = length, .cross_documents = cross})) {
+    for (const auto& e : pack_sequences(documents, number_tokenizer(), length, cross)) {
       CHECK(static_cast<int64_t>(e.ids.size()) <= length);
       CHECK(e.second == static_cast<int64_t>(e.ids.size()));
       shown.push_back(show(e));
@@ -396,7 +395,7 @@ TEST_CASE("text: from a file to batches with a vocabulary of its own") {
   const auto documents = read_documents(std::vector{folder / "text"});
   CHECK(documents.size() == 40);
   const Tokenizer tokenizer(train_vocabulary(documents, {.size = 200}));
-  const auto examples = pack_sequences(documents, tokenizer, {.max_length = 32});
+  const auto examples = pack_sequences(documents, tokenizer, 32);
   TextLoader loader(examples, tokenizer.vocabulary(),
                     {.batch_size = 8, .masking = MaskingOptions{}});
   const TextBatch batch = loader.batch(0, 0);

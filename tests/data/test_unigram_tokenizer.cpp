@@ -22,6 +22,19 @@ using test::contains;
 
 namespace {
 
+// A normalizer; whether it sees only the characters of Unicode 3.2; the hash of what it makes of
+// all characters, a line each.
+struct NormalizerGolden {
+  std::string_view step;
+  bool is_old;
+  uint64_t hash;
+};
+
+// A regular expression, or an empty text; a text in which "-" replaces its matches; the result.
+struct ReplaceGolden {
+  std::string_view pattern, text, result;
+};
+
 namespace unigram_goldens {
 #include "tests/goldens/unigram.inc"
 }

@@ -146,7 +146,7 @@ void read_text(Input input) {
   const std::vector<std::filesystem::path> files = {write_scratch("text", input)};
   const std::vector<Document> documents = read_documents(files);
   const int64_t tokens = tokenizer().vocabulary().size();
-  expect_examples(pack_sequences(documents, tokenizer(), {.max_length = 16}), 16, tokens);
+  expect_examples(pack_sequences(documents, tokenizer(), 16), 16, tokens);
   if (documents.size() > 1)
     expect_examples(pack_pairs(documents, tokenizer(), {.max_length = 12}), 12, tokens);
   if (input.size() > 1000) return;
@@ -251,7 +251,7 @@ void read_speech(Input input) {
   write_scratch("speech/anna/1/anna.trans.txt", input.first(std::min<size_t>(input.size(), 2000)));
   size_t utterances = 0;
   for (const Split split : {Split::train, Split::test}) {
-    const SpeechDataset data = list_speech(scratch_file("speech"), split, {.test_share = 0.5});
+    const SpeechDataset data = list_speech(scratch_file("speech"), split, 0.5);
     utterances += data.size();
     for (const Utterance& u : data.utterances) {
       expect(u.samples == 160 && std::filesystem::is_regular_file(u.file), "a line has its sound");

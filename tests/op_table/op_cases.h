@@ -26,8 +26,8 @@ struct OpCase {
   std::string name;
   std::vector<Input> inputs;
   std::function<Tensors(const Tensors&)> run;
-  // The step of the differences in double (f64_check.h): smaller than the distance of inputs that
-  // must not change their order, and large beside 2^-52, the rounding of an output.
+  // The step of the differences in double (test_f64_gradients.cpp): smaller than the distance of
+  // inputs that must not change their order, and large beside 2^-52, the rounding of an output.
   double step = 0x1p-15;
   // The tolerance of every element, as largest_error() measures it: device against cpu.
   double f32_tolerance = 1e-5;

@@ -70,24 +70,26 @@ struct Circumstances {
 // An optimizer, and the same in double: an update for each of the two parameters.
 struct Pairing {
   std::unique_ptr<Optimizer> optimizer;
-  std::vector<std::unique_ptr<PlainUpdate>> plain;
+  std::vector<PlainUpdate> plain;
   float lr, decay, lr_of_vector = lr, decay_of_vector = decay;
 };
 
-template <class Made, class Plain, class Options>
+template <class Made, class Options>
 Pairing pairing(const std::vector<ParameterGroup>& groups, const Options& options,
-                const std::function<std::unique_ptr<Plain>(size_t)>& plain) {
-  Pairing p{std::make_unique<Made>(groups, options), {}, options.lr, options.weight_decay};
-  for (size_t i = 0; i < 2; ++i) p.plain.push_back(plain(i));
+                const PlainUpdate& plain, const PlainUpdate& plain_of_vector) {
+  Pairing p{std::make_unique<Made>(groups, options),
+            {plain, plain_of_vector},
+            options.lr,
+            options.weight_decay};
   if (groups.size() > 1)
     p.lr_of_vector *= groups[1].lr_scale, p.decay_of_vector = *groups[1].weight_decay;
   return p;
 }
 
-template <class Made, class Plain, class Options>
-Pairing pairing(const std::vector<ParameterGroup>& groups, const Options& options) {
-  return pairing<Made, Plain>(groups, options,
-                              {[&](size_t) { return std::make_unique<Plain>(options); }});
+template <class Made, class Options>
+Pairing pairing(const std::vector<ParameterGroup>& groups, const Options& options,
+                const PlainUpdate& plain) {
+  return pairing<Made>(groups, options, plain, plain);
 }
 
 Pairing sgd_pair(Levels& l, const std::vector<ParameterGroup>& groups) {
@@ -96,7 +98,7 @@ Pairing sgd_pair(Levels& l, const std::vector<ParameterGroup>& groups) {
   o.nesterov = l.pick({false, true}) && o.momentum > 0;
   if (o.nesterov) o.dampening = 0;
   o.maximize = l.pick({false, true});
-  return pairing<SGD, PlainSGD>(groups, o);
+  return pairing<SGD>(groups, o, plain_sgd(o));
 }
 
 Pairing adam_pair(Levels& l, const std::vector<ParameterGroup>& groups) {
@@ -106,9 +108,7 @@ Pairing adam_pair(Levels& l, const std::vector<ParameterGroup>& groups) {
   o.eps = l.pick({1e-8f, 1e-3f});
   o.weight_decay = l.pick({0.0f, 0.02f});
   o.amsgrad = l.pick({false, true});
-  const std::function<std::unique_ptr<PlainAdam>(size_t)> plain = [&](size_t) {
-    return std::make_unique<PlainAdam>(o, is_decoupled);
-  };
+  const PlainUpdate plain = plain_adam(o, is_decoupled);
   if (is_decoupled) return pairing<AdamW>(groups, o, plain);
   return pairing<Adam>(
       groups, AdamOptions{o.lr, o.beta1, o.beta2, o.eps, o.weight_decay, o.amsgrad}, plain);
@@ -120,9 +120,7 @@ Pairing adam8bit_pair(Levels& l, const std::vector<ParameterGroup>& groups) {
   std::tie(o.beta1, o.beta2) = l.pick<std::pair<float, float>>({{0.9f, 0.999f}, {0.5f, 0.9f}});
   o.eps = l.pick({1e-8f, 1e-3f});
   o.weight_decay = l.pick({0.0f, 0.02f});
-  const std::function<std::unique_ptr<PlainAdam8bit>(size_t)> plain = [&](size_t) {
-    return std::make_unique<PlainAdam8bit>(o, is_decoupled);
-  };
+  const PlainUpdate plain = plain_adam(o, is_decoupled, true);
   if (is_decoupled) return pairing<AdamW8bit>(groups, o, plain);
   return pairing<Adam8bit>(groups, AdamOptions{o.lr, o.beta1, o.beta2, o.eps, o.weight_decay},
                            plain);
@@ -133,7 +131,7 @@ Pairing adagrad_pair(Levels& l, const std::vector<ParameterGroup>& groups) {
   o.weight_decay = l.pick({0.0f, 0.02f});
   o.initial_accumulator_value = l.pick({0.0f, 0.2f});
   o.eps = l.pick({1e-10f, 1e-3f});
-  return pairing<Adagrad, PlainAdagrad>(groups, o);
+  return pairing<Adagrad>(groups, o, plain_adagrad(o));
 }
 
 Pairing rmsprop_pair(Levels& l, const std::vector<ParameterGroup>& groups) {
@@ -141,20 +139,20 @@ Pairing rmsprop_pair(Levels& l, const std::vector<ParameterGroup>& groups) {
   o.weight_decay = l.pick({0.0f, 0.02f});
   o.momentum = l.pick({0.0f, 0.8f});
   o.centered = l.pick({false, true});
-  return pairing<RMSprop, PlainRMSprop>(groups, o);
+  return pairing<RMSprop>(groups, o, plain_rmsprop(o));
 }
 
 Pairing lion_pair(Levels& l, const std::vector<ParameterGroup>& groups) {
   LionOptions o{.lr = 0.05f, .beta1 = l.pick({0.9f, 0.5f}), .beta2 = l.pick({0.99f, 0.6f})};
   o.weight_decay = l.pick({0.0f, 0.02f});
-  return pairing<Lion, PlainLion>(groups, o);
+  return pairing<Lion>(groups, o, plain_lion(o));
 }
 
 Pairing lamb_pair(Levels& l, const std::vector<ParameterGroup>& groups) {
   LambOptions o{.lr = 0.05f, .beta1 = l.pick({0.9f, 0.5f}), .beta2 = l.pick({0.999f, 0.9f})};
   o.eps = l.pick({1e-6f, 1e-3f});
   o.weight_decay = l.pick({0.0f, 0.02f});
-  return pairing<Lamb, PlainLamb>(groups, o);
+  return pairing<Lamb>(groups, o, plain_lamb(o));
 }
 
 Pairing adafactor_pair(Levels& l, const std::vector<ParameterGroup>& groups) {
@@ -165,11 +163,8 @@ Pairing adafactor_pair(Levels& l, const std::vector<ParameterGroup>& groups) {
   o.weight_decay = l.pick({0.0f, 0.02f});
   o.relative_step = l.pick({false, true});
   o.scale_parameter = l.pick({false, true});
-  const std::function<std::unique_ptr<PlainAdafactor>(size_t)> plain = [&](size_t i) {
-    return i == 0 ? std::make_unique<PlainAdafactor>(o, pair_rows, pair_cols)
-                  : std::make_unique<PlainAdafactor>(o, 1, 7);
-  };
-  return pairing<Adafactor>(groups, o, plain);
+  return pairing<Adafactor>(groups, o, plain_adafactor(o, pair_rows, pair_cols),
+                            plain_adafactor(o, 1, 7));
 }
 
 // The vector is AdamW's.
@@ -190,8 +185,7 @@ Pairing muon_pair(Levels& l, const std::vector<ParameterGroup>& groups) {
             o.weight_decay,
             others.lr,
             others.weight_decay};
-  p.plain.push_back(std::make_unique<PlainMuon>(o, pair_rows, pair_cols));
-  p.plain.push_back(std::make_unique<PlainAdam>(others, true));
+  p.plain = {plain_muon(o, pair_rows, pair_cols), plain_adam(others, true)};
   return p;
 }
 
@@ -312,8 +306,8 @@ class PairRun {
       if (!c_.has_gradient(i, window)) continue;
       for (double& v : g[i]) v *= clip;
       const double lr = factor * (i == 0 ? pairing_.lr : pairing_.lr_of_vector);
-      pairing_.plain[i]->step(x_[i], g[i], lr, i == 0 ? pairing_.decay : pairing_.decay_of_vector,
-                              ++own_[i]);
+      pairing_.plain[i](x_[i], g[i], lr, i == 0 ? pairing_.decay : pairing_.decay_of_vector,
+                        ++own_[i]);
     }
   }
 
