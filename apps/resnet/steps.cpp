@@ -27,11 +27,6 @@ std::span<const T> rows_of(const std::vector<T>& values, int64_t first, int64_t 
                                    static_cast<size_t>(rows * each));
 }
 
-CheckpointMode checkpoint_mode(const std::string& name) {
-  if (name == "block") return CheckpointMode::block;
-  return name == "stage" ? CheckpointMode::stage : CheckpointMode::none;
-}
-
 }  // namespace
 
 Tensor upload_images(const Batch& batch, int64_t first, int64_t rows, const ResNetRecipe& recipe,

@@ -57,7 +57,7 @@ class GgufFile {
 
   const std::string& path() const { return path_; }           // as it was opened
   const GgufMetadata& metadata() const { return metadata_; }  // by key
-  const GgufTensors& tensors() const { return tensors_; }
+  const GgufTensors& tensors() const { return tensors_; }     // by name
 
   bool has(const std::string& key) const { return metadata().contains(key); }  // in the metadata
   // Values of the metadata. FileError if the key is missing or its value is of another kind.

@@ -41,9 +41,9 @@ class SafetensorsFile {
  public:
   explicit SafetensorsFile(const std::filesystem::path& path);
 
-  const std::string& path() const { return path_; }       // as it was opened
-  const Metadata& metadata() const { return metadata_; }  // empty where there is none
-  const StoredTensors& tensors() const { return tensors_; }
+  const std::string& path() const { return path_; }          // as it was opened
+  const Metadata& metadata() const { return metadata_; }     // empty where there is none
+  const StoredTensors& tensors() const { return tensors_; }  // by name
 
   // Copies a tensor of the file into `target`, which has its shape and any strides. Floats are
   // converted to the target's float dtype, I64 to i32 with a check of the range. Throws FileError.
