@@ -24,7 +24,6 @@ Run op_overhead(CLI::App& app);
 Run plain_step(CLI::App& app);
 Run plan_costs(CLI::App& app);
 Run sharding(CLI::App& app);
-Run small_step(CLI::App& app);
 
 // Zeros that count as data.
 Tensor data(const Shape& shape, DType dtype = DType::f32);
