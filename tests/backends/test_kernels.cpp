@@ -15,14 +15,6 @@ namespace {
 constexpr float nan_value = std::numeric_limits<float>::quiet_NaN();
 constexpr uint32_t kernel_sizes[] = {0, 1, 7, 8, 513, 20000};
 constexpr DType all_types[] = {DType::f32, DType::f16, DType::bf16, DType::i32, DType::u8};
-struct TypePair {
-  DType input, output;
-};
-constexpr TypePair float_pairs[] = {{DType::f32, DType::f32},
-                                    {DType::f16, DType::f16},
-                                    {DType::f16, DType::f32},
-                                    {DType::bf16, DType::bf16},
-                                    {DType::bf16, DType::f32}};
 
 uint32_t flat(uint32_t n) {
   return (n + REWIND_FLAT - 1) / REWIND_FLAT;
@@ -173,6 +165,9 @@ TEST_CASE("kernels: accumulate, dropout, random") {
 TEST_CASE("kernels: reduce, reduce_columns, reduce_rows, argreduce") {
   KernelComparison& devices = KernelComparison::instance();
   devices.tolerance = 1e-4;
+  struct TypePair {
+    DType input, output;
+  };
   constexpr TypePair pairs[] = {{DType::f32, DType::f32},   {DType::f32, DType::f16},
                                 {DType::f16, DType::f16},   {DType::f16, DType::f32},
                                 {DType::bf16, DType::bf16}, {DType::bf16, DType::f32},
@@ -219,32 +214,6 @@ TEST_CASE("kernels: reduce, reduce_columns, reduce_rows, argreduce") {
   }
   devices.run("argreduce", {in(DType::i32, integers(70000, 0, 1e6)), out(DType::i32, 1)},
               ArgReduceParams{.outer = 1, .count = 70000, .inner = 1}, {0}, {1});
-}
-
-TEST_CASE("kernels: softmax and softmax_grad") {
-  KernelComparison& devices = KernelComparison::instance();
-  struct Size {
-    uint32_t rows, cols;
-  };
-  for (const auto [from, to] : float_pairs)
-    for (uint32_t log : {0u, 1u})
-      for (const Size s : {Size{1, 1}, {3, 7}, {9, 64}, {5, 1000}, {2, 5001}}) {
-        const uint32_t n = s.rows * s.cols;
-        const SoftmaxParams p{.rows = s.rows, .cols = s.cols};
-        auto x = values(n, -8, 8);
-        devices.run("softmax", {in(from, x), out(to, n)}, p, {log}, {s.rows});
-        if (s.cols == 64) {  // overflow, masks, NaN, infinity
-          x[0] = -infinity;
-          x[64] = nan_value;
-          x[64 * 2 + 5] = infinity;
-          for (int i = 0; i < 64; ++i) x[64 * 3 + i] = -infinity, x[64 * 4 + i] *= 1000;
-          devices.run("softmax", {in(from, x), out(to, n)}, p, {log}, {s.rows});
-        }
-        devices.run("softmax_grad",
-                    {in(to, values(n, log ? -8 : 0, log ? 0 : 1)), in(to, values(n, -1, 1, 2)),
-                     out(from, n)},
-                    SoftmaxGradParams{.rows = s.rows, .cols = s.cols}, {log}, {s.rows});
-      }
 }
 
 TEST_CASE("kernels: cross_entropy and its gradient") {

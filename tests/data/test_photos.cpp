@@ -10,7 +10,6 @@
 #include "core/base/error.h"
 #include "core/files/cache.h"
 #include "data/base/files.h"
-#include "data/base/parallel.h"
 #include "data/base/prefetch.h"
 #include "data/images/image_file.h"
 #include "data/images/photo_check.h"
@@ -386,21 +385,6 @@ TEST_CASE("photo loader: crops of small photographs are magnified twice at most"
   CHECK(least > 0.34);
   CHECK(least < 0.5);
   CHECK(most > 0.85);
-}
-
-TEST_CASE("parallel_for: everything once; the first of several errors") {
-  using Work = std::function<void(size_t)>;
-  for (const int threads : {0, 1, 3}) {
-    std::vector<std::atomic<int>> calls(50);
-    parallel_for(50, threads, Work([&](size_t i) { ++calls[i]; }));
-    CHECK(std::ranges::all_of(calls, [](const auto& n) { return n == 1; }));
-    for (int round = 0; round < 20; ++round)
-      CHECK_THROWS_WITH(parallel_for(50, threads, Work([](size_t i) {
-                                       if (i >= 7) throw FileError(std::to_string(i));
-                                     })),
-                        "7");
-  }
-  parallel_for(0, 2, Work([](size_t) { FAIL("there is nothing to do"); }));
 }
 
 TEST_SUITE_END();

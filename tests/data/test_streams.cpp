@@ -1,10 +1,12 @@
-// Items and batches that are made ahead of their use.
+// Items and batches that are made ahead of their use, and work that threads share.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 
 #include "core/base/error.h"
+#include "data/base/parallel.h"
 #include "data/base/prefetch.h"
 #include "data/images/loader.h"
 
@@ -57,6 +59,21 @@ TEST_CASE("BatchStream: images too") {
   BatchStream stream(loader);
   for (int64_t epoch = 0; epoch < 2; ++epoch)
     for (int64_t i = 0; i < 3; ++i) CHECK(stream.next().labels == other.batch(epoch, i).labels);
+}
+
+TEST_CASE("parallel_for: everything once; the first of several errors") {
+  using Work = std::function<void(size_t)>;
+  for (const int threads : {0, 1, 3}) {
+    std::vector<std::atomic<int>> calls(50);
+    parallel_for(50, threads, Work([&](size_t i) { ++calls[i]; }));
+    CHECK(std::ranges::all_of(calls, [](const auto& n) { return n == 1; }));
+    for (int round = 0; round < 20; ++round)
+      CHECK_THROWS_WITH(parallel_for(50, threads, Work([](size_t i) {
+                                       if (i >= 7) throw FileError(std::to_string(i));
+                                     })),
+                        "7");
+  }
+  parallel_for(0, 2, Work([](size_t) { FAIL("there is nothing to do"); }));
 }
 
 TEST_SUITE_END();

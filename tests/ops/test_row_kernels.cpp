@@ -47,7 +47,6 @@ TEST_CASE("kernels: rows kept in registers") {
   const DeviceInfo& device = devices.device();
   if (!device.has("subgroup arithmetic") || !device.has("subgroup shuffle")) return;
   devices.is_aligned = true;
-  constexpr float infinity = std::numeric_limits<float>::infinity();
   for (const auto [from, to] : cast_cases)
     for (const auto [team, rounds, cols] : ways(device))
       for (uint32_t flag : {0u, 1u}) {
@@ -82,6 +81,34 @@ TEST_CASE("kernels: rows kept in registers") {
                     LayerNormGradParams{.rows = rows, .cols = cols}, variant, {rows});
       }
   devices.is_aligned = false;
+}
+
+TEST_CASE("kernels: softmax and softmax_grad") {
+  KernelComparison& devices = KernelComparison::instance();
+  struct Size {
+    uint32_t rows, cols;
+  };
+  std::vector<CastCase> cases(std::begin(cast_cases), std::end(cast_cases));
+  cases.push_back({DType::bf16, DType::f32});
+  for (const auto [from, to] : cases)
+    for (uint32_t log : {0u, 1u})
+      for (const Size s : {Size{1, 1}, {3, 7}, {9, 64}, {5, 1000}, {2, 5001}}) {
+        const uint32_t n = s.rows * s.cols;
+        const SoftmaxParams p{.rows = s.rows, .cols = s.cols};
+        auto x = values(n, -8, 8);
+        devices.run("softmax", {in(from, x), out(to, n)}, p, {log}, {s.rows});
+        if (s.cols == 64) {  // overflow, masks, NaN, infinity
+          x[0] = -infinity;
+          x[64] = std::numeric_limits<float>::quiet_NaN();
+          x[64 * 2 + 5] = infinity;
+          for (int i = 0; i < 64; ++i) x[64 * 3 + i] = -infinity, x[64 * 4 + i] *= 1000;
+          devices.run("softmax", {in(from, x), out(to, n)}, p, {log}, {s.rows});
+        }
+        devices.run("softmax_grad",
+                    {in(to, values(n, log ? -8 : 0, log ? 0 : 1)), in(to, values(n, -1, 1, 2)),
+                     out(from, n)},
+                    SoftmaxGradParams{.rows = s.rows, .cols = s.cols}, {log}, {s.rows});
+      }
 }
 
 TEST_CASE("kernels: layer norm of rows that are no whole words") {
