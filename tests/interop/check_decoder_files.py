@@ -3,8 +3,10 @@
 
 Logits of theirs here and of ours there, names and bits of tensors, metadata, greedy tokens, every quantised type.
 `decoder_files` is `ninja -C build tests/interop/decoder_files`. The other programs may be in another root folder:
-then ORACLE is the command that runs a command there, and FOLDER is at the same path there.
-Usage: check_decoder_files.py DECODER_FILES [--folder FOLDER] [--oracle "ORACLE"]"""
+then ORACLE is the command that runs a command there, and FOLDER is at the same path there. Without these programs it says
+so, with exit status 77.
+Usage: check_decoder_files.py DECODER_FILES [--folder FOLDER] [--oracle "ORACLE"], or check_decoder_files.py --needs, which
+only looks for them"""
 
 import argparse
 import shlex
@@ -52,13 +54,16 @@ def check(tool, oracle, folder):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("tool", type=Path)
+    parser.add_argument("tool", type=Path, nargs="?")
+    parser.add_argument("--needs", action="store_true")
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--oracle", type=shlex.split, default=[])
     options = parser.parse_args()
     needs = "import transformers, gguf, safetensors, shutil, sys; sys.exit(not shutil.which('llama-server'))"
     if subprocess.run([*options.oracle, "python3", "-c", needs], stderr=subprocess.DEVNULL).returncode != 0:
-        print("skipped: transformers, gguf, safetensors and llama-server are needed")
+        print("there must be transformers, gguf, safetensors and llama-server")
+        return 77
+    if options.needs:
         return 0
     if options.folder:
         return check(options.tool, options.oracle, options.folder)

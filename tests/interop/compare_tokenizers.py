@@ -2,10 +2,12 @@
 """Compares BpeTokenizer with Hugging Face's tokenizers (the package `tokenizers`, 0.22 or newer), token for token: lines of text
 of many languages that the machine has (manuals, documents, headers, scripts), emoji and characters of every block, and random
 bytes. transformers' AutoTokenizer opens what Rewind saves, and gives the same. Where a folder has a chat template, it also compares conversations with what transformers' apply_chat_template makes of them.
-Not part of the tests, since it needs the packages and files of tokenizers.
+Without the packages tokenizers and transformers it says so, with exit status 77.
 
-Usage: compare_tokenizers.py [--lines N] [--bytes N] [--texts FOLDER]... --program TOKENIZE TOKENIZER...
-TOKENIZE: build/tests/tokenize, or a command that runs it. TOKENIZER: a tokenizer.json, or a folder that has one."""
+Usage: compare_tokenizers.py [--lines N] [--bytes N] [--texts FOLDER]... --program TOKENIZE [TOKENIZER...], or
+compare_tokenizers.py --needs, which only looks for the packages.
+TOKENIZE: build/tests/tokenize, or a command that runs it. TOKENIZER: a tokenizer.json, or a folder that has one; by default
+one that the package trains on the texts."""
 
 import argparse
 import gzip
@@ -20,8 +22,10 @@ from pathlib import Path
 
 try:
     import tokenizers
-except ImportError:
-    sys.exit("skipped: there is no Python package `tokenizers`")
+    import transformers
+except ImportError as error:
+    print(f"there must be tokenizers and transformers: {error}")
+    sys.exit(77)
 
 TEXTS = ["/usr/share/man", "/usr/share/doc", "/usr/share/common-licenses", "/usr/share/i18n/locales", "/usr/include", "/usr/lib/python3"]
 SPECIAL = ["<|im_start|>", "<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<s>", "</s>", "<unk>", "<think>", "<0x0A>", "<bos>"]
@@ -148,15 +152,33 @@ def compare_chats(program, folder):
     return wrong
 
 
+def trained(texts, folder):
+    """Trains a byte-level tokenizer with special tokens, and returns its folder."""
+    from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
+    tokenizer = tokenizers.Tokenizer(models.BPE())
+    tokenizer.normalizer = normalizers.NFC()
+    tokenizer.pre_tokenizer, tokenizer.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+    tokenizer.train_from_iterator(texts, trainers.BpeTrainer(
+        vocab_size=4000, special_tokens=SPECIAL[:3], initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False))
+    tokenizer.save(f"{folder}/tokenizer.json")
+    return Path(folder)
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--lines", type=int, default=100000)
     parser.add_argument("--bytes", type=int, default=10000)
     parser.add_argument("--texts", action="append")
-    parser.add_argument("--program", required=True)
-    parser.add_argument("tokenizers", nargs="+", type=Path)
+    parser.add_argument("--program")
+    parser.add_argument("--needs", action="store_true")
+    parser.add_argument("tokenizers", nargs="*", type=Path)
     options = parser.parse_args()
-    texts = [line.encode() for line in lines_of(options.texts or TEXTS, options.lines)]
+    if options.needs:
+        return
+    lines = lines_of(options.texts or TEXTS, options.lines)
+    texts = [line.encode() for line in lines]
+    made = tempfile.TemporaryDirectory()
+    options.tokenizers = options.tokenizers or [trained(lines, made.name)]
     print(f"{len(texts)} lines of text, {sum(map(len, texts))} bytes")
     texts += [text.encode() for text in made_texts()] + list(random_bytes(options.bytes))
     failed = False

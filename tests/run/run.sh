@@ -170,10 +170,25 @@ add_real_models() {
   fi
 }
 
+# Plans what holds files and tokens against other programs, where python3 has their packages.
+add_interop() {
+  local why interop=$root/tests/interop
+  if why=$(python3 "$interop/compare_tokenizers.py" --needs); then
+    part 'tokens elsewhere' python3 "$interop/compare_tokenizers.py" --lines 20000 --bytes 2000 --program "$build/tests/tokenize"
+  else
+    skip 'tokens elsewhere' "$why"
+  fi
+  if why=$(python3 "$interop/check_decoder_files.py" --needs); then
+    part 'files of decoders elsewhere' python3 "$interop/check_decoder_files.py" "$build/tests/interop/decoder_files"
+  else
+    skip 'files of decoders elsewhere' "$why"
+  fi
+}
+
 # Runs everything on every driver.
 test_all() {
   need "${packages[@]}" "${test_packages[@]}" "${all_packages[@]}"
-  compile all meson-test-prereq tests/interop/bert_states
+  compile all meson-test-prereq tests/interop/bert_states tests/interop/decoder_files tests/tokenize
   compile_sanitized
   compile_threads
   export REWIND_TESTS_ALL=1
@@ -185,6 +200,7 @@ test_all() {
   cases 'host' -ts=host
   add_sanitized
   add_real_models
+  add_interop
   part 'faults that are planted' "$root/rewind" dev mutate
   part 'a bare Debian 12' "$root/tests/run/bare_debian.sh" "$root"
   durations=40 finish
