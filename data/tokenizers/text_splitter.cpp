@@ -45,10 +45,7 @@ void check_match(UErrorCode status) {
 }  // namespace
 
 struct TextSplitter::Step {
-  struct Closer {
-    void operator()(URegularExpression* pattern) const { uregex_close(pattern); }
-  };
-  std::unique_ptr<URegularExpression, Closer> pattern;
+  std::shared_ptr<URegularExpression> pattern;  // of this splitter alone: it has state
   SplitBehavior behavior;
   bool invert;
 };

@@ -240,32 +240,32 @@ TEST_CASE("arena: values that are laid afresh lie side by side, and one more fit
     for (uint32_t i = random() % 5; i > 0; --i) sizes.push_back((1 + random() % 5) * arena_unit);
     const uint64_t size = (1 + random() % 5) * arena_unit, largest = random() % 200,
                    total = random() % 400;
-    const FreshBlocks fresh = lay_afresh(sizes, size, largest, total, arena_unit);
+    const auto [blocks, places] = lay_afresh(sizes, size, largest, total, arena_unit);
     uint64_t needed = size, next = 0;
     for (const uint64_t bytes : sizes) needed += bytes;
-    if (fresh.blocks.empty()) {
+    if (blocks.empty()) {
       if (total <= largest) CHECK(needed > total / arena_unit * arena_unit);
       continue;
     }
     ++laid;
     Arena arena(arena_unit);
-    for (uint32_t b = 0; b < fresh.blocks.size(); ++b) {
-      CHECK(fresh.blocks[b] <= largest);
-      CHECK(fresh.blocks[b] % arena_unit == 0);
-      arena.add_block(b, fresh.blocks[b]);
+    for (uint32_t b = 0; b < blocks.size(); ++b) {
+      CHECK(blocks[b] <= largest);
+      CHECK(blocks[b] % arena_unit == 0);
+      arena.add_block(b, blocks[b]);
     }
     CHECK(arena.reserved() <= total);
-    REQUIRE(fresh.places.size() == sizes.size());
+    REQUIRE(places.size() == sizes.size());
     for (size_t i = 0; i < sizes.size(); ++i) {
-      const Arena::Range& place = fresh.places[i];
+      const Arena::Range& place = places[i];
       CHECK(place.size == sizes[i]);
       CHECK(arena.allocate_at(place.block, place.offset, place.size).has_value());
-      if (fresh.blocks.size() == 1) CHECK(place.offset == std::exchange(next, next + sizes[i]));
+      if (blocks.size() == 1) CHECK(place.offset == std::exchange(next, next + sizes[i]));
     }
     CHECK(arena.largest_hole() >= size);
   }
   CHECK(laid > 100);
-  CHECK(lay_afresh({}, 1, 8, 100, arena_unit).blocks.empty());
+  CHECK(lay_afresh({}, 1, 8, 100, arena_unit).first.empty());
 }
 
 TEST_CASE("arena: misuse is an error") {
