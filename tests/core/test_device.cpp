@@ -1,6 +1,8 @@
 // Devices: limits, out of memory, the report's figures.
 #include <cmath>
+#include <map>
 
+#include "core/memory/work.h"
 #include "ops/layout/indexing.h"
 #include "tests/fixtures/optim_fixture.h"
 #include "tests/fixtures/tape_fixture.h"
@@ -64,6 +66,40 @@ TEST_CASE("device: blocks ahead of need have 1 GiB at most" * doctest::test_suit
   const auto device = Device::create(std::move(shelf));
   const auto large = take(device, 12 * GiB), small = take(device, 1);
   CHECK(sizes == std::vector<uint64_t>{12 * GiB, GiB});
+}
+
+TEST_CASE("memory report: lines are there where they have something to say" *
+          doctest::test_suite("host")) {
+  const auto has = [](const MemoryReport& report, const char* line) {
+    return report.str().find(line) != std::string::npos;
+  };
+  MemoryReport plain, full;
+  plain.peak = plain.naive = 1024;
+  full = plain;
+  full.naive = 2048, full.limit = 4096, full.host_peak = 512, full.moved = 256;
+  full.driver_overhead = 128, full.followed_steps = 3;
+  for (const char* line : {", limit 4.00 KiB", "host memory: peak 512 B", "moved to make room",
+                           "driver's own memory", "2.0 times the peak", "offline plan: 3"}) {
+    CAPTURE(line);
+    CHECK(has(full, line));
+    CHECK(!has(plain, line));
+  }
+  CHECK(recompute_share({}) == 0);
+  CHECK(modelled_recompute_share({}) == 0);
+}
+
+TEST_CASE("dtypes: every name, and what is none" * doctest::test_suite("host")) {
+  const std::map<DType, std::vector<const char*>> names = {
+      {DType::f32, {"f32", "fp32", "float32", "float"}},
+      {DType::f16, {"f16", "fp16", "float16", "half"}},
+      {DType::bf16, {"bf16", "bfloat16"}},
+      {DType::i32, {"i32", "int32", "int"}},
+      {DType::u8, {"u8", "uint8", "bool"}}};
+  for (const auto& [dtype, all] : names) {
+    CHECK(name(dtype) == all[0]);
+    for (const char* text : all) CHECK(parse_dtype(text) == dtype);
+  }
+  for (const char* text : {"", "f64", "F32", "i64"}) CHECK_THROWS_AS(parse_dtype(text), ValueError);
 }
 
 TEST_CASE("memory sizes: parsing and printing" * doctest::test_suite("host")) {

@@ -121,6 +121,9 @@ TEST_CASE_FIXTURE(CpuDevice, "overlap: which views share elements" * doctest::te
   CHECK(overlap_in_part(x, rows(1, 6)));
   CHECK_FALSE(overlap_in_part(rows(0, 2), rows(2, 6)));
   CHECK_FALSE(overlap_in_part(columns(0, 2), columns(2, 6)));
+  const Tensor none = make_view(x, {0, 8}, {8, 1}, 24);
+  CHECK_FALSE(overlap_in_part(none, x));
+  CHECK_FALSE(overlap_in_part(x, none));
   CHECK(overlap_in_part(columns(0, 3), columns(2, 6)));
   CHECK(overlap_in_part(columns(0, 3), rows(2, 3)));
   CHECK(overlap_in_part(reshape(rows(0, 1), {2, 4}), transpose(reshape(rows(0, 1), {2, 4}), 0, 1)));

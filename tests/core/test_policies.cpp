@@ -272,4 +272,21 @@ TEST_CASE_FIXTURE(CpuDevice, "eviction: drops values worth what is asked for, an
   CHECK(x.grad().defined());
 }
 
+TEST_CASE_FIXTURE(CpuDevice, "policies: a value that two segments keep is counted once") {
+  const Tensor x = leaf(8);
+  const auto saved = [&](bool is_nested) {
+    const auto outer = checkpoint([](const SaveQuery&) { return true; });
+    Tensor y;
+    if (is_nested) {
+      const auto inner = checkpoint();
+      y = sin(x);
+    } else {
+      y = sin(x);
+    }
+    return tape().stats().saved_tensors;
+  };
+  const uint64_t flat = saved(false);
+  CHECK(saved(true) == flat + 1);  // both read x
+}
+
 }  // namespace rw::test

@@ -2,6 +2,7 @@
 #include <atomic>
 #include <thread>
 
+#include "core/autograd/gradients.h"
 #include "core/base/parallel.h"
 #include "nn/layers.h"
 #include "nn/sequential.h"
@@ -153,6 +154,57 @@ TEST_CASE(
       d.reset();
       t = {};
     }).join();
+  }
+}
+
+TEST_CASE_FIXTURE(CpuDevice, "threads: the first record of a tape is like all others" *
+                                 doctest::test_suite("host")) {
+  // Each runs in a thread of its own, whose tape begins with record 0, and again on this tape.
+  using Run = std::function<std::vector<float>(const Tensor& w)>;
+  const auto gradient_of = [](const Tensor& w, const Tensor& loss) {
+    loss.backward();
+    return w.grad().to_vector();
+  };
+  const Run runs[] = {[&](const Tensor& w) { return gradient_of(w, sum(w)); },
+                      [&](const Tensor& w) {
+                        const auto segment = checkpoint();
+                        return gradient_of(w, sum(exp(sin(w))));
+                      },
+                      [&](const Tensor& w) {
+                        Tensor y;
+                        {
+                          const auto outer = checkpoint();
+                          const auto inner = checkpoint();
+                          y = exp(sin(w));
+                        }
+                        return gradient_of(w, sum(y * y));
+                      },
+                      [](const Tensor& w) {
+                        const Tensor slope = grad({sum(sin(w))}, {w}, {.create_graph = true})[0];
+                        return grad({sum(slope)}, {w})[0].to_vector();
+                      },
+                      [](const Tensor& w) {
+                        Tensor y = sin(w);
+                        const Tensor loss = sum(exp(y));
+                        return grad({loss}, {y})[0].to_vector();
+                      },
+                      [&](const Tensor& w) {
+                        std::vector<float> seen;
+                        Tensor leaf = w;
+                        leaf.register_post_accumulate_grad_hook([&](const Tensor& x) {
+                          const std::vector<float> values = x.grad().to_vector();
+                          seen.insert(seen.end(), values.begin(), values.end());
+                        });
+                        sum(leaf).backward();
+                        return seen;
+                      }};
+  for (size_t i = 0; i < std::size(runs); ++i) {
+    CAPTURE(i);
+    std::vector<float> first;
+    std::thread([&] { first = runs[i](leaf(5)); }).join();
+    const std::vector<float> later = runs[i](leaf(5));
+    CHECK(first == later);
+    CHECK(first.size() == 5);
   }
 }
 
