@@ -24,8 +24,7 @@ class Polish {
     if (graph_.can_offload()) offload_more();
     swap_in();
     keep_more();
-    for (size_t s = best_.segments.size(); s-- > 0;)
-      if (s < best_.segments.size()) accept(without_segment(s));
+    for (size_t s = best_.segments.size(); s-- > 0;) accept(without_segment(s));
     if (work) work->count(tuning::step_work * (allowed - tries_) * graph_.records.size());
     return std::move(best_);
   }
