@@ -253,6 +253,19 @@ TEST_CASE("plan: loading, odd batches, saving and evaluation are forecast" *
       free.evaluation_batch = planner.evaluation_batch(settings, 500, 0);
       CHECK(free.evaluation_batch >= settings.batch);
       CHECK(planner.forecast(free).memory.peak == forecast.steps_peak);
+      // The larger ones of 500, its half and so on need more.
+      const auto needs = [&](int64_t rows) {
+        StepSettings other = settings.shortened();
+        other.evaluation_batch = rows;
+        const MemoryReport memory =
+            planner.forecast(other, {.memory = DryMemory::unlimited}).memory;
+        return std::pair(memory.peak, memory.peak_reserved);
+      };
+      const auto least = needs(settings.batch);
+      for (int64_t rows = 500; rows > free.evaluation_batch; rows /= 2) {
+        const auto larger = needs(rows);
+        CHECK((larger.first > least.first || larger.second > least.second));
+      }
     }
 }
 
