@@ -15,7 +15,6 @@ struct Storages {
   std::array<Storage*, 8> all, written;
   size_t count = 0, writes = 0;
   bool may_be_away = false;
-  bool has_elements = false;  // of something that is written
 };
 
 // A kernel's threads run in any order: each byte that one writes has one place, and no thread sees
@@ -38,17 +37,13 @@ void check_written(const char* kernel, const Arg& to, std::span<const Arg> args)
 Storages storages_of(const char* kernel, std::span<const Arg> args) {
   Storages found;
   for (const Arg& arg : args) {
-    if (!arg.tensor) {
-      found.has_elements |= arg.access != Access::read;
-      continue;
-    }
+    if (!arg.tensor) continue;
     if (!found.first) found.first = arg.tensor;
     check_devices(kernel, *found.first, *arg.tensor);
     Storage* storage = found.all[found.count++] = arg.tensor->impl().storage.get();
     found.may_be_away |= storage->keeper() || storage->is_swapped_out();
     if (arg.access == Access::read) continue;
     check_written(kernel, arg, args);
-    found.has_elements |= arg.tensor->numel() > 0;
     found.written[found.writes++] = storage;
   }
   return found;
@@ -105,10 +100,13 @@ void bind_all(std::span<const Arg> args, const Device& device, Binding* bindings
 void detail::launch(const char* kernel, std::span<const Arg> args, std::span<std::byte> params,
                     const Launch& how) {
   check(args.size() <= 8, kernel, "a kernel takes at most 8 tensors, got {}", args.size());
+  const auto gets_nothing = [](const Arg& arg) {
+    return arg.access == Access::read || (arg.tensor && arg.tensor->numel() == 0);
+  };
+  if (std::ranges::all_of(args, gets_nothing)) return;     // backends divide by sizes
   alignas(Binding) std::byte memory[8 * sizeof(Binding)];  // which nothing needs to clear
   auto* const bindings = reinterpret_cast<Binding*>(memory);
   const Storages storages = storages_of(kernel, args);
-  if (!storages.has_elements) return;  // backends divide by sizes
   Device& device = storages.first->device();
   if (storages.may_be_away) swap_in({storages.all.data(), storages.count});
   for (size_t i = 0; i < storages.writes; ++i) announce_write(*storages.written[i]);
