@@ -147,7 +147,10 @@ Tensor recorded_sum(Tensor a, Tensor b) {
 
 std::vector<Tensor> recorded_vjp(const Record& record, std::span<const Tensor> dy) {
   std::vector<Tensor> values;
-  each_saved(record, [&](const Edge& edge) { values.push_back(record.saved_value(edge)); });
+  for (size_t k = 0; k < record.inputs.size(); ++k)
+    if (record.saves.input(k)) values.push_back(record.input(static_cast<int>(k)));
+  for (size_t k = 0; k < record.outputs.size(); ++k)
+    if (record.saves.output(k)) values.push_back(record.output(static_cast<int>(k)));
   return run_gradient(without_values(record), std::move(values), dy);
 }
 

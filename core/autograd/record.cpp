@@ -45,12 +45,6 @@ const Tensor& Record::output(int i) const {
   return checked(outputs, i, *this, "output");
 }
 
-const Tensor& Record::saved_value(const Edge& edge) const {
-  const bool is_input = !inputs.empty() && &edge >= &inputs.front() && &edge <= &inputs.back();
-  return is_input ? input(static_cast<int>(&edge - inputs.data()))
-                  : output(static_cast<int>(&edge - outputs.data()));
-}
-
 uint64_t content_hash(const Tensor& t) {
   return fnv1a(read_bytes(t));
 }

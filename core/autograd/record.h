@@ -157,7 +157,6 @@ struct Record {
   // forward.
   const Tensor& input(int i) const;
   const Tensor& output(int i) const;
-  const Tensor& saved_value(const Edge& edge) const;  // of one of its edges
   // Returns input(i), which is read for the last time: the record releases it if no later backward
   // may need it, so that its memory can hold the next gradient.
   Tensor take_input(int i);
