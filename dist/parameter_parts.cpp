@@ -15,15 +15,13 @@ ParameterParts::ParameterParts(Communicator& ranks, MessageThread& thread,
                                const FlatParameters& parameters, const StreamOptions& options)
     : ranks_(ranks), thread_(thread) {
   std::vector<std::shared_ptr<Storage>> storages;
-  std::vector<bool> pinned;
   for (size_t i = 0; i < parameters.slabs().size(); ++i) {
     Part part = part_of(parameters, i);
     if (part.values.numel() == 0) continue;
     storages.push_back(part.values.impl().storage);
-    pinned.push_back(part.is_kept);
     parts_.push_back(std::move(part));
   }
-  stream_ = std::make_unique<Stream>(std::move(storages), std::move(pinned), *this, options);
+  stream_ = std::make_unique<Stream>(std::move(storages), *this, options);
 }
 
 ParameterParts::Part ParameterParts::part_of(const FlatParameters& parameters, size_t index) const {
@@ -86,7 +84,7 @@ void ParameterParts::expect(size_t i) {
 void ParameterParts::fill(size_t i, Storage& target) {
   const std::shared_ptr<Message> message = coming_.extract(i).mapped();
   waited_ += thread_.wait(message->job);
-  if (!parts_[i].is_kept) target.device().restore(target, message->bytes.data());
+  if (!is_pinned(i)) target.device().restore(target, message->bytes.data());
 }
 
 std::shared_ptr<ParameterParts::Message> ParameterParts::send(Part& part) {

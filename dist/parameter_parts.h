@@ -33,6 +33,7 @@ class ParameterParts : public StreamSource {
   ParameterParts& operator=(const ParameterParts&) = delete;
 
   bool begin_use(std::span<Storage* const> storages) override;
+  bool is_pinned(size_t i) const override { return parts_[i].is_kept; }
   bool is_in_pass() const override;
   void expect(size_t i) override;
   void fill(size_t i, Storage& target) override;

@@ -9,17 +9,17 @@ namespace rw {
 
 struct Stream::Slot {
   std::shared_ptr<Storage> storage;
-  bool is_pinned = false, is_here = false;
+  bool is_here = false;
   uint64_t used = 0;  // when
 };
 
-Stream::Stream(std::vector<std::shared_ptr<Storage>> storages, std::vector<bool> pinned,
-               StreamSource& source, const StreamOptions& options)
+Stream::Stream(std::vector<std::shared_ptr<Storage>> storages, StreamSource& source,
+               const StreamOptions& options)
     : source_(source), options_(options) {
   for (size_t i = 0; i < storages.size(); ++i) {
     number_of_[storages[i].get()] = i;
     storages[i]->set_keeper(this);
-    slots_.push_back({.storage = std::move(storages[i]), .is_pinned = pinned[i]});
+    slots_.push_back({.storage = std::move(storages[i])});
     leave(i);
   }
   if (!slots_.empty()) slots_.front().storage->device().trim();
@@ -72,7 +72,7 @@ void Stream::expect_next(size_t i) {
 void Stream::bring(size_t i) {
   Slot& slot = slots_[i];
   Storage& storage = *slot.storage;
-  if (!slot.is_pinned) {
+  if (!source_.is_pinned(i)) {
     const PurposeScope purpose(Purpose::workspace);
     const PlaceScope place(MemoryPlace::device);
     storage.device().swap_in(storage);
@@ -86,7 +86,7 @@ void Stream::leave(size_t i) {
   Slot& slot = slots_[i];
   Storage& storage = *slot.storage;
   if (std::exchange(slot.is_here, false)) here_ -= storage.bytes();
-  if (slot.is_pinned || storage.is_swapped_out()) return;
+  if (source_.is_pinned(i) || storage.is_swapped_out()) return;
   source_.before_leaving(i);
   storage.device().swap_out(storage);
 }

@@ -19,6 +19,8 @@ class StreamSource {
   // Called before a kernel uses these storages. Throws if they may not be used now. Returns whether
   // those that are away are to come.
   virtual bool begin_use(std::span<Storage* const>) { return true; }
+  // Whether the memory of storage i never goes; it counts as that of the others does.
+  virtual bool is_pinned(size_t) const { return false; }
   // Whether this use will come again in the next window.
   virtual bool is_in_pass() const { return true; }
   // Storage i will be filled, and so will others first: begins to fetch it, if nobody has yet.
@@ -41,10 +43,10 @@ struct StreamOptions {
 // window before; so the next one is fetched before it is asked for.
 class Stream : public StorageKeeper {
  public:
-  // From now on, all these storages are away, except for those that are pinned, which count as the
-  // others do. `source` must outlive it.
-  Stream(std::vector<std::shared_ptr<Storage>> storages, std::vector<bool> pinned,
-         StreamSource& source, const StreamOptions& options);
+  // From now on, all these storages are away, except for those that are pinned. `source` must
+  // outlive it.
+  Stream(std::vector<std::shared_ptr<Storage>> storages, StreamSource& source,
+         const StreamOptions& options);
   ~Stream() override;  // memory that is away stays away, and nobody brings it back
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;

@@ -86,7 +86,7 @@ std::vector<uint64_t> offsets(size_t n) {
 void check_steps(FrozenNet& net, StreamSource& source, const StreamOptions& options,
                  const std::vector<std::vector<float>>& plain, uint64_t most_live) {
   Device& device = net.weights.front()->device();
-  Stream stream(net.weights, std::vector<bool>(net.weights.size()), source, options);
+  Stream stream(net.weights, source, options);
   CHECK(std::ranges::all_of(net.weights, &Storage::is_swapped_out));
   for (const bool replays : {false, true, false}) {
     CAPTURE(replays);
@@ -134,7 +134,7 @@ TEST_CASE("streams: frozen weights in host memory or in a file have the bits of 
 TEST_CASE_FIXTURE(CpuDevice, "streams: the order of the last window is expected of the next") {
   FrozenNet net;
   Witness source(net.weights);
-  Stream stream(net.weights, std::vector<bool>(6), source, {.most_bytes = 2 * weight_bytes});
+  Stream stream(net.weights, source, {.most_bytes = 2 * weight_bytes});
   const auto use = [&](std::vector<size_t> numbers) {
     for (const size_t i : numbers) {
       Storage* one[] = {net.weights[i].get()};
@@ -173,7 +173,7 @@ TEST_CASE_FIXTURE(CpuDevice, "streams: files that are too short, or become so") 
   CHECK(contains(message_of<FileError>([&] { FileSource(path, net.weights, late); }),
                  "must have 16384 bytes from 81924 on, got 98304 in all"));
   FileSource source(path, net.weights, offsets(6));
-  Stream stream(net.weights, std::vector<bool>(6), source, {});
+  Stream stream(net.weights, source, {});
   const NoGrad guard;
   net.model(full({4, width}, 0.5f));
   std::filesystem::resize_file(path, 5 * weight_bytes);
@@ -185,7 +185,7 @@ TEST_CASE("streams: a dry run has the peak of the real one") {
     const auto device = set_default_device(std::move(backend));
     FrozenNet net;
     HostSource source(net.weights);
-    Stream stream(net.weights, std::vector<bool>(6), source, {.most_bytes = 2 * weight_bytes});
+    Stream stream(net.weights, source, {.most_bytes = 2 * weight_bytes});
     device->reset_peak();
     for (int i = 0; i < 2; ++i) {
       sum(net.model(full({4, width}, 0.5f))).backward();
