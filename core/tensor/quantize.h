@@ -1,6 +1,6 @@
-// Values in 8 bits, in blocks of consecutive elements (blocks::steps) (block-wise
-// quantisation: Dettmers et al. 2022, "8-bit Optimizers via Block-wise Quantization"; for saved
-// activations: Chen et al. 2021, "ActNN").
+// Values in 8 bits, in the blocks that blocks::steps describes. Block-wise quantisation is that of
+// Dettmers et al. 2022, "8-bit Optimizers via Block-wise Quantization"; Chen et al. 2021, "ActNN",
+// use it for saved activations.
 #pragma once
 
 #include "tensor.h"

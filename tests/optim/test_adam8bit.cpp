@@ -17,6 +17,7 @@
 #include "tests/fixtures/optim_fixture.h"
 #include "tests/fixtures/tape_fixture.h"
 #include "tests/fixtures/temporary_folder.h"
+#include "tests/optim/pairs/plain_updates.h"
 
 using namespace rw;
 using namespace rw::test;
@@ -51,53 +52,11 @@ std::vector<double> decoded(const Optimizer& optimizer, const std::string& momen
   return values;
 }
 
-// The rule as in its paper, in double precision, with a search for the nearest of all values.
-struct Adam8bitModel {
-  AdamOptions options;
-  bool decoupled;
-  std::vector<double> x, m, v;
-  int t = 0;
-
-  Adam8bitModel(const Values& start, const AdamOptions& o, bool is_adamw)
-      : options(o),
-        decoupled(is_adamw),
-        x(start.begin(), start.end()),
-        m(start.size()),
-        v(start.size()) {}
-
-  static double nearest(double value, const std::array<float, 256>& map) {
-    return *std::min_element(map.begin(), map.end(), [=](float a, float b) {
-      return std::abs(a - value) < std::abs(b - value);
-    });
-  }
-  static void quantise(std::vector<double>& moment, bool is_signed) {
-    const std::array<float, 256> map = dynamic_map(is_signed);
-    for (size_t begin = 0; begin < moment.size(); begin += state_block) {
-      const size_t end = std::min(moment.size(), begin + state_block);
-      double most = 0;
-      for (size_t i = begin; i < end; ++i) most = std::max(most, std::abs(moment[i]));
-      for (size_t i = begin; i < end; ++i) {
-        if (moment[i] == 0) continue;
-        const double near = nearest(moment[i] / most, map);
-        moment[i] = most * (is_signed ? near : std::max(near, double{map[1]}));
-      }
-    }
-  }
-  void step(const Values& gradient) {
-    ++t;
-    const double b1 = options.beta1, b2 = options.beta2, decay = options.weight_decay;
-    for (size_t i = 0; i < x.size(); ++i) {
-      double g = gradient[i];
-      decoupled ? void(x[i] *= 1 - options.lr * decay) : void(g += decay * x[i]);
-      m[i] = b1 * m[i] + (1 - b1) * g;
-      v[i] = b2 * v[i] + (1 - b2) * g * g;
-      x[i] -= options.lr * m[i] / (1 - std::pow(b1, t)) /
-              (std::sqrt(v[i] / (1 - std::pow(b2, t))) + options.eps);
-    }
-    quantise(m, true);
-    quantise(v, false);
-  }
-};
+double nearest(double value, const std::array<float, 256>& map) {
+  return *std::min_element(map.begin(), map.end(), [=](float a, float b) {
+    return std::abs(a - value) < std::abs(b - value);
+  });
+}
 
 // A classifier with one layer that is quantised and one that is not.
 struct QuantizedNet {
@@ -196,7 +155,7 @@ TEST_CASE("adam8bit: a moment is the nearest value of its block's map") {
             doctest::Approx(most));
       for (size_t i = begin; i < end; ++i) {
         const double g = gradient[i], rounding = 1e-6;
-        const double best = most > 0 ? most * Adam8bitModel::nearest(g / most, map_m) : 0;
+        const double best = most > 0 ? most * nearest(g / most, map_m) : 0;
         CHECK(std::abs(m[i] - g) <= std::abs(best - g) + rounding * std::abs(best));
         // The bound is half of the distance between two values of a decade: 0.9 / 64 in the
         // largest.
@@ -205,8 +164,7 @@ TEST_CASE("adam8bit: a moment is the nearest value of its block's map") {
         const double most_v = double{most} * most;
         if (g == 0) CHECK(v[i] == 0);
         if (g == 0 || most_v == 0) continue;
-        const double best_v =
-            most_v * std::max(double{map_v[1]}, Adam8bitModel::nearest(g * g / most_v, map_v));
+        const double best_v = most_v * std::max(double{map_v[1]}, nearest(g * g / most_v, map_v));
         CHECK(std::abs(v[i] - g * g) <= std::abs(best_v - g * g) + rounding * (g * g + best_v));
         CHECK(v[i] > 0);
       }
@@ -219,26 +177,29 @@ TEST_CASE("adam8bit: the rule, against a model in double precision") {
     constexpr int n = 5000;
     for (const bool is_adamw : {false, true}) {
       CAPTURE(is_adamw);
-      const AdamOptions options{.lr = 0.01f, .weight_decay = 0.1f};
+      const AdamWOptions options{.lr = 0.01f, .weight_decay = 0.1f};
       Tensor w = parameter(some_values(n), "w");
-      Adam8bitModel model(w.to_vector(), options, is_adamw);
+      const Values start = w.to_vector();
+      Doubles expected(start.begin(), start.end());
+      const PlainUpdate plain = plain_adam(options, is_adamw, true);
       std::unique_ptr<Optimizer> optimizer;
       if (is_adamw)
-        optimizer = std::make_unique<AdamW8bit>(
-            std::vector{w}, AdamWOptions{.lr = options.lr, .weight_decay = options.weight_decay});
+        optimizer = std::make_unique<AdamW8bit>(std::vector{w}, options);
       else
-        optimizer = std::make_unique<Adam8bit>(std::vector{w}, options);
+        optimizer = std::make_unique<Adam8bit>(
+            std::vector{w}, AdamOptions{.lr = options.lr, .weight_decay = options.weight_decay});
       for (int t = 0; t < 20; ++t) {
         const Values gradient = wide_values(n, t);
         one_step(*optimizer, w, gradient);
-        model.step(gradient);
+        plain(expected, Doubles(gradient.begin(), gradient.end()), options.lr, options.weight_decay,
+              t + 1);
       }
       const Values x = w.to_vector();
       double sum = 0;
-      for (size_t i = 0; i < x.size(); ++i) sum += std::abs(x[i] - model.x[i]);
+      for (size_t i = 0; i < x.size(); ++i) sum += std::abs(x[i] - expected[i]);
       // Where f32 rounds a moment to the other side of a bound, its code is the neighbour's.
       CHECK(sum / n < 2e-6);
-      CHECK(largest_difference(x, model.x) < options.lr / 2);
+      CHECK(largest_difference(x, expected) < options.lr / 2);
     }
   });
 }
