@@ -312,7 +312,11 @@ void run_all(Options& o) {
     try {
       const auto all = static_cast<int64_t>(images.train.size()),
                  tests = static_cast<int64_t>(images.test.size());
-      run_planned(run.program(o, all, tests), o.planning, [&](PlannedRun& planned) {
+      TrainingProgram program = run.program(o, all, tests);
+      program.words.erase("batch");  // which the runs are about
+      if (const auto chosen = chosen_by_memory(program, o.planning))
+        program.settings = chosen->settings;
+      run_planned(std::move(program), o.planning, [&](PlannedRun& planned) {
         train(run, o, images, planned,
               [&] { ReportFile(o.planning.report).write_so_far(to_json(o, runs)); });
       });

@@ -14,12 +14,23 @@ const std::vector<std::string>& sharding_words() {
   return words;
 }
 
+const std::vector<std::string>& offloading_words() {
+  return sharding_words();
+}
+
+namespace {
+
+void check_word(const char* what, const std::string& word, const std::vector<std::string>& words) {
+  check(std::ranges::find(words, word) != words.end(), "ranks",
+        "the choice of what {} must be {}, got '{}'", what, fmt::join(words, " or "), word);
+}
+
+}  // namespace
+
 StepRanks::StepRanks(const StepSettings& settings, Communicator& real)
-    : ranks_(&real), shard_(settings.shard) {
-  const auto& words = sharding_words();
-  check(std::ranges::find(words, settings.shard) != words.end(), "ranks",
-        "the choice of what ranks keep in parts must be {}, got '{}'", fmt::join(words, " or "),
-        settings.shard);
+    : ranks_(&real), settings_(settings) {
+  check_word("ranks keep in parts", settings.shard, sharding_words());
+  check_word("lies in host memory", settings.offload, offloading_words());
   if (default_device()->backend().is_dry()) {
     dry_ = std::make_unique<DryRanks>(settings.rank, settings.ranks);
     ranks_ = dry_.get();
@@ -29,15 +40,26 @@ StepRanks::StepRanks(const StepSettings& settings, Communicator& real)
         settings.rank, settings.ranks);
 }
 
-std::vector<ParameterGroup> StepRanks::shard(std::vector<ParameterGroup> groups) const {
+std::vector<ParameterGroup> StepRanks::placed(std::vector<ParameterGroup> groups) const {
   const Shard own{ranks_->rank(), ranks_->size()};
-  if (shard_ == "states") return shard_states(std::move(groups), own);
-  if (shard_ == "parameters") return shard_parameters(std::move(groups), own);
+  if (settings_.shard == "states") groups = shard_states(std::move(groups), own);
+  if (settings_.shard == "parameters") groups = shard_parameters(std::move(groups), own);
+  if (settings_.offload == "states") return offload_states(std::move(groups));
+  if (settings_.offload == "parameters") return offload_parameters(std::move(groups));
   return groups;
 }
 
-std::vector<ParameterGroup> StepRanks::shard(std::vector<Tensor> parameters) const {
-  return shard(one_group(std::move(parameters)));
+std::vector<ParameterGroup> StepRanks::placed(std::vector<Tensor> parameters) const {
+  return placed(one_group(std::move(parameters)));
+}
+
+void StepRanks::check_updates() const {
+  const int passes = settings_.fused_update;
+  check(passes >= 0 && passes <= 2, "options",
+        "updates inside backward take 1 or 2 passes, 0 means none, got {}", passes);
+  check(passes == 0 || settings_.accumulate == 1, "options",
+        "updates inside backward leave no gradients to add up: --accumulate must be 1, got {}",
+        settings_.accumulate);
 }
 
 std::unique_ptr<DataParallel> StepRanks::share(Optimizer& optimizer,

@@ -26,10 +26,8 @@ class DigitsTask {
   }
 
   std::unique_ptr<Optimizer> make_optimizer(const StepRanks& ranks) const {
-    return std::make_unique<Accumulate>(
-        AdamW(ranks.shard(decay_groups(model.parameters(), recipe_.weight_decay)),
-              {.lr = recipe_.lr}),
-        settings_.accumulate);
+    return ranks.wrap(AdamW(ranks.placed(decay_groups(model.parameters(), recipe_.weight_decay)),
+                            {.lr = recipe_.lr}));
   }
   Tensor loss_of(const Batch& batch, Meter& meter) {
     const Tensor x = batch_tensor(batch.pixels, {batch.size(), 784});
@@ -98,7 +96,9 @@ void run(Options& options) {
   const auto folder = synthetic_mnist(synthetic_data_directory());
   const ImageDataset train = load_mnist(folder, Split::train),
                      test = load_mnist(folder, Split::test);
-  run_planned(options.program(), options.planning,
+  TrainingProgram program = options.program();
+  options.fit_memory(program);
+  run_planned(std::move(program), options.planning,
               [&](PlannedRun& run) { DigitsTrainer(options, train, test, run).run(); });
 }
 

@@ -27,6 +27,7 @@ void uniform_of_std_(const Tensor& weight, float std, Generator& generator) {
 }  // namespace
 
 thread_local int SkipInit::depth_ = 0;
+thread_local bool HostParameters::is_active_ = false;
 
 void zeros_(const Tensor& t) {
   constant_(t, 0);

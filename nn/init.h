@@ -2,6 +2,8 @@
 // model on every run. Weights are [out, ..., in] (linear, OHWI convolution).
 #pragma once
 
+#include <utility>
+
 #include "../core/base/rng.h"
 #include "../core/tensor/tensor.h"
 
@@ -21,6 +23,22 @@ class [[nodiscard]] SkipInit {
 
  private:
   static thread_local int depth_;
+};
+
+// While it lives, the parameters of this thread's new modules lie in host memory, until an
+// optimizer takes them: for models that the device cannot hold (offload_parameters).
+class [[nodiscard]] HostParameters {
+ public:
+  explicit HostParameters(bool on = true) : before_(std::exchange(is_active_, on)) {}
+  ~HostParameters() { is_active_ = before_; }
+  HostParameters(const HostParameters&) = delete;
+  HostParameters& operator=(const HostParameters&) = delete;
+
+  static bool is_active() { return is_active_; }  // on this thread
+
+ private:
+  bool before_;
+  static thread_local bool is_active_;
 };
 
 // Sets every element to one number.

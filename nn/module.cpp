@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "core/autograd/checkpoint.h"
+#include "core/base/thread_state.h"
+#include "nn/init.h"
 #include "ops/ops.h"
 
 namespace rw {
@@ -127,6 +129,7 @@ void Module::set_checkpoint(int every) {
 
 Tensor Module::register_parameter(std::string name, const Shape& shape) {
   const PurposeScope scope(Purpose::parameter);
+  const PlaceScope place(init::HostParameters::is_active() ? MemoryPlace::host : context().place);
   Tensor t = empty(shape, DType::f32);
   t.set_requires_grad();
   parameters_.push_back({std::move(name), t});

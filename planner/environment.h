@@ -1,5 +1,6 @@
 // Switches for programs without options of their own for memory:
-//   REWIND_MEMORY_BUDGET=6GiB  live bytes of the device stay within it, by recomputation
+//   REWIND_MEMORY_BUDGET=6GiB  live bytes of the device stay within it, by recomputation;
+//                              REWIND_MEMORY is another name for it
 //   REWIND_RECOMPUTE=memory|speed|evict|block  how (planner/auto_recompute.h; block: modules
 //                              make segments of their blocks); evict needs a budget
 //   REWIND_TIMELINE=FILE.html  what is in memory during an update in steady state

@@ -1,4 +1,4 @@
-// AdamW as training programs offer it: how weights are updated, and where what that needs is.
+// AdamW as training programs offer it.
 #pragma once
 
 #include <memory>
@@ -14,27 +14,18 @@ class App;
 
 namespace rw {
 
-// An AdamW with gradients clipped to a norm of 1, and the options --optimizer, --offload-states and
-// --fused-update.
+// An AdamW with gradients clipped to a norm of 1, and the option --optimizer.
 struct AdamWRecipe {
   float lr = 1e-3f, weight_decay = 0.01f;  // the latter of matrices
   std::string optimizer = "adamw";         // or adamw-8bit: moments of 2 bytes per parameter, not 8
-  bool offload_states = false;             // the moments lie in host memory
-  // Passes of updates inside backward, which need one micro-batch; 0: an update of all weights
-  // after backward.
-  int fused_update = 0;
 
-  void add_to(CLI::App& app);  // adds the options
+  void add_to(CLI::App& app);  // adds the option
   // The same with these numbers.
   AdamWRecipe with(double rate, double decay) const;
-  // Tensors of the weights' size that training holds, at least, for rough estimates.
-  double estimator_states() const;
-  // The optimizer of a model's parameters on this rank. ValueError for fused updates of several
-  // micro-batches.
-  std::unique_ptr<Optimizer> make(const Module& model, const StepRanks& ranks,
-                                  uint32_t micro_batches) const;
-  // The weight of a loss that is a mean over `count` samples: 1 if each backward updates.
-  double weight(int64_t count) const { return fused_update ? 1 : static_cast<double>(count); }
+  // Tensors of the weights' size that training holds, for rough estimates.
+  double estimator_states() const { return optimizer == "adamw-8bit" ? 2.5 : 4; }
+  // The optimizer of a model's parameters on this rank.
+  std::unique_ptr<Optimizer> make(const Module& model, const StepRanks& ranks) const;
 };
 
 }  // namespace rw

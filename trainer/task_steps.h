@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "../dist/step_ranks.h"
+#include "../nn/init.h"
 #include "loop/average.h"
 #include "loop/meter.h"
 #include "loop/model_steps.h"
@@ -23,7 +24,7 @@ namespace rw {
 //
 //     MyTask(const Recipe& recipe, const StepSettings& settings);
 //     MyModel model;
-//     // For the model's parameters, as ranks.shard() returns them.
+//     // For the model's parameters, as ranks.placed() returns them and ranks.wrap() wraps it.
 //     std::unique_ptr<Optimizer> make_optimizer(const StepRanks& ranks);
 //     // Returns the mean over the batch and counts it into the meter, in training and evaluation.
 //     Tensor loss_of(const Batch& batch, Meter& meter);
@@ -43,12 +44,13 @@ class TaskSteps : public ModelSteps, public Task {
   using Batch = typename Task::Batch;    // a batch to train on
 
   TaskSteps(const Recipe& recipe, const StepSettings& settings)
-      : Task(recipe, settings),
+      : Task(recipe, HostParameters(settings).settings),
         ranks(settings),
         optimizer(this->make_optimizer(ranks)),
         numerics(recipe.numerics, *optimizer, settings.dtype),
         average(recipe.average.follow(*optimizer)),
-        parallel(share()) {}
+        parallel(share()),
+        is_fused_(settings.fused_update > 0) {}
 
   // Takes a step of training, with the update that ends a window. The tensors that it makes die
   // inside it, so the plan can place all of its memory.
@@ -56,7 +58,9 @@ class TaskSteps : public ModelSteps, public Task {
     bool is_done = false;
     if constexpr (requires { &Task::train_on; }) is_done = this->train_on(batch, *optimizer, meter);
     if (!is_done) {
-      optimizer->backward(this->loss_of(batch, meter), static_cast<float>(this->weight_of(batch)));
+      // A window of one step needs no weight, and updates inside backward take none.
+      const double weight = is_fused_ ? 1 : this->weight_of(batch);
+      optimizer->backward(this->loss_of(batch, meter), static_cast<float>(weight));
       optimizer->step();
       optimizer->zero_grad();
     }
@@ -88,12 +92,22 @@ class TaskSteps : public ModelSteps, public Task {
   const std::unique_ptr<DataParallel> parallel;  // null: there is one rank
 
  private:
+  // Offloaded parameters begin in host memory, while it lives: until the task is built.
+  struct HostParameters {
+    explicit HostParameters(const StepSettings& of)
+        : settings(of), scope(of.offload == "parameters") {}
+    const StepSettings& settings;
+    const init::HostParameters scope;
+  };
+
   std::unique_ptr<DataParallel> share() {
     if constexpr (requires { &Task::rank_options; })
       return ranks.share(*optimizer, this->rank_options());
     else
       return ranks.share(*optimizer);
   }
+
+  const bool is_fused_;
 };
 
 // Makes steps of the task for TrainingProgram::make.

@@ -84,6 +84,7 @@ class Trainer {
     const RunAccount account = account_of(run_);
     fmt::print("\n{}\n{}", account.str(), loop_.summary(account));
     report["device"] = account_json(account);
+    if (options_.predicted_seconds > 0) compare_times(report);
     file.write(report);
     if (!file.folder().empty()) fmt::print("Report   {}/index.html\n", file.folder());
   }
@@ -130,7 +131,7 @@ class Trainer {
     return found.json(options_.figures);
   }
 
-  double rate() const { return loop_.rate(); }             // samples per second of training
+  double rate() const { return loop_.rate(); }             // units per second of training
   int64_t batch() const { return run_.settings().batch; }  // samples of a full batch
   TaskSteps<Task>& steps() { return steps_; }              // of training
   const TaskSteps<Task>& steps() const { return steps_; }  // of training
@@ -161,6 +162,16 @@ class Trainer {
     if (text.empty()) return "";
     const double passes = static_cast<double>(total_) / static_cast<double>(per_epoch_);
     return fmt::format("{}; {:.3g} pass{} over the data\n", text, passes, passes == 1 ? "" : "es");
+  }
+  // Says how long an update was to take, and how long it took.
+  void compare_times(nlohmann::json& report) const {
+    const double samples = static_cast<double>(batch()) * options_.accumulate * rank_count();
+    const double seconds =
+        rate() > 0 ? samples * static_cast<double>(options_.per_sample) / rate() : 0;
+    report["predicted_update_seconds"] = options_.predicted_seconds;
+    report["update_seconds"] = seconds;
+    fmt::print("An update was to take {:.3g} s and took {:.3g} s.\n", options_.predicted_seconds,
+               seconds);
   }
   std::string words_about_dtype() const {
     const std::string advice = overflow_advice(run_.settings().dtype);

@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <limits>
 
 #include "trainer/program/lasting_output.h"
@@ -28,6 +29,18 @@ void TrainerOptions::add_common_to(CLI::App& app) {
          "and the report; text for people goes to standard error")
       ->excludes(silent);
   add_recomputation_to(app);
+  app.add_option(
+         "--offload", offload,
+         "what lies in host memory: none, the optimizer's states, or parameters, too, which "
+         "come to the device when they are needed")
+      ->check(CLI::IsMember(offloading_words()))
+      ->capture_default_str();
+  app.add_option("--fused-update", fused_update,
+                 "update each weight inside backward, so that no gradients are kept: in 1 pass, "
+                 "clipped by the norm of the previous update, or in 2 passes, clipped exactly; "
+                 "needs --accumulate 1")
+      ->check(CLI::Range(0, 2))
+      ->capture_default_str();
   device.add_to(app);
   planning.add_to(app);
   numerics.add_to(app);
@@ -93,7 +106,27 @@ StepSettings TrainerOptions::settings() const {
                         .accumulate = accumulate,
                         .checkpoint = checkpoint,
                         .checkpoint_every = checkpoint_every,
-                        .host_boundaries = host_boundaries});
+                        .host_boundaries = host_boundaries,
+                        .offload = offload,
+                        .fused_update = fused_update});
+}
+
+void TrainerOptions::fit_memory(TrainingProgram& program) {
+  const std::optional<Choice> choice = chosen_by_memory(program, planning);
+  if (!choice) return;
+  // A step is a part of what it was, so that updates see the same samples.
+  const int64_t parts = std::max<int64_t>(1, choice->settings.accumulate / accumulate);
+  steps *= parts;
+  snapshot_every *= parts;
+  program.settings = choice->settings;
+  predicted_seconds = choice->seconds;
+  batch = program.settings.batch;
+  accumulate = program.settings.accumulate;
+  checkpoint = program.settings.checkpoint;
+  checkpoint_every = program.settings.checkpoint_every;
+  host_boundaries = program.settings.host_boundaries;
+  offload = program.settings.offload;
+  fused_update = program.settings.fused_update;
 }
 
 }  // namespace rw

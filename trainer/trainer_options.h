@@ -37,6 +37,9 @@ struct TrainerOptions {
   std::string checkpoint = StepSettings().checkpoint;
   int checkpoint_every = 1;
   bool host_boundaries = false;
+  std::string offload = "none";  // as StepSettings
+  int fused_update = 0;          // likewise
+  double predicted_seconds = 0;  // of an update, by fit_memory(); 0: nobody predicted it
 
   // The properties of the program, which no option changes; the first ones are words of help texts.
   std::string samples = "samples";                    // the things that a batch consists of
@@ -66,6 +69,10 @@ struct TrainerOptions {
   std::string chosen_text() const { return lr.chosen_text(rate(), chosen); }
   // Returns the settings on this rank.
   StepSettings settings() const;
+  // Where --memory was given, chooses the quickest settings of the program that fit on the default
+  // device, and says which; these options then say the same. OutOfMemory if none fit, with the
+  // least that the program needs. Call it when the program is complete, before run_planned().
+  void fit_memory(TrainingProgram& program);
 
  private:
   void add_recomputation_to(CLI::App& app);

@@ -9,10 +9,8 @@
 namespace rw {
 
 std::unique_ptr<Optimizer> SpeechTask::make_optimizer(const StepRanks& ranks) const {
-  auto optimizer = std::make_unique<Accumulate>(
-      AdamW(ranks.shard(decay_groups(model.parameters(), recipe_.weight_decay)),
-            {.lr = recipe_.lr}),
-      settings_.accumulate);
+  auto optimizer = ranks.wrap(AdamW(
+      ranks.placed(decay_groups(model.parameters(), recipe_.weight_decay)), {.lr = recipe_.lr}));
   optimizer->set_max_norm(1);
   return optimizer;
 }

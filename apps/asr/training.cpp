@@ -126,8 +126,10 @@ void AsrTrainer::add_figures(nlohmann::json& report) const {
                  {"utterances_per_second", rate()}});
 }
 
-void run_training(const AsrOptions& options, const SpeechCorpus& corpus) {
-  run_planned(corpus.program(), options.planning, [&](PlannedRun& run) {
+void run_training(AsrOptions& options, const SpeechCorpus& corpus) {
+  TrainingProgram program = corpus.program();
+  options.fit_memory(program);
+  run_planned(std::move(program), options.planning, [&](PlannedRun& run) {
     AsrTrainer trainer(options, corpus, run);
     options.eval ? trainer.run_evaluation() : trainer.run();
   });

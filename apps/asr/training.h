@@ -6,6 +6,6 @@
 namespace rw {
 
 // Trains a recogniser on the corpus, or with --eval only evaluates it.
-void run_training(const AsrOptions& options, const SpeechCorpus& corpus);
+void run_training(AsrOptions& options, const SpeechCorpus& corpus);
 
 }  // namespace rw

@@ -215,6 +215,7 @@ void Finetune::run() {
   planned.settings.batch = rows;
   planned.steps = shapes;
   planned.evaluation = [&](int64_t size) { return largest_shapes(sentences.dev_loader(size), 0); };
+  fit_memory(planned);
   run_planned(std::move(planned), planning,
               [&](PlannedRun& run) { Finetuning(*this, sentences, made, run).run(); });
 }

@@ -216,6 +216,7 @@ void Pretrain::run() {
   planned.steps = batches_of(samples);
   planned.evaluation = own_batches_of(static_cast<int64_t>(corpus.held_out.size()));
   per_sample = length;
+  fit_memory(planned);
   run_planned(std::move(planned), planning,
               [&](PlannedRun& run) { Pretraining(*this, corpus, run).run(); });
 }

@@ -62,7 +62,7 @@ PretrainTask::PretrainTask(const BertRecipe& recipe, const StepSettings& setting
 }
 
 std::unique_ptr<Optimizer> PretrainTask::make_optimizer(const StepRanks& ranks) const {
-  return recipe_.update.make(model, ranks, settings_.accumulate);
+  return recipe_.update.make(model, ranks);
 }
 
 TextBatch PretrainTask::batch_of(const BatchShape& shape) const {
@@ -88,7 +88,7 @@ FinetuneTask::FinetuneTask(const BertRecipe& recipe, const StepSettings& setting
 }
 
 std::unique_ptr<Optimizer> FinetuneTask::make_optimizer(const StepRanks& ranks) const {
-  return recipe_.update.make(model, ranks, settings_.accumulate);
+  return recipe_.update.make(model, ranks);
 }
 
 TextBatch FinetuneTask::batch_of(const BatchShape& shape) const {

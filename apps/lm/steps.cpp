@@ -26,7 +26,7 @@ LmTask::LmTask(const LmRecipe& recipe, const StepSettings& settings)
 }
 
 std::unique_ptr<Optimizer> LmTask::make_optimizer(const StepRanks& ranks) const {
-  return recipe_.update.make(model, ranks, settings_.accumulate);
+  return recipe_.update.make(model, ranks);
 }
 
 TokenBatch LmTask::batch_of(const BatchShape& shape) const {

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "apps/lm/commands.h"
+#include "apps/lm/steps.h"
 #include "core/base/rng.h"
 #include "core/files/cache.h"
 #include "data/base/files.h"
@@ -269,6 +270,7 @@ void LmTrain::run() {
   planned.steps = batches_of(train.windows());
   planned.evaluation = own_batches_of(TokenWindows(corpus.test(), windows(batch, false)).windows());
   per_sample = length;
+  fit_memory(planned);
   run_planned(std::move(planned), planning,
               [&](PlannedRun& run) { LmTraining(*this, made, corpus, run).run(); });
 }

@@ -26,7 +26,7 @@ MnistTask::MnistTask(const Recipe&, const StepSettings& settings) : settings_(se
 }
 
 std::unique_ptr<Optimizer> MnistTask::make_optimizer(const StepRanks& ranks) const {
-  return std::make_unique<Accumulate>(Adam(ranks.shard(model.parameters())), settings_.accumulate);
+  return ranks.wrap(Adam(ranks.placed(model.parameters())));
 }
 
 Tensor MnistTask::loss_of(const Batch& batch, Meter& meter) {

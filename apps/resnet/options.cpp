@@ -191,6 +191,7 @@ TrainingProgram ResNetOptions::program(const ResNetRecipe& recipe) const {
           .settings = settings(),
           .loads = !load.empty(),
           .saves = !save.empty() && !eval,
+          .has_batch_statistics = norm == "batch",
           .estimator_states = 2,
           .words = std::move(words)};
 }

@@ -45,12 +45,14 @@ ResNetTask::ResNetTask(const ResNetRecipe& recipe, const StepSettings& settings)
 }
 
 std::unique_ptr<Optimizer> ResNetTask::make_optimizer(const StepRanks& ranks) const {
-  return std::make_unique<Accumulate>(
-      SGD(ranks.shard(parameter_groups(model)), {.lr = recipe_.lr,
-                                                 .momentum = 0.9f,
-                                                 .weight_decay = recipe_.weight_decay,
-                                                 .nesterov = true}),
-      recipe_.parts > 1 ? recipe_.parts : settings_.accumulate);
+  SGD sgd(
+      ranks.placed(parameter_groups(model)),
+      {.lr = recipe_.lr, .momentum = 0.9f, .weight_decay = recipe_.weight_decay, .nesterov = true});
+  if (recipe_.parts <= 1) return ranks.wrap(std::move(sgd));
+  check(settings_.fused_update == 0, "options",
+        "parts that run side by side add up their gradients, so --fused-update must be 0, got {}",
+        settings_.fused_update);
+  return std::make_unique<Accumulate>(std::move(sgd), recipe_.parts);
 }
 
 // The parts are as equal as possible.

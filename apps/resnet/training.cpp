@@ -100,8 +100,10 @@ void ResNetTrainer::add_figures(nlohmann::json& report) const {
                  {"images_per_second", rate()}});
 }
 
-void run_training(const ResNetOptions& options, const Images& images) {
-  run_planned(program_of(options, images), options.planning, [&](PlannedRun& run) {
+void run_training(ResNetOptions& options, const Images& images) {
+  TrainingProgram program = program_of(options, images);
+  options.fit_memory(program);
+  run_planned(std::move(program), options.planning, [&](PlannedRun& run) {
     ResNetTrainer trainer(options, images, run);
     options.eval ? trainer.run_evaluation() : trainer.run();
   });

@@ -7,6 +7,6 @@
 namespace rw {
 
 // Trains a network on these images, or with --eval only evaluates it.
-void run_training(const ResNetOptions& options, const Images& images);
+void run_training(ResNetOptions& options, const Images& images);
 
 }  // namespace rw

@@ -31,7 +31,7 @@ class Steps : public TrainingSteps {
         loss_of_(loss_of),
         ranks_(settings),
         model_(config),
-        optimizer_(AdamW(ranks_.shard(decay_groups(model_.parameters(), 0.01f))),
+        optimizer_(AdamW(ranks_.placed(decay_groups(model_.parameters(), 0.01f))),
                    settings.accumulate) {
     optimizer_.set_scaler(default_scaler(settings.dtype));
     optimizer_.set_max_norm(1);

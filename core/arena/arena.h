@@ -48,6 +48,7 @@ class Arena {
   std::vector<Range> holes() const;                      // largest first
   std::vector<uint64_t> block_sizes() const;             // by block number; 0: no such block
   size_t block_count() const { return blocks_.size(); }  // the number of blocks
+  bool has_block(uint32_t block) const { return blocks_.contains(block); }  // by number
 
  private:
   struct Span {

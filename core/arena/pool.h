@@ -58,6 +58,7 @@ class MemoryPool {
   uint64_t reserved() const { return arena_.reserved() + lasting_.reserved(); }  // of blocks
   uint64_t host_live() const { return host_.live(); }          // the same of host memory
   uint64_t host_reserved() const { return host_.reserved(); }  // the same
+  bool is_on_host(uint32_t block) const { return host_.has_block(block); }  // as allocated
   // The largest hole among the blocks of steps.
   uint64_t largest_hole() const { return arena_.largest_hole(); }
 

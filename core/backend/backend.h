@@ -55,6 +55,7 @@ struct KernelCall {
   std::array<uint32_t, 3> threads = {1, 1, 1};  // not workgroups: the backend divides
   std::span<const uint32_t> variant = {};       // specialization constants 0, 1, ...
   double flops = 0;                             // for submit pacing and reports
+  uint64_t unread = 0;                          // bytes of the bindings that it does not touch
   BufferRange workspace = {};                   // workspace_bytes(call) bytes, contents undefined
   // The result of prepare(call); empty: run() prepares.
   std::optional<const Preparation*> preparation = {};
@@ -70,11 +71,14 @@ struct KernelCall {
   uint32_t constant(size_t i) const { return i < variant.size() ? variant[i] : 0; }
 };
 
-// Returns the bytes that the call reads and writes.
+// Returns the bytes that the call reads and writes through a binding, or through all of them.
+inline uint64_t bytes_moved(const Binding& binding) {
+  return binding.range.size << (binding.access == Access::read_write);
+}
 inline uint64_t bytes_moved(const KernelCall& call) {
   uint64_t bytes = 0;
-  for (const Binding& b : call.bindings) bytes += b.range.size << (b.access == Access::read_write);
-  return bytes;
+  for (const Binding& b : call.bindings) bytes += bytes_moved(b);
+  return bytes - call.unread;
 }
 
 // A feature, by its name, that a device offers but that is not used because it gave wrong results.

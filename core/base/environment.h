@@ -27,7 +27,8 @@ inline bool env_flag(const char* name) {
 // none. A device takes it as its limit, plans of recomputation stay within it, and training
 // programs have it as the default of --memory-budget.
 inline std::string env_memory_budget() {
-  return env_text("REWIND_MEMORY_BUDGET");
+  const std::string budget = env_text("REWIND_MEMORY_BUDGET");
+  return budget.empty() ? env_text("REWIND_MEMORY") : budget;
 }
 
 // Returns the parts of "a,b,c" that are not empty.

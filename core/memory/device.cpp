@@ -60,7 +60,7 @@ std::shared_ptr<Storage> Device::allocate(const Shape& shape, DType dtype) {
 void Device::release(Storage& storage) noexcept {
   const Lock lock(mutex_);
   unlink(storage);
-  if (storage.is_on_host()) pool_.release(storage.host_);
+  if (storage.host_.range.size > 0) pool_.release(storage.host_);
   if (!storage.is_swapped_out()) displace(storage);
 }
 
@@ -96,22 +96,25 @@ void Device::swap_in(Storage& storage) {
   }
   storage.is_swapped_out_ = false;
   place(storage);
-  if (!storage.is_on_host()) return;
-  const MemoryPool::Allocation host = std::exchange(storage.host_, {});
-  copy_all(storage, host.range, storage.range());
-  pool_.release(host);
+  if (storage.host_.range.size == 0) return;
+  copy_all(storage, storage.host_.range, storage.range());
+  storage.host_version_ = storage.version();
+  if (!storage.keeps_host_copy_) pool_.release(std::exchange(storage.host_, {}));
 }
 
 bool Device::to_host(Storage& storage) {
   const Lock lock(mutex_);
   if (storage.is_swapped_out()) return storage.is_on_host();
   if (storage.place() == MemoryPlace::host) return true;
-  const std::optional<MemoryPool::Allocation> host =
-      pool_.take(storage.bytes(), MemoryPool::Part::host);
-  if (!host) return false;
-  account_.allocated_on_host(pool_);
-  copy_all(storage, storage.range(), host->range);
-  storage.host_ = *host;
+  const bool is_new = storage.host_.range.size == 0;
+  if (is_new) {
+    const auto host = pool_.take(storage.bytes(), MemoryPool::Part::host);
+    if (!host) return false;
+    account_.allocated_on_host(pool_);
+    storage.host_ = *host;
+  }
+  if (is_new || storage.host_version_ != storage.version())
+    copy_all(storage, storage.range(), storage.host_.range);
   swap_out(storage);
   return true;
 }
@@ -192,6 +195,9 @@ void Device::run(const KernelCall& call, std::span<Storage* const> written) {
   here.queued.flops += call.flops;
   here.queued.bytes += bytes;
   ++work.calls;
+  if (pool_.host_live() > 0)
+    for (const Binding& b : call.bindings)
+      if (pool_.is_on_host(b.range.block)) work.over_bus += bytes_moved(b);
   if (tracer_) tracer_->called(call);
   backend_->run(call);
 }
@@ -208,17 +214,15 @@ void Device::read(const Storage& source, uint64_t offset, uint64_t bytes, void* 
   backend_->read(part_of(where(source), offset, bytes), target);
 }
 
-void Device::restore(Storage& target, const Storage& source) {
-  const Lock lock(mutex_);
-  copy_all(target, where(source), where(target));
-}
 void Device::copy(const Storage& source, uint64_t source_offset, Storage& target,
                   uint64_t target_offset, uint64_t bytes) {
   const Lock lock(mutex_);
   const BufferRange from = part_of(where(source), source_offset, bytes);
   const BufferRange to = part_of(where(target), target_offset, bytes);
   target.count_write();
-  work_[static_cast<int>(context().phase)].bytes += 2 * bytes;
+  Work& work = work_[static_cast<int>(context().phase)];
+  work.bytes += 2 * bytes;
+  if (pool_.is_on_host(from.block) != pool_.is_on_host(to.block)) work.over_bus += bytes;
   context().queued.bytes += 2 * bytes;
   backend_->copy(from, to);
 }

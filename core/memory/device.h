@@ -48,8 +48,7 @@ class Device : public StorageOwner, public std::enable_shared_from_this<Device> 
   // with undefined contents until restore(). To saved values, none of this is a write.
   void swap_out(Storage& storage);
   void swap_in(Storage& storage);
-  void restore(Storage& target, const void* source);     // all its bytes, from the host
-  void restore(Storage& target, const Storage& source);  // queued, as copy()
+  void restore(Storage& target, const void* source);  // all its bytes, from the host
   // Sends a storage away and keeps its contents in host memory (MemoryPlace::host). Kernels bring
   // it back when they need it, and so does swap_in(); copies and reads find it where it is.
   // Returns whether it is there: the host may have no memory left.

@@ -1,24 +1,20 @@
 #include "core/memory/local_sources.h"
 
 #include <algorithm>
-
-#include "core/base/context.h"
-#include "core/base/thread_state.h"
+#include <utility>
 
 namespace rw {
 
-HostSource::HostSource(const std::vector<std::shared_ptr<Storage>>& storages) {
-  const PurposeScope purpose(Purpose::parameter);
-  const PlaceScope place(MemoryPlace::host);
-  for (const auto& storage : storages) {
-    Device& device = storage->device();
-    copies_.push_back(device.allocate(storage->shape(), storage->dtype()));
-    device.copy(*storage, 0, *copies_.back(), 0, storage->bytes());
-  }
+HostSource::HostSource(std::vector<std::shared_ptr<Storage>> storages)
+    : storages_(std::move(storages)) {
+  for (const auto& storage : storages_) storage->keep_host_copy();
 }
 
-void HostSource::fill(size_t i, Storage& target) {
-  target.device().restore(target, *copies_[i]);
+void HostSource::before_leaving(size_t i) {
+  Storage& storage = *storages_[i];
+  check<OutOfMemory>(storage.device().to_host(storage), "stream",
+                     "host memory must have room for {} {} ({}), got none", name(storage.dtype()),
+                     storage.shape(), format_bytes(storage.bytes()));
 }
 
 FileSource::FileSource(const std::filesystem::path& path,

@@ -1,4 +1,4 @@
-// Sources of streams for contents that nobody changes: weights that are frozen.
+// Sources of streams on this machine.
 #pragma once
 
 #include <deque>
@@ -13,20 +13,22 @@
 
 namespace rw {
 
-// Contents in host memory, which the device copies beside its other work.
+// Contents in host memory (Device::to_host), which the device copies beside its other work: those
+// that were written go back there, others only come. OutOfMemory if the host has no room for them.
 class HostSource : public StreamSource {
  public:
-  // Copies what the storages hold now.
-  explicit HostSource(const std::vector<std::shared_ptr<Storage>>& storages);
+  explicit HostSource(std::vector<std::shared_ptr<Storage>> storages);
 
-  void fill(size_t i, Storage& target) override;
+  bool fills_ahead() const override { return true; }
+  void fill(size_t, Storage&) override {}  // its memory came with its contents
+  void before_leaving(size_t i) override;
 
  private:
-  std::vector<std::shared_ptr<Storage>> copies_;
+  std::vector<std::shared_ptr<Storage>> storages_;
 };
 
-// Contents in a file, byte for byte, which a thread reads while the device works. FileError if the
-// file ends early by then.
+// Contents in a file, byte for byte, which a thread reads while the device works, and which nobody
+// writes: weights that are frozen. FileError if the file ends early by then.
 class FileSource : public StreamSource {
  public:
   // The bytes of storage i begin at offsets[i] of the file. FileError if it is too short.

@@ -15,6 +15,44 @@ uint64_t host_memory_bytes() {
          static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
 }
 
+namespace {
+
+// The number after `name` in a file of lines, or of one number, if there is one.
+std::optional<uint64_t> number_in(const std::string& file, const std::string& name = "") {
+  std::ifstream lines(file);
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.starts_with(name)) continue;
+    uint64_t value = 0;
+    if (std::istringstream(line.substr(name.size())) >> value) return value;
+  }
+  return {};
+}
+
+// The folder of this process's control group, of version 2.
+std::string control_group() {
+  std::ifstream file("/proc/self/cgroup");
+  for (std::string line; std::getline(file, line);)
+    if (line.starts_with("0::")) return "/sys/fs/cgroup" + line.substr(3);
+  return "/sys/fs/cgroup";
+}
+
+}  // namespace
+
+uint64_t spare_host_bytes() {
+  uint64_t spare = host_memory_bytes();
+  const auto bound = [&](uint64_t most, uint64_t used) {
+    spare = std::min(spare, most - std::min(most, used));
+  };
+  if (const auto free = number_in("/proc/meminfo", "MemAvailable:")) bound(*free * 1024, 0);
+  const std::string group = control_group();
+  if (const auto most = number_in(group + "/memory.max"))
+    bound(*most, number_in(group + "/memory.current").value_or(0));
+  rlimit space{};
+  if (getrlimit(RLIMIT_AS, &space) == 0 && space.rlim_cur != RLIM_INFINITY)
+    bound(space.rlim_cur, number_in("/proc/self/status", "VmSize:").value_or(0) * 1024);
+  return spare - spare / 8;
+}
+
 HostMemory host_memory() {
   HostMemory memory;
   std::ifstream status("/proc/self/status");

@@ -20,6 +20,10 @@ HostMemory host_memory();
 // The bytes of RAM that this machine has.
 uint64_t host_memory_bytes();
 
+// The bytes of host memory that this process may still take: what the machine has free, or less
+// where its control group or `ulimit -v` says so, without an eighth of it.
+uint64_t spare_host_bytes();
+
 // Restarts the peak from now on. False if the system does not offer that (Linux does).
 bool reset_host_peak();
 

@@ -74,7 +74,11 @@ class Storage {
   void share_keeper(std::shared_ptr<StorageKeeper> keeper) { keeper_ = std::move(keeper); }
   void set_keeper(StorageKeeper* keeper) { keeper_ = {std::shared_ptr<void>(), keeper}; }
   bool is_swapped_out() const { return is_swapped_out_ || place_.range.size == 0; }
-  bool is_on_host() const { return host_.range.size > 0; }  // away, and in host memory meanwhile
+  // Whether it is away, and its contents are in host memory meanwhile.
+  bool is_on_host() const { return is_swapped_out_ && host_.range.size > 0; }
+  // From now on, its copy in host memory stays when its contents come to the device: it goes there
+  // again without a copy, unless they were written.
+  void keep_host_copy() { keeps_host_copy_ = true; }
 
   // Counts writes, which only Device can make; saved values are checked against it.
   uint32_t version() const { return version_.load(std::memory_order_relaxed); }
@@ -99,7 +103,8 @@ class Storage {
   MemoryPool::Allocation place_, host_;
   std::shared_ptr<WeightCopies> copies_;
   std::shared_ptr<StorageKeeper> keeper_;
-  bool is_swapped_out_ = false;
+  bool is_swapped_out_ = false, keeps_host_copy_ = false;
+  uint32_t host_version_ = 0;                      // of the copy in host memory
   Storage *previous_ = nullptr, *next_ = nullptr;  // among the device's, in order of age
   std::atomic<uint32_t> version_ = 0;
   uint64_t contents_;

@@ -25,9 +25,11 @@ class StreamSource {
   virtual bool is_in_pass() const { return true; }
   // Storage i will be filled, and so will others first: begins to fetch it, if nobody has yet.
   virtual void expect(size_t) {}
+  // Whether filling is only queued, so that one may be filled ahead, while the device works.
+  virtual bool fills_ahead() const { return false; }
   // Puts its contents into its memory, or queues that.
   virtual void fill(size_t i, Storage& target) = 0;
-  // Its memory is about to go.
+  // Its memory is about to go, with what was written to it.
   virtual void before_leaving(size_t) {}
 };
 
@@ -64,7 +66,8 @@ class Stream : public StorageKeeper {
  private:
   struct Slot;
   void bring(size_t i);
-  void expect_next(size_t i);
+  void note_use(size_t i);
+  void fill_next();
   void leave(size_t i);
   void make_room(uint64_t bytes);
 

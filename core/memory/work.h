@@ -12,6 +12,7 @@ namespace rw {
 struct Work {
   double flops = 0;        // of matrix products, convolutions and attention
   uint64_t bytes = 0;      // read and written by kernels
+  uint64_t over_bus = 0;   // the part of them that lies in host memory
   uint64_t calls = 0;      // kernels
   uint64_t offloaded = 0;  // bytes copied between the device's memory and the host's, either way
 };

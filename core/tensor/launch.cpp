@@ -14,6 +14,7 @@ struct Storages {
   const Tensor* first = nullptr;
   std::array<Storage*, 8> all, written;
   size_t count = 0, writes = 0;
+  uint64_t unread = 0;  // as KernelCall::unread
   bool may_be_away = false;
 };
 
@@ -37,7 +38,10 @@ void check_written(const char* kernel, const Arg& to, std::span<const Arg> args)
 Storages storages_of(const char* kernel, std::span<const Arg> args) {
   Storages found;
   for (const Arg& arg : args) {
-    if (!arg.tensor) continue;
+    if (!arg.tensor) {
+      found.unread += arg.memory.unread;
+      continue;
+    }
     if (!found.first) found.first = arg.tensor;
     check_devices(kernel, *found.first, *arg.tensor);
     Storage* storage = found.all[found.count++] = arg.tensor->impl().storage.get();
@@ -117,7 +121,8 @@ void detail::launch(const char* kernel, std::span<const Arg> args, std::span<std
                   params,
                   how.threads,
                   {how.variant.values.data(), how.variant.count},
-                  how.flops};
+                  how.flops,
+                  storages.unread};
   const std::shared_ptr<const Preparation> preparation = device.backend().prepare(call);
   call.preparation = preparation.get();
   std::shared_ptr<Storage> workspace;

@@ -18,7 +18,8 @@ namespace rw {
 struct MemoryRange {
   BufferRange range;  // its offset is a multiple of DeviceInfo::alignment
   DType dtype = DType::f32;
-  uint64_t moves = 0;  // Device::moves() at that time
+  uint64_t moves = 0;   // Device::moves() at that time
+  uint64_t unread = 0;  // bytes that belong to none of the tensors
 };
 
 struct Arg {

@@ -100,6 +100,7 @@ std::map<uint32_t, MemoryRange> GradientTable::blocks(size_t first, size_t end) 
     const uint64_t below = memory.range.offset % alignment;
     memory.range.offset -= below;
     memory.range.size += below;
+    memory.unread = memory.range.size;
   }
   return blocks;
 }
@@ -147,6 +148,8 @@ bool GradientTable::locate(size_t first, size_t end) {
         parts_.back().gradients.range.block != number)
       parts_.push_back({entries_[i].run, memory, row, 0});
     parts_.back().rows += count;
+    if (entries_[i].parameter.impl().grad.defined())
+      parts_.back().gradients.unread -= sizeof(float) * static_cast<uint64_t>(entries_[i].size);
     write_rows(i, row, memory.range);
     row += count;
   }
@@ -210,14 +213,15 @@ GradientTable::Parts GradientTable::parts(size_t run) {
 Tensor GradientTable::stats() {
   const auto held = hold(std::nullopt);
   for (size_t i = 0; i < parts_.size();) {
-    uint32_t rows = 0;
-    size_t end = i;  // parts of several runs in one block
-    for (; end < parts_.size() &&
-           parts_[end].gradients.range.block == parts_[i].gradients.range.block;
-         ++end)
-      rows += parts_[end].rows;
-    launch_stats(parts_[i].gradients, parts_[i].first, rows);
-    i = end;
+    const Part& first = parts_[i];
+    MemoryRange gradients = first.gradients;
+    uint32_t rows = first.rows;
+    // Parts of several runs in one block.
+    for (++i; i < parts_.size() && parts_[i].gradients.range.block == gradients.range.block; ++i) {
+      rows += parts_[i].rows;
+      gradients.unread -= gradients.range.size - parts_[i].gradients.unread;
+    }
+    launch_stats(gradients, first.first, rows);
   }
   return stats_;
 }

@@ -157,6 +157,7 @@ void Optimizer::update_run(size_t run) {
 void Optimizer::finish_update() {
   tell_observers(&UpdateObserver::after_update);
   parameters_->publish();
+  parameters_->end_window();
   device().end_step_soon();
   apply_environment_after_update(device());
 }

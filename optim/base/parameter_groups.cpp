@@ -45,6 +45,15 @@ std::vector<ParameterGroup> offload_states(std::vector<Tensor> parameters, const
   return offload_states(one_group(std::move(parameters)), how);
 }
 
+std::vector<ParameterGroup> offload_parameters(std::vector<ParameterGroup> groups, Offload how) {
+  if (how.parameter_bytes == 0) how.parameter_bytes = uint64_t{512} << 20;
+  return offload_states(std::move(groups), how);
+}
+
+std::vector<ParameterGroup> offload_parameters(std::vector<Tensor> parameters, const Offload& how) {
+  return offload_parameters(one_group(std::move(parameters)), how);
+}
+
 std::vector<ParameterGroup> shard_states(std::vector<ParameterGroup> groups, const Shard& shard) {
   if (shard.ranks == 1) return groups;
   for (ParameterGroup& group : groups) group.shard = shard;

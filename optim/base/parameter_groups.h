@@ -10,13 +10,16 @@
 
 namespace rw {
 
-// How the state of parameters is kept in host memory.
+// How the state of parameters, or these themselves, are kept in host memory.
 struct Offload {
   // The bytes of a part. Three parts of state are on the device during an update: one is updated
   // while the next arrives and the previous one goes back. Parts of a parameter have at least 2^18
   // elements. State that cannot be cut (Adafactor, Muon, LAMB, 8-bit states) and is larger is
   // updated in host memory, over the bus.
   uint64_t part_bytes = uint64_t{32} << 20;
+  // If the parameters are offloaded, too: the most bytes of them that are on the device at a time,
+  // unless one is larger. 0: all of them are there.
+  uint64_t parameter_bytes = 0;
 };
 
 // The share of the state that this process keeps when several update parameters together (dist/).
@@ -49,6 +52,18 @@ inline std::vector<ParameterGroup> one_group(std::vector<Tensor> parameters) {
 std::vector<ParameterGroup> offload_states(std::vector<ParameterGroup> groups,
                                            const Offload& how = {});
 std::vector<ParameterGroup> offload_states(std::vector<Tensor> parameters, const Offload& how = {});
+
+// The same, and the parameters lie in host memory as well. Each comes to the device when a kernel
+// is about to use it, the next one while the device works, and goes when others want the room, back
+// to host memory if it was changed. Small ones stay. Updates give the same bits. Gradients lie on
+// the device: FusedBackward uses each of them at once. Each parameter is a run of its own, and
+// there are no 16-bit copies of f32 parameters (set_weight_copies). Models that are made under
+// init::HostParameters never have all parameters on the device. If how.parameter_bytes is 0, it is
+// 512 MiB.
+std::vector<ParameterGroup> offload_parameters(std::vector<ParameterGroup> groups,
+                                               Offload how = {});
+std::vector<ParameterGroup> offload_parameters(std::vector<Tensor> parameters,
+                                               const Offload& how = {});
 
 // The same groups, with the states divided among ranks: each rank keeps and updates its part of the
 // elements, and the others receive the values from it through DataParallel (ZeRO 1, Rajbhandari et

@@ -10,6 +10,9 @@ namespace {
 
 // Marks the slabs of optimizers: the op that allocated them.
 constexpr const char* owner = "optimizer";
+// Smaller parameters are not worth a copy of their own, and stay on the device.
+constexpr uint64_t least_streamed_bytes = uint64_t{64} << 10;
+
 Tensor filled(int64_t size, float value, Device& device, Purpose purpose, DType dtype = DType::f32,
               MemoryPlace where = MemoryPlace::device) {
   const PurposeScope scope(purpose);
@@ -38,6 +41,7 @@ FlatParameters::FlatParameters(std::vector<ParameterGroup> groups, const StateRu
     move_into(i);
     add_states(i);
   }
+  if (placement_.streamed_bytes > 0) stream_values();
 }
 
 void FlatParameters::check_whole(const char* op) const {
@@ -48,6 +52,7 @@ void FlatParameters::check_whole(const char* op) const {
 
 // An old slab is freed when its parameters have left it, before their states take memory.
 void FlatParameters::separate() {
+  if (stream_) return;
   const OpScope scope(owner);
   for (Slab& slab : slabs_) slab.states.clear();
   std::vector<Slab> old = std::exchange(slabs_, {});
@@ -113,7 +118,29 @@ void FlatParameters::move_into(size_t index) {
                     ? slot.parameter
                     : view(slab.values(), {begin, slot.own.size});
   }
+  // One leaves before the next one comes, so that they never lie on the device together.
+  if (leaves(slab)) {
+    slab.held().impl().storage->keep_host_copy();
+    device.to_host(*slab.held().impl().storage);
+  }
   slabs_.push_back(std::move(slab));
+}
+
+bool FlatParameters::leaves(const Slab& slab) const {
+  return placement_.streamed_bytes > 0 && slab.held().bytes() >= least_streamed_bytes;
+}
+
+void FlatParameters::stream_values() {
+  std::vector<std::shared_ptr<Storage>> storages;
+  for (const Slab& slab : slabs_)
+    if (leaves(slab)) storages.push_back(slab.held().impl().storage);
+  host_ = std::make_unique<HostSource>(storages);
+  stream_ = std::make_unique<Stream>(std::move(storages), *host_,
+                                     StreamOptions{.most_bytes = placement_.streamed_bytes});
+}
+
+void FlatParameters::end_window() {
+  if (stream_) stream_->end_window();
 }
 
 void FlatParameters::add_states(size_t index) {
@@ -174,7 +201,7 @@ void FlatParameters::publish(size_t run, const Tensor& masters) {
 }
 
 void FlatParameters::set_weight_copies(WeightCopyUse use) {
-  if (placement_.keeps_parts) use = WeightCopyUse::never;
+  if (placement_.keeps_parts || stream_) use = WeightCopyUse::never;
   weight_copies_ = use;
   for (const Slab& slab : slabs_)
     if (!slab.low && !slab.whole)

@@ -2,9 +2,11 @@
 // that one dispatch updates a whole group.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <vector>
 
+#include "../../core/memory/local_sources.h"
 #include "../../core/tensor/weight_copies.h"
 #include "placement.h"
 
@@ -74,6 +76,8 @@ class FlatParameters {
   // may be elsewhere during the update.
   void publish();
   void publish(size_t run, const Tensor& masters);
+  // Called when everything has read them for an update: offloaded parameters leave the device.
+  void end_window();
   void set_weight_copies(WeightCopyUse use);  // existing copies go
   WeightCopyUse weight_copies() const { return weight_copies_; }
 
@@ -97,12 +101,17 @@ class FlatParameters {
   explicit FlatParameters(const StateRule& rule) : rule_(rule) {}
   void move_into(size_t slab);
   void add_states(size_t slab);
+  bool leaves(const Slab& slab) const;  // whether it is streamed
+  void stream_values();
 
   const StateRule& rule_;
   std::vector<ParameterGroup> groups_;
   Placement placement_;
   std::vector<Slab> slabs_;
   WeightCopyUse weight_copies_ = WeightCopyUse::never;
+  // These bring offloaded parameters; null: all of them are on the device.
+  std::unique_ptr<HostSource> host_;
+  std::unique_ptr<Stream> stream_;
 };
 
 }  // namespace rw

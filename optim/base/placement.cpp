@@ -30,6 +30,10 @@ void check_parameter(const Tensor& p, const std::string& name) {
       name);
 }
 
+uint64_t streamed_bytes(const ParameterGroup& group) {
+  return group.offload ? group.offload->parameter_bytes : 0;
+}
+
 void check_groups(const std::vector<ParameterGroup>& groups) {
   if (groups.empty()) return;
   const std::optional<Shard>& shard = groups.front().shard;
@@ -39,6 +43,9 @@ void check_groups(const std::vector<ParameterGroup>& groups) {
           "states must be sharded or offloaded, got a group with both");
     check(!group.offload || group.offload->part_bytes > 0, op,
           "parts of offloaded states must have bytes, got 0");
+    check(streamed_bytes(group) == streamed_bytes(groups.front()), op,
+          "all groups must have as many bytes of offloaded parameters on the device, got {} and {}",
+          streamed_bytes(groups.front()), streamed_bytes(group));
   }
   check(!shard || (shard->rank >= 0 && shard->rank < shard->ranks), op,
         "a shard must be one of its ranks, got {} of {}", shard ? shard->rank : 0,
@@ -51,10 +58,11 @@ class Placer {
       : groups_(groups),
         rule_(rule),
         states_(rule.state_names().size()),
-        is_separate_(is_separate) {
+        is_separate_(is_separate || (!groups.empty() && streamed_bytes(groups.front()) > 0)) {
     check_groups(groups);
     if (!groups.empty() && groups.front().shard) shard_ = *groups.front().shard;
     placed_.keeps_parts = shard_.gathered_bytes > 0;
+    if (!groups.empty()) placed_.streamed_bytes = streamed_bytes(groups.front());
   }
 
   Placement place() {

@@ -98,6 +98,7 @@ struct Placement {
   std::vector<Run> runs;               // all slots, in order
   std::optional<Ownership> ownership;  // of the slots
   bool keeps_parts = false;            // ranks keep the parameters in parts, too
+  uint64_t streamed_bytes = 0;         // Offload::parameter_bytes; each has a slab of its own then
 };
 
 }  // namespace rw

@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <mutex>
 
 #include "core/base/parallel.h"
 #include "planner/forecast/rank_memory.h"
+#include "planner/forecast/step_time.h"
 
 namespace rw {
 
@@ -24,14 +26,36 @@ struct Way {
 // and no plan would look at activations.
 constexpr int64_t least_planned_batch = 8;
 
+// The places of states and parameters and the kinds of updates, from the quickest to the leanest.
+std::vector<Way> places(const Planner& planner, const StepSettings& settings) {
+  const auto& words = planner.program().words;
+  std::vector<std::string> offloads = {settings.offload};
+  const bool has_bus = planner.info().host_bandwidth.to_host > 0;
+  if (words.contains("offload") && has_bus && settings.offload == "none" &&
+      settings.shard == "none")
+    offloads = {"none", "states", "parameters"};
+  std::vector<int> fused = {settings.fused_update};
+  if (words.contains("fused") && fused[0] == 0 && settings.ranks == 1) fused.push_back(2);
+  std::vector<Way> all;
+  for (const std::string& offload : offloads)
+    for (const int passes : fused) {
+      Way& way = all.emplace_back("", settings);
+      way.settings.offload = offload;
+      way.settings.fused_update = passes;
+      if (offload != settings.offload) way.name += ", " + offload + " offloaded";
+      if (passes != settings.fused_update) way.name += ", fused";
+    }
+  return all;
+}
+
 // The ways to recompute in one dtype. `batch` is the largest that fits with everything kept.
 std::vector<Way> ways(const Planner& planner, StepSettings settings, int64_t batch,
                       int candidates) {
   const int every = settings.checkpoint == "block" ? settings.checkpoint_every : 1;
   settings = settings.plain();
-  std::vector<Way> all = {{"block checkpoint", settings}};
-  all[0].settings.checkpoint = "block";
-  all[0].settings.checkpoint_every = every;
+  std::vector<Way> all = {{"plain", settings}, {"block checkpoint", settings}};
+  all[1].settings.checkpoint = "block";
+  all[1].settings.checkpoint_every = every;
   if (batch == 0) return all;
 
   StepSettings planned = settings;
@@ -66,22 +90,36 @@ std::string other_limit(const Planner& planner, StepSettings settings, uint64_t 
                      format_bytes(planner.info().max_block_bytes));
 }
 
+// Kernels of larger blocks may take more scratch memory, and work otherwise.
+WorkByPhase work_of(const Planner& planner, const StepSettings& settings) {
+  try {
+    return planner.measure(settings, DryMemory::blocks_of_device).work;
+  } catch (const OutOfMemory&) {  // a tensor is larger than blocks
+    return planner.measure(settings).work;
+  }
+}
+
 FitRow find_row(const Planner& planner, const Way& mode, uint64_t bytes, int64_t guess) {
   FitRow row{.mode = mode.name, .settings = mode.settings};
   row.settings.batch = largest_batch_of_ranks(planner, row.settings, bytes,
                                               std::max<int64_t>(1, guess), &row.forecast);
   row.limit = other_limit(planner, row.settings, bytes);
+  if (row.settings.batch == 0) return row;
+  StepSettings kept = row.settings.plain();
+  kept.offload = planner.settings().offload;
+  kept.fused_update = planner.settings().fused_update;
+  const DeviceSpeed speed = assumed_speed(planner.info());
+  row.cost = speed.seconds(row.forecast.work) / speed.seconds(work_of(planner, kept));
   return row;
 }
 
 // Whether another row of the kind is at least as good in every respect, and better in one.
 bool is_dominated(const FitRow& row, const std::vector<FitRow>& rows) {
-  const auto cost = [](const FitRow& r) { return r.forecast.recompute_share(); };
   return std::any_of(rows.begin(), rows.end(), [&](const FitRow& other) {
     const auto &a = other.settings, &b = row.settings;
     return a.dtype == b.dtype && a.shard == b.shard && a.accumulate == b.accumulate &&
-           b.batch > 0 && a.batch >= b.batch && cost(other) <= cost(row) &&
-           (a.batch > b.batch || cost(other) < cost(row));
+           b.batch > 0 && a.batch >= b.batch && other.cost <= row.cost &&
+           (a.batch > b.batch || other.cost < row.cost);
   });
 }
 
@@ -100,8 +138,12 @@ std::vector<FitRow> fit(const Planner& planner, uint64_t bytes, const FitOptions
     return row;
   };
 
-  // The plain rows tell the batch that plans are made for; the plans tell what else there is to
-  // find.
+  // The leanest plain row tells the batch that plans are made for, and they hold for all rows.
+  struct Row {
+    Way way;
+    uint32_t accumulate;
+    int64_t guess;
+  };
   std::vector<StepSettings> bases;
   for (const DType dtype : options.dtypes)
     for (const std::string& shard :
@@ -110,61 +152,62 @@ std::vector<FitRow> fit(const Planner& planner, uint64_t bytes, const FitOptions
       base.dtype = dtype;
       base.shard = shard;
     }
-  std::vector<std::vector<FitRow>> plain(bases.size());
-  std::vector<std::vector<Way>> planned(bases.size());
+  std::vector<std::vector<Row>> by_base(bases.size());
   parallel_for(bases.size(), options.threads, [&](size_t i) {
-    const StepSettings& settings = bases[i];
-    for (const uint32_t accumulate : accumulations)
-      plain[i].push_back(find({"plain", settings.plain()}, accumulate, wanted.batch));
-    planned[i] = ways(planner, settings, plain[i][0].settings.batch, options.candidates);
-  });
-  struct Search {
-    const Way& mode;
-    uint32_t accumulate;
-    int64_t guess;
-    size_t row;
-  };
-  std::vector<FitRow> rows;
-  std::vector<Search> searches;
-  for (size_t i = 0; i < bases.size(); ++i) {
-    rows.insert(rows.end(), plain[i].begin(), plain[i].end());
-    for (const Way& mode : planned[i])
-      for (const uint32_t accumulate : accumulations) {
-        searches.push_back({mode, accumulate, plain[i][0].settings.batch, rows.size()});
-        rows.emplace_back();
+    const std::vector<Way> all = places(planner, bases[i]);
+    StepSettings lean = all.back().settings.plain();
+    lean.accumulate = 1;
+    const int64_t batch = largest_batch_of_ranks(planner, lean, bytes, wanted.batch);
+    const std::vector<Way> modes = ways(planner, lean, batch, options.candidates);
+    for (const Way& place : all)
+      for (Way way : modes) {
+        way.name += place.name;
+        way.settings.offload = place.settings.offload;
+        way.settings.fused_update = place.settings.fused_update;
+        for (const uint32_t accumulate : accumulations)
+          if (accumulate == 1 || way.settings.fused_update == 0)
+            by_base[i].push_back({way, accumulate, std::max<int64_t>(1, batch)});
       }
-  }
+  });
+  std::vector<Row> searches;
+  for (std::vector<Row>& some : by_base) std::ranges::move(some, std::back_inserter(searches));
+  std::vector<FitRow> rows(searches.size());
   parallel_for(searches.size(), options.threads, [&](size_t i) {
-    const Search& s = searches[i];
-    rows[s.row] = find(s.mode, s.accumulate, s.guess);
+    const Row& s = searches[i];
+    rows[i] = find(s.way, s.accumulate, s.guess);
   });
   const std::vector<FitRow> all = rows;
-  std::erase_if(rows, [&](const FitRow& row) { return is_dominated(row, all); });
+  std::erase_if(rows, [&](const FitRow& row) {
+    return is_dominated(row, all) || (row.settings.batch == 0 && row.mode != "plain");
+  });
   return rows;
 }
 
 std::string fit_table(const std::vector<FitRow>& rows, uint64_t bytes, const std::string& samples) {
   std::string limit;
+  size_t width = 20;
+  for (const FitRow& row : rows) width = std::max(width, row.mode.size() + 1);
   const int ranks = rows.empty() ? 1 : rows[0].settings.ranks;
   const auto in_parts = [&](const std::string& text) {
     return ranks > 1 ? fmt::format("{:<12}", text) : "";
   };
   std::string out = fmt::format(
-      "Largest batches of {} in {}{}; cost: FLOPs per sample against plain\n"
-      "  {:<6}{}{:<20}{:>10}{:>8}{:>9}{:>8}{:>13}{:>13}\n",
+      "Largest batches of {} in {}{}; cost: modelled time against all kept on the device\n"
+      "  {:<6}{}{:<{}}{:>10}{:>8}{:>9}{:>8}{:>13}{:>13}\n",
       samples, format_bytes(bytes), ranks > 1 ? fmt::format(" on each of {} ranks", ranks) : "",
-      "dtype", in_parts("in parts"), "", "accumulate", "batch", "per step", "cost", "peak",
+      "dtype", in_parts("in parts"), "", width, "accumulate", "batch", "per step", "cost", "peak",
       "reserved");
   for (const FitRow& row : rows) {
     const int64_t steps = int64_t{row.settings.accumulate} * ranks;
-    out += fmt::format("  {:<6}{}{:<20}{:>10}{:>8}", name(row.settings.dtype),
-                       in_parts(row.settings.shard), row.mode, steps, row.settings.batch * steps);
+    out += fmt::format("  {:<6}{}{:<{}}{:>10}{:>8}", name(row.settings.dtype),
+                       in_parts(row.settings.shard), row.mode, width, steps,
+                       row.settings.batch * steps);
     if (row.settings.batch == 0) {
       out += "   does not fit\n";
       continue;
     }
-    out += fmt::format("{:>9}{:>7.2f}x{:>13}{:>13}{}\n", row.settings.batch,
-                       1 + row.forecast.recompute_share(), format_bytes(row.forecast.memory.peak),
+    out += fmt::format("{:>9}{:>7.2f}x{:>13}{:>13}{}\n", row.settings.batch, row.cost,
+                       format_bytes(row.forecast.memory.peak),
                        format_bytes(row.forecast.memory.peak_reserved),
                        row.limit.empty() ? "" : "  *");
     if (!row.limit.empty()) limit = row.limit;

@@ -11,9 +11,11 @@ namespace rw {
 
 // One way to train, and the largest batch that fits with it.
 struct FitRow {
-  std::string mode;       // plain, block checkpoint, or a kind of budget
+  // plain, block checkpoint, or a kind of budget; what lies in host memory; fused updates.
+  std::string mode;
   StepSettings settings;  // batch: the largest that fits; 0: not even one sample
   Forecast forecast;      // of a step with them, of ranks on that with the least room
+  double cost = 1;        // modelled time of an update, against all kept on the device
   std::string limit;      // the reason why it is not larger, if that is not the memory
 };
 
@@ -30,9 +32,10 @@ struct FitOptions {
   unsigned threads = 1;
 };
 // The largest batches of the planner's program in `bytes` of device memory, on each rank if there
-// are several: for each dtype and way of sharding, with and without recomputation, with and without
-// the settings' accumulation. Rows that another one of the same dtype, sharding and accumulation
-// beats in everything are left out.
+// are several: for each dtype and way of sharding, with and without recomputation, with states and
+// parameters on the device or in host memory, with updates after backward or inside it, with and
+// without the settings' accumulation. Rows that another one of the same dtype, sharding and
+// accumulation beats in everything are left out.
 std::vector<FitRow> fit(const Planner& planner, uint64_t bytes, const FitOptions& options = {});
 
 // The rows as a table for people, with `bytes` in its heading; `samples` is the name of the

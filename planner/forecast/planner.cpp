@@ -1,12 +1,24 @@
 #include "planner/forecast/planner.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "planner/forecast/largest.h"
 
 namespace rw {
 
 namespace {
+
+WorkByPhase work_since(WorkByPhase after, const WorkByPhase& before) {
+  for (int i = 0; i < phase_count; ++i) {
+    after[i].flops -= before[i].flops;
+    after[i].bytes -= before[i].bytes;
+    after[i].over_bus -= before[i].over_bus;
+    after[i].calls -= before[i].calls;
+    after[i].offloaded -= before[i].offloaded;
+  }
+  return after;
+}
 
 // Runs the program on the default device, which is dry.
 class DryProgram {
@@ -17,12 +29,17 @@ class DryProgram {
     if (program_.loads) steps_->copy_weights();
   }
 
-  // Runs all that the program runs, with two updates in place of many.
-  void run() {
+  // Runs all that the program runs, with two updates in place of many. Returns the work of the
+  // second one.
+  WorkByPhase run() {
+    const Device& device = *default_device();
     update();
+    const WorkByPhase before = device.work();
     update();
+    const WorkByPhase work = work_since(device.work(), before);
     last_steps();
     finish();
+    return work;
   }
 
   // Takes full batches, except for the program's first batch.
@@ -67,15 +84,6 @@ class DryProgram {
   std::unique_ptr<TrainingSteps> steps_;
 };
 
-WorkByPhase work_since(WorkByPhase after, const WorkByPhase& before) {
-  for (int i = 0; i < phase_count; ++i) {
-    after[i].flops -= before[i].flops;
-    after[i].bytes -= before[i].bytes;
-    after[i].calls -= before[i].calls;
-  }
-  return after;
-}
-
 }  // namespace
 
 Planner::Planner(TrainingProgram program, const Backend& device)
@@ -92,15 +100,34 @@ std::unique_ptr<Backend> Planner::open(DryMemory memory) const {
 }
 
 Forecast Planner::dry(const StepSettings& settings, DryMemory memory) const {
-  return dry_run(open(memory), [&] { DryProgram(program_, settings).run(); }, {.pack = false});
+  WorkByPhase work{};
+  Forecast found =
+      dry_run(open(memory), [&] { work = DryProgram(program_, settings).run(); }, {.pack = false});
+  found.work = work;
+  found.samples = static_cast<double>(settings.batch) * settings.accumulate;
+  return found;
 }
 
 std::vector<StepTrace> Planner::steps(const StepSettings& settings) const {
   return dry(settings).steps;
 }
 
-uint64_t Planner::peak(const StepSettings& settings) const {
-  return dry(settings.shortened()).memory.peak;
+// All steps but the update are alike.
+Forecast Planner::measure(const StepSettings& settings, DryMemory memory) const {
+  const StepSettings fewer = settings.shortened();
+  Forecast found = dry(fewer, memory);
+  const double times = static_cast<double>(settings.accumulate) / fewer.accumulate;
+  found.samples *= times;
+  const auto scaled = [&](uint64_t n) {
+    return static_cast<uint64_t>(std::llround(static_cast<double>(n) * times));
+  };
+  for (int i = 0; i < phase_count; ++i) {
+    Work& work = found.work[i];
+    if (static_cast<Phase>(i) == Phase::update) continue;
+    work = {work.flops * times, scaled(work.bytes), scaled(work.over_bus), scaled(work.calls),
+            scaled(work.offloaded)};
+  }
+  return found;
 }
 
 Forecast Planner::forecast(const StepSettings& settings, const ForecastOptions& options) const {

@@ -38,8 +38,10 @@ class Planner {
 
   // The allocations of the steps, for Device::learn: a run is then packed from its first step on.
   std::vector<StepTrace> steps(const StepSettings& settings) const;
-  // The exact number of bytes that are alive at once, wherever they lie; cheaper than a forecast.
-  uint64_t peak(const StepSettings& settings) const;
+  // The work of an update and the exact number of bytes that are alive at once, on the device and
+  // on the host, wherever they lie: cheaper than a forecast, which also knows blocks.
+  Forecast measure(const StepSettings& settings, DryMemory memory = DryMemory::unlimited) const;
+  uint64_t peak(const StepSettings& settings) const { return measure(settings).memory.peak; }
   // Learns the program's steps, then runs it with two updates: a first one, and one like all that
   // follow. OutOfMemory if it does not fit.
   Forecast forecast(const StepSettings& settings, const ForecastOptions& options = {}) const;

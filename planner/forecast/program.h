@@ -31,11 +31,14 @@ struct StepSettings {
   uint64_t budget = 0;           // most bytes of blocks, 0: as many as the device may have
   int64_t evaluation_batch = 0;  // samples at a time, 0: as in `batch`
   int rank = 0, ranks = 1;       // which one, of those that train together (dist/step_ranks.h)
-  // The things that ranks keep in parts: none, or another word of sharding_words() in
-  // dist/step_ranks.h.
-  std::string shard = "none";
+  // The things that ranks keep in parts, and those that lie in host memory: none, or another word
+  // of sharding_words() and offloading_words() in dist/step_ranks.h.
+  std::string shard = "none", offload = "none";
+  // Updates of each weight inside backward, in 1 or 2 passes (FusedBackward), of one step per
+  // update; 0: after it.
+  int fused_update = 0;
 
-  // The same with everything kept: no segments, no recomputation and no budget.
+  // The same with all activations kept: no segments, no recomputation and no budget.
   StepSettings plain() const;
   // The same with as many steps per update as there are kinds of steps: a first one, one between,
   // and a last one. More steps need no more memory.
@@ -120,16 +123,19 @@ struct TrainingProgram {
   // all are full.
   BatchShapes steps = {}, evaluation = {};
 
+  // The batch's samples have a part in each other's gradients, as under BatchNorm.
+  bool has_batch_statistics = false;
   double estimator_states = 4;  // floats per parameter in the usual estimate: SGD 2, Adam 4
-  // The words for remedies against too little memory, as a user can choose them: segments of each
-  // block, activations in f16, optimizer states that ranks shard, a budget ({} stands for the
-  // bytes), and a smaller batch accumulated to the same update by all ranks together ({} and {}
+  // The words for ways to save memory, as a user can choose them: segments of each block, with the
+  // values between them in host memory, activations in f16, optimizer states that ranks shard,
+  // a word of offloading_words() ({}), the passes of fused updates ({}), a budget ({} stands for
+  // the bytes), and a smaller batch accumulated to the same update by all ranks together ({} and {}
   // stand for both). What has no words cannot be chosen.
-  std::map<std::string, std::string> words = {{"block", "checkpoint block"},
-                                              {"f16", "dtype f16"},
-                                              {"shard", "shard states"},
-                                              {"budget", "memory budget {}"},
-                                              {"batch", "batch {} accumulate {}"}};
+  std::map<std::string, std::string> words = {
+      {"block", "checkpoint block"},  {"boundaries", "host boundaries"},
+      {"f16", "dtype f16"},           {"shard", "shard states"},
+      {"offload", "offload {}"},      {"fused", "fused update {}"},
+      {"budget", "memory budget {}"}, {"batch", "batch {} accumulate {}"}};
   // The most samples that are evaluated at a time, if that takes no more memory than everything
   // else.
   int64_t most_evaluated = 0;  // 0: as in training

@@ -5,16 +5,11 @@
 #include <algorithm>
 #include <optional>
 
+#include "planner/forecast/choices.h"
+
 namespace rw {
 
 namespace {
-
-// Removes the budget, and the eviction that enforces it while the program runs.
-StepSettings unbounded(StepSettings settings) {
-  settings.budget = 0;
-  if (settings.recompute && settings.recompute->evicts) settings.recompute = nullptr;
-  return settings;
-}
 
 // The memory that remedies may use: the smaller of limit and budget, 0 if there is neither.
 uint64_t limit_of(const StepSettings& settings, uint64_t memory_limit) {
@@ -28,12 +23,10 @@ class RemedySearch {
       : planner_(planner),
         words_(planner.program().words),
         limit_(limit_of(settings, memory_limit)),
-        now_(unbounded(settings)) {
-    now_.evaluation_batch = 0;  // the run chooses it anew
-  }
+        now_(unbounded(settings)) {}
 
-  // The least peak that recomputation reached with the current settings; 0: none was measured.
-  uint64_t least_budget() const { return least_; }
+  // The least that the current settings can do with; nothing where nobody trains.
+  const std::optional<Choice>& least() const { return least_; }
 
   std::vector<Remedy> run() {
     StepSettings block = now_.plain(), half = now_;
@@ -52,18 +45,8 @@ class RemedySearch {
       try_out(words_.at("shard"), sharded);
     }
     try_smaller_batch("", now_);
-    if (can_block && can_half) {
-      block.dtype = DType::f16;
-      try_out(words_.at("f16") + " " + words_.at("block"), block);
-    }
-    if (found_.empty() && (can_block || can_half)) {
-      StepSettings least = can_block ? block : half;
-      least.dtype = DType::f16;
-      const std::string options = (can_half ? words_.at("f16") + " " : std::string()) +
-                                  (can_block ? words_.at("block") + " " : std::string());
-      try_smaller_batch(options, least);
-    }
-    if (trains) try_budget();
+    if (trains) try_choices(now_, "");
+    if (trains && can_half) try_choices(half, words_.at("f16") + " ");
     return std::move(found_);
   }
 
@@ -82,26 +65,21 @@ class RemedySearch {
     }
   }
 
-  // Finds the least recomputation whose blocks fit: they are a little larger than the values in
-  // them.
-  void try_budget() {
-    if (now_.recompute || !can("budget")) return;
-    Search search = planner_.search(now_);
-    least_ = search.candidates().back().peak();
-    const size_t before = found_.size();
-    for (const Candidate& candidate : search.candidates()) {
-      if (candidate.peak() > bytes() || candidate.plan.is_plain()) continue;
-      StepSettings planned = now_;
-      planned.recompute = std::make_shared<const Plan>(candidate.plan);
-      try_out(fmt::format(fmt::runtime(words_.at("budget")), candidate.peak()), planned);
-      if (found_.size() > before) return;
-    }
+  // Finds the quickest of all ways to take the same update.
+  void try_choices(const StepSettings& settings, const std::string& options) {
+    Choices choices(planner_, settings, {.bytes = bytes()});
+    if (!least_) least_ = choices.least();
+    const std::optional<Choice> quickest = choices.quickest();
+    if (!quickest || quickest->options.empty()) return;
+    const std::string all = options + quickest->options;
+    if (std::ranges::find(found_, all, &Remedy::options) == found_.end())
+      try_out(all, quickest->settings);
   }
 
   // Finds the largest batch per step that fits, with accumulation that keeps the samples per
   // update: exactly, if a batch not much smaller divides them, otherwise with a few more.
   void try_smaller_batch(const std::string& options, StepSettings settings) {
-    if (settings.batch == 1 || !can("batch")) return;
+    if (settings.batch == 1 || settings.fused_update > 0 || !can("batch")) return;
     const int64_t all = settings.batch * settings.accumulate;
     const int64_t largest =
         std::min(all, planner_.largest_batch(settings, bytes(), settings.batch));
@@ -123,7 +101,7 @@ class RemedySearch {
   const std::map<std::string, std::string>& words_;
   uint64_t limit_;
   StepSettings now_;
-  uint64_t least_ = 0;
+  std::optional<Choice> least_;
   std::vector<Remedy> found_;
 };
 
@@ -163,10 +141,11 @@ std::string remedies_text(const Planner& planner, const StepSettings& settings,
                   least_limit(planner, now, needed.peak_reserved));
   RemedySearch search(planner, settings, memory_limit);
   const std::vector<Remedy> remedies = search.run();
-  if (const uint64_t least = search.least_budget())
-    out += fmt::format(" The least that recomputation reaches is {} ({} bytes).",
-                       format_bytes(least), least);
-  if (remedies.empty()) return out + " No batch, dtype or recomputation that was tried fits.";
+  if (const std::optional<Choice>& least = search.least())
+    out += fmt::format(" The least that it can do with is {} ({} bytes){}{}.",
+                       format_bytes(least->peak()), least->peak(),
+                       least->options.empty() ? "" : ": ", least->options);
+  if (remedies.empty()) return out + " Nothing that was tried fits.";
   out += " These fit, by dry runs (options to add, peak, blocks, FLOPs per sample):";
   const double plain = as_it_is.flops_per_sample();
   for (const Remedy& r : remedies)

@@ -42,6 +42,15 @@ std::vector<Saving> attribute_savings(const Planner& planner, const StepSettings
     now.accumulate = settings.accumulate;
     add("gradient accumulation");
   }
+  if (settings.fused_update) {
+    now.fused_update = settings.fused_update;
+    add("updates inside backward");
+  }
+  if (settings.offload != "none") {
+    now.offload = settings.offload;
+    add(now.offload == "states" ? "optimizer states in host memory"
+                                : "states and parameters in host memory");
+  }
   if (settings.ranks > 1) {
     now.ranks = settings.ranks;
     now.rank = settings.rank;

@@ -106,7 +106,7 @@ class RankRun {
   static std::vector<ParameterGroup> groups(const Sequential& model, Communicator& ranks,
                                             const RankSetup& how) {
     return StepRanks({.rank = ranks.rank(), .ranks = ranks.size(), .shard = how.shard}, ranks)
-        .shard(model.parameters());
+        .placed(model.parameters());
   }
 
   Communicator& ranks_;

@@ -112,6 +112,16 @@ std::shared_ptr<Device> fresh_device() {
   return device;
 }
 
+// The parts of training that lie in host memory.
+enum class Where { device, states_on_host, all_on_host };
+
+std::vector<ParameterGroup> offloaded(std::vector<ParameterGroup> groups, Where where) {
+  if (where == Where::device) return groups;
+  const Offload how{.part_bytes = 2 * MiB,
+                    .parameter_bytes = where == Where::all_on_host ? MiB : 0};
+  return offload_states(std::move(groups), how);
+}
+
 // The place of states: f32 moments of `n` elements.
 struct OffloadedMoments {
   Parameters parameters;
@@ -221,19 +231,22 @@ TEST_CASE("offload: the same bits, of every optimizer") {
       for (const auto& [name, make] : offload_optimizers()) {
         CAPTURE(name);
         CAPTURE(rw::name(dtype));
-        const Parameters a = parameters_in_parts(dtype), b = parameters_in_parts(dtype);
-        const auto plain = make(one_group(a));
-        const auto other = make(offload_states(b, {.part_bytes = 2 * MiB}));
-        train_between(*plain, a, 0, 3);
-        train_between(*other, b, 0, 3);
-        CHECK(raw_bytes(a) == raw_bytes(b));
-        CHECK(raw_bytes(plain->state()) == raw_bytes(other->state()));
-        // Either loads the other's state.
-        plain->load_state(other->state());
-        other->load_state(plain->state());
-        train_between(*plain, a, 3, 4);
-        train_between(*other, b, 3, 4);
-        CHECK(raw_bytes(a) == raw_bytes(b));
+        for (const Where where : {Where::states_on_host, Where::all_on_host}) {
+          CAPTURE(static_cast<int>(where));
+          const Parameters a = parameters_in_parts(dtype), b = parameters_in_parts(dtype);
+          const auto plain = make(one_group(a));
+          const auto other = make(offloaded(one_group(b), where));
+          train_between(*plain, a, 0, 3);
+          train_between(*other, b, 0, 3);
+          CHECK(raw_bytes(a) == raw_bytes(b));
+          CHECK(raw_bytes(plain->state()) == raw_bytes(other->state()));
+          // Either loads the other's state.
+          plain->load_state(other->state());
+          other->load_state(plain->state());
+          train_between(*plain, a, 3, 4);
+          train_between(*other, b, 3, 4);
+          CHECK(raw_bytes(a) == raw_bytes(b));
+        }
       }
   });
 }
@@ -241,10 +254,13 @@ TEST_CASE("offload: the same bits, of every optimizer") {
 TEST_CASE("offload: groups, windows, skipped updates and what follows updates") {
   on_each_device([] {
     for (const DType dtype : {DType::f32, DType::f16}) {
-      const auto run = [&](bool offloaded) {
+      const auto run = [&](Where where) {
         const Parameters p = parameters_in_parts(dtype);
         std::vector<ParameterGroup> groups = decay_groups(p, 0.1f);
-        if (offloaded) groups[0] = offload_states({groups[0]}, {.part_bytes = MiB})[0];
+        if (where == Where::states_on_host)  // of one group
+          groups[0] = offload_states({groups[0]}, {.part_bytes = MiB})[0];
+        else
+          groups = offloaded(std::move(groups), where);
         Accumulate optimizer(AdamW(groups), 2);
         optimizer.set_scaler(LossScaler::dynamic(0x1p10f, 2, 0.5f, 3));
         Ema ema(optimizer);
@@ -262,7 +278,8 @@ TEST_CASE("offload: groups, windows, skipped updates and what follows updates") 
         for (auto& b : raw_bytes(p)) bytes.push_back(b);
         return bytes;
       };
-      CHECK(run(true) == run(false));
+      CHECK(run(Where::states_on_host) == run(Where::device));
+      CHECK(run(Where::all_on_host) == run(Where::device));
     }
   });
 }
@@ -270,10 +287,9 @@ TEST_CASE("offload: groups, windows, skipped updates and what follows updates") 
 TEST_CASE("offload: updates in backward take states where they lie, the same bits") {
   on_each_device([] {
     for (const DType dtype : {DType::f32, DType::f16}) {
-      const auto run = [&](bool offloaded, const auto& make) {
+      const auto run = [&](Where where, const auto& make) {
         const Parameters p = parameters_in_parts(dtype);
-        auto optimizer =
-            make(offloaded ? offload_states(p, {.part_bytes = 2 * MiB}) : one_group(p));
+        auto optimizer = make(offloaded(one_group(p), where));
         for (int t = 0; t < 4; ++t) {
           optimizer.backward(offload_loss(p, t));
           optimizer.step();
@@ -283,11 +299,17 @@ TEST_CASE("offload: updates in backward take states where they lie, the same bit
       const auto fused = [](std::vector<ParameterGroup> groups) {
         return FusedBackward(AdamW(std::move(groups)));
       };
+      const auto twice = [](std::vector<ParameterGroup> groups) {
+        return FusedBackward(AdamW(std::move(groups)), FusedPasses::two);
+      };
       const auto adama = [](std::vector<ParameterGroup> groups) {
         return AdamA(std::move(groups), 2);
       };
-      CHECK(run(true, fused) == run(false, fused));
-      CHECK(run(true, adama) == run(false, adama));
+      for (const Where where : {Where::states_on_host, Where::all_on_host}) {
+        CHECK(run(where, fused) == run(Where::device, fused));
+        CHECK(run(where, twice) == run(Where::device, twice));
+        CHECK(run(where, adama) == run(Where::device, adama));
+      }
     }
   });
 }
@@ -373,4 +395,7 @@ TEST_CASE("offload: dry runs predict the device's and the host's memory to the b
 TEST_CASE("offload: parts must have bytes" * doctest::test_suite("host")) {
   const CpuDevice cpu;
   CHECK_THROWS_AS(AdamW(offload_states({leaf(10)}, {.part_bytes = 0})), ValueError);
+  std::vector<ParameterGroup> groups = offload_states({leaf(10)});
+  groups.push_back(offload_parameters({leaf(10)})[0]);
+  CHECK(contains(message_of<ValueError>([&] { AdamW(std::move(groups)); }), "got 0 and 536870912"));
 }

@@ -349,8 +349,10 @@ TEST_CASE("plan: a table of batches has every way, each of them feasible" *
   for (const FitRow& row : rows) {
     CHECK(row.forecast.memory.peak <= bytes);
     CHECK(row.forecast.memory.peak_reserved <= bytes);
-    CHECK((row.mode == "plain") == (row.forecast.recompute_share() == 0));
-    CHECK(row.mode != "block checkpoint");  // budgets train larger batches for less
+    CAPTURE(row.mode);
+    if (row.mode.starts_with("plain")) CHECK(row.forecast.recompute_share() == 0);
+    CHECK(row.cost > 0.999);
+    CHECK((row.cost > 1.001) == !row.mode.starts_with("plain"));
   }
   for (const uint32_t accumulate : {1u, 4u}) {
     CHECK(batch(DType::f16, "plain", accumulate) > batch(DType::f32, "plain", accumulate));
@@ -394,10 +396,6 @@ TEST_CASE("plan: what an out-of-memory error suggests fits" * doctest::test_suit
       CHECK_THROWS_AS(real_run(example, settings, limit), OutOfMemory);
       const auto remedies = find_remedies(planner, settings, limit);
       CHECK(remedies.size() >= 2);
-      // There is one budget, the cheapest that fits, which is the first that does.
-      CHECK(std::ranges::count_if(remedies, [](const Remedy& remedy) {
-              return remedy.settings.recompute != nullptr;
-            }) == 1);
       for (const Remedy& remedy : remedies) {
         INFO(remedy.options);
         const int64_t samples = remedy.settings.batch * remedy.settings.accumulate;
@@ -422,7 +420,8 @@ TEST_CASE("plan: an error of a run ends with what would fit, or with that nothin
     set_default_device(open_backend("cpu"), limit);
     PlannedRun run(example.program({.dtype = DType::f32, .batch = 64}));
     const auto train = [&] { example.make(run.settings())->dry_step({}); };
-    const char* expected = limit > (uint64_t{1} << 20) ? "dtype f16" : "that was tried fits";
+    const char* expected =
+        limit > (uint64_t{1} << 20) ? "dtype f16" : "Nothing that was tried fits";
     CHECK_THROWS_WITH_AS(run.guard(train), doctest::Contains(expected), OutOfMemory);
     CHECK(default_device()->live() == 0);
   }

@@ -34,7 +34,7 @@ class Steps : public TrainingSteps {
       : settings_(settings),
         ranks_(settings, thread_ranks ? *thread_ranks : world()),
         model_(make_model()),
-        optimizer_(AdamW(ranks_.shard(model_->parameters())), settings.accumulate),
+        optimizer_(AdamW(ranks_.placed(model_->parameters())), settings.accumulate),
         parallel_(ranks_.share(optimizer_)) {
     optimizer_.set_max_norm(1);
   }
@@ -173,7 +173,7 @@ TEST_CASE_FIXTURE(CpuDevice,
       dry_run(open_backend("dry:reference"), [&] {
         const StepRanks ranks({.rank = rank, .ranks = 4, .shard = shard});
         const BertForPreTraining model(BertConfig::preset("mini"));
-        Accumulate optimizer(AdamW(ranks.shard(model.parameters())), 1);
+        Accumulate optimizer(AdamW(ranks.placed(model.parameters())), 1);
         const auto parallel = ranks.share(optimizer);
         const MemoryReport report = default_device()->memory_report();
         states.push_back(report.live_by_purpose[static_cast<size_t>(Purpose::optimizer)]);

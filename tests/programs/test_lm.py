@@ -5,6 +5,7 @@ Usage: test_lm.py FOLDER_OF_THE_PROGRAMS"""
 import array
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -58,6 +59,35 @@ def test_training(folder):
     (folder / "short.txt").write_text("a")
     _, errors = run(folder, *NEW, "--data", "short.txt", "--seq", "16", status=1)
     expect("must have 34 tokens for windows of 16" in errors, "a short text", errors)
+
+
+def test_memory(folder):
+    """One number for memory: whatever is chosen stays within it, by hand, too, and keeps the weights where it can."""
+    command = (*NEW[:-len(FAST) - 1], "8", *FAST, "--data", "text.txt", "--seq", "32", "--steps", "3", "--sample", "")
+
+    def train(name, *options, status=0, **more):
+        out, errors = run(folder, *command, *options, "--save", name, "--report", "report.json", status=status, **more)
+        return (out, json.loads((folder / "report.json").read_text())["device"]["memory"]) if not status else errors
+    _, plain = train("plain")
+    for part, fixed in ((0.75, ()), (0.5, ()), (0.75, ("--accumulate", "1"))):
+        bytes_ = str(int(plain["peak"] * part))
+        out, memory = train("chosen", *fixed, "--memory", bytes_)
+        by_hand = re.search("^By hand: (.*)$", out, re.M)[1].split()
+        expect(memory["peak"] <= memory["peak_reserved"] <= int(bytes_) and "as it was asked for" in out
+               and "An update was to take" in out, "one number", out)
+        _, again = train("hand", *fixed, *by_hand, "--memory-limit", bytes_)
+        expect(weights(folder, "hand") == weights(folder, "chosen"), "by hand", by_hand, again)
+        if fixed:
+            expect(weights(folder, "chosen") == weights(folder, "plain"), "an option that was given decides", out)
+    out, memory = train("chosen", env={**os.environ, "REWIND_MEMORY": bytes_})
+    expect(memory["peak_reserved"] <= int(bytes_) and "By hand:" in out, "the environment", out)
+    out, _ = train("chosen", "--memory", "1GiB")
+    expect("Nothing needs to change" in out and weights(folder, "chosen") == weights(folder, "plain"), "enough", out)
+    errors = train("less", "--memory", "1000", status=1)
+    expect("[memory] no way to take this update fits in 1000 B of the device" in errors and "The least is" in errors,
+           "too little", errors)
+    errors = train("two", "--memory", "1MiB", "--memory-budget", "1MiB", status=1)
+    expect("excludes" in errors, "two numbers", errors)
 
 
 def test_files(folder):

@@ -110,7 +110,7 @@ def test_peaks(folder):
             "--steps", "4", "--save", "model")
     for segments in ("none", "block"):
         same_peak(folder, *text, "--checkpoint", segments)
-    same_peak(folder, *text, "--optimizer", "adamw-8bit", "--offload-states")
+    same_peak(folder, *text, "--optimizer", "adamw-8bit", "--offload", "states")
     # The longest sentences of a run are known only from the data.
     tuned = report(folder, "bert", "finetune", "--task", "task", "--model", "model", "--batch", "4",
                    "--seq", "32", "--quiet")["device"]

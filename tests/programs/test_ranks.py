@@ -252,9 +252,9 @@ def check_refusals():
                and "; start all ranks with the same" in result.stderr and result.stderr.count("error: ") == 1,
                f"other {what} on a rank", result)
     bert = [str(apps / "bert")] + BERT[1:] + ["--steps", "2", "--save", str(folder / "moved")]
-    result = subprocess.run(LAUNCH + ["-n", "1"] + bert + [":", "-n", "1"] + bert + ["--offload-states"],
+    result = subprocess.run(LAUNCH + ["-n", "1"] + bert + [":", "-n", "1"] + bert + ["--offload", "states"],
                             capture_output=True, text=True, timeout=120)
-    expect(result.returncode != 0 and "got '--offload-states: false' on rank 0 and '--offload-states: true' on rank 1" in result.stderr,
+    expect(result.returncode != 0 and "got '--offload: none' on rank 0 and '--offload: states' on rank 1" in result.stderr,
            "states in host memory on one rank only", result)
     result = in_two_folders(folder, other)
     expect(result.returncode != 0 and result.stderr.count("got 'the data: ") == 1, "other data of the same name", result)

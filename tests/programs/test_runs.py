@@ -68,7 +68,7 @@ def test_other_settings(folder):
         refuse(folder, changed(BERT, option, now), option, before, now)
     refuse(folder, [w for w in BERT if w not in ("--vocab", "vocab.txt")], "--vocab", "vocab.txt", "not given")
     refuse(folder, (*BERT, "--whole-words"), "--whole-words", "false", "true")
-    accept(folder, (*BERT, "--offload-states", "--checkpoint", "none"))
+    accept(folder, (*BERT, "--offload", "states", "--checkpoint", "none"))
     shutil.rmtree(folder / "kept")
 
     # The settings of another program.

@@ -59,7 +59,9 @@ def sites(line):
 def tests_of(room):
     """The tests of the room's folder, or of all rooms, that need neither a Vulkan driver, since host code is drawn, nor
     a library beside the test program, and that take seconds."""
-    names = {os.path.basename(f)[5:-4] for f in glob.glob(os.path.join(table.TESTS, room or "*", "**", "test_*.cpp"), recursive=True)}
+    rooms = [room] if room else set(os.listdir(table.TESTS)) - {"backends"}
+    names = {os.path.basename(f)[5:-4]
+             for one in rooms for f in glob.glob(os.path.join(table.TESTS, one, "**", "test_*.cpp"), recursive=True)}
     return table.Tests(tuple(sorted(names - NEED_A_DRIVER - NEED_A_LIBRARY - LONG)), ("VK_DRIVER_FILES=none",), "", "")
 
 

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <thread>
 #include <unistd.h>
@@ -28,7 +29,8 @@ namespace rw {
 
 void PlanningOptions::add_to(CLI::App& app) {
   set_reads_environment(false);  // these options take the place of the environment
-  budget = env_memory_budget();
+  budget = env_text("REWIND_MEMORY_BUDGET");
+  memory = env_text("REWIND_MEMORY");
   timeline = env_text("REWIND_TIMELINE");
   recompute = env_text("REWIND_RECOMPUTE");
   keep_8_bits = env_flag("REWIND_KEEP_8_BITS");
@@ -40,14 +42,28 @@ void PlanningOptions::add_to(CLI::App& app) {
       ->needs("--plan");
   app.add_option("--save-profile", profile,
                  "write the device's limits, for --device dry:FILE.json");
+  CLI::Option* const number = shared_option(
+      app, "--memory", memory, "chooses the quickest way to take the same updates in it");
+  app.add_option("--host-memory", host_memory,
+                 "with --memory: the same of host memory, instead of what the machine has free");
+  std::vector<std::string> ways;
+  for (const auto& [way, effect] : approximate_ways()) ways.push_back(way);
+  app.add_option("--allow", allowed,
+                 "with --memory: ways that change the updates and may be chosen: last-norm, "
+                 "8-bit-activations, batch-norm")
+      ->delimiter(',')
+      ->check(CLI::IsMember(ways));
   app.add_option("--memory-budget", budget,
-                 "recompute just enough to stay below this, as 2GiB, instead of --checkpoint");
+                 "recompute just enough to stay below this, as 2GiB, instead of --checkpoint")
+      ->excludes(number);
   app.add_option(
-      "--recompute", recompute,
-      "instead of --checkpoint: memory (the least, with every op at most twice), speed (keeps "
-      "matrix products), collection:NAME,... (keeps the results of ops of these names, and values "
-      "with these names), or evict (drops and recomputes values while it runs, to stay below "
-      "--memory-budget)");
+         "--recompute", recompute,
+         "instead of --checkpoint: memory (the least, with every op at most twice), speed (keeps "
+         "matrix products), collection:NAME,... (keeps the results of ops of these names, and "
+         "values "
+         "with these names), or evict (drops and recomputes values while it runs, to stay below "
+         "--memory-budget)")
+      ->excludes(number);
   shared_flag(app, "--keep-8-bits", keep_8_bits, "needs --memory-budget");
   app.add_option(
          "--plan-effort", effort,
@@ -83,7 +99,12 @@ std::function<void(double)> progress_of_planning() {
 
 }  // namespace
 
+bool PlanningOptions::decides_all() const {
+  return !memory.empty() && (budget.empty() || is_given("--memory"));
+}
+
 std::optional<AutoRecomputeOptions> PlanningOptions::recomputation() const {
+  if (decides_all()) return {};
   std::optional<AutoRecomputeOptions> options = parse_recompute(recompute, budget);
   check<ValueError>(options || !keep_8_bits, "options",
                     "--keep-8-bits is for plans, got no --memory-budget");
@@ -97,17 +118,56 @@ std::optional<AutoRecomputeOptions> PlanningOptions::recomputation() const {
 std::map<std::string, std::string> command_line_words() {
   std::map<std::string, std::string> words;
   const auto add = [&](const char* change, const char* option, const char* value) {
-    if (has_option(option)) words[change] = fmt::format("{} {}", option, value);
+    if (has_option(option)) words[change] = *value ? fmt::format("{} {}", option, value) : option;
   };
   add("block", "--checkpoint", "block");
+  add("boundaries", "--host-boundaries", "");
   add("f16", "--dtype", "f16");
   add("shard", "--shard", "states");
+  add("offload", "--offload", "{}");
+  add("fused", "--fused-update", "{}");
   add("budget", "--memory-budget", "{}");
   add("batch", "--batch", has_option("--accumulate") ? "{} --accumulate {}" : "{}");
   return words;
 }
 
 namespace {
+
+// The ways that options of the running command decide about.
+std::vector<std::string> fixed_ways() {
+  constexpr std::array<std::pair<const char*, const char*>, 7> deciders = {
+      {{"block", "--checkpoint"},
+       {"block", "--checkpoint-every"},
+       {"budget", "--checkpoint"},
+       {"boundaries", "--host-boundaries"},
+       {"offload", "--offload"},
+       {"fused", "--fused-update"},
+       {"batch", "--accumulate"}}};
+  std::vector<std::string> fixed;
+  for (const auto& [way, option] : deciders)
+    if (is_given(option)) fixed.push_back(way);
+  return fixed;
+}
+
+// The table of what was chosen, and what more is to gain.
+Choice quickest_choice(const Planner& planner, const PlanningOptions& options,
+                       const std::optional<DeviceSpeed>& speed) {
+  ChoiceOptions how{.bytes = parse_bytes(options.memory),
+                    .fixed = fixed_ways(),
+                    .allowed = options.allowed,
+                    .speed = speed,
+                    .threads = std::thread::hardware_concurrency(),
+                    .on_progress = progress_of_planning()};
+  if (!options.host_memory.empty()) how.host_bytes = parse_bytes(options.host_memory);
+  Choices choices(planner, planner.settings(), how);
+  std::optional<Choice> chosen = choices.quickest();
+  if (!chosen) throw OutOfMemory(choices.refusal());
+  if (is_first_rank())
+    fmt::print(
+        "{}{}\n\n", choices.table(*chosen),
+        chosen->options.empty() ? "Nothing needs to change." : "By hand: " + chosen->options);
+  return std::move(*chosen);
+}
 
 void write_trace(const PlanningOptions& options, const MemoryTrace& trace) {
   if (!is_first_rank()) return;
@@ -130,6 +190,23 @@ std::string settings_text(const TrainingProgram& program, const StepSettings& s)
                         s.checkpoint_every > 1 ? "s" : "");
   return text;
 }
+
+}  // namespace
+
+std::optional<Choice> chosen_by_memory(const TrainingProgram& program,
+                                       const PlanningOptions& options) {
+  if (!options.decides_all()) return {};
+  const std::shared_ptr<Device> device = default_device();
+  const DeviceSpeed speed = measure_speed(device, program.settings.dtype);
+  device->trim();
+  device->reset_peak();
+  const Planner planner(program);
+  Choice choice = quickest_choice(planner, options, speed);
+  device->set_memory_limit(parse_bytes(options.memory));
+  return choice;
+}
+
+namespace {
 
 void warn_of_segments(const std::vector<std::string>& problems) {
   if (problems.empty()) return;
@@ -236,21 +313,23 @@ void run_plan(const TrainingProgram& program, const PlanningOptions& options,
   const std::unique_ptr<Backend> dry = device.open_dry();
   if (!options.profile.empty()) write_file(options.profile, device_profile(device.device));
   TrainingProgram planned = program;
+  if (options.decides_all())
+    planned.settings = quickest_choice(Planner(planned, *dry), options, {}).settings;
   const std::vector<MemoryReport> by_rank = plan_ranks(planned, *dry, options);
   const Planner planner(planned, *dry);
   std::string misfit;
   Forecast forecast;
   // A user who asks what fits in other memory than the device's is not told what fits in the
   // device's.
-  const bool elsewhere = !options.fit.empty() && device.limit() == 0;
+  const uint64_t limit = options.decides_all() ? parse_bytes(options.memory) : device.limit();
+  const bool elsewhere = !options.fit.empty() && limit == 0;
   try {
     forecast = planner.forecast(planner.settings(),
                                 {.memory = elsewhere ? DryMemory::unlimited : DryMemory::of_device,
-                                 .memory_limit = device.limit(),
+                                 .memory_limit = limit,
                                  .trace = true});
   } catch (const OutOfMemory& error) {
-    misfit = fmt::format("{}\n{}", error.what(),
-                         remedies_text(planner, planner.settings(), device.limit()));
+    misfit = fmt::format("{}\n{}", error.what(), remedies_text(planner, planner.settings(), limit));
     if (planner.settings().budget) throw OutOfMemory(misfit);  // there is no plan to show
     forecast =
         planner.forecast(planner.settings(), {.memory = DryMemory::unlimited, .trace = true});

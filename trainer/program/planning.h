@@ -6,8 +6,11 @@
 
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
+#include <vector>
 
+#include "../../planner/forecast/choices.h"
 #include "../../planner/forecast/planned_run.h"
 #include "program.h"
 
@@ -16,23 +19,34 @@ namespace rw {
 // The options of planning and of accounts of memory. An empty text means that the option was not
 // given.
 struct PlanningOptions {
-  bool plan = false;         // predict instead of training
-  bool launches = false;     // with the kernels of two updates
-  std::string fit;           // bytes in which the settings are to fit
-  std::string budget;        // bytes of the device's blocks
-  std::string recompute;     // how to stay within the budget
-  bool keep_8_bits = false;  // plans may keep values in 8 bits
-  std::string timeline;      // a file for an HTML page of the memory
-  std::string trace;         // a file for Perfetto or chrome://tracing
-  std::string profile;       // a file for the device's profile
-  std::string report;        // a folder or a file, as for ReportFile
-  double effort = 1;         // of planning
+  bool plan = false;        // predict instead of training
+  bool launches = false;    // with the kernels of two updates
+  std::string fit;          // bytes in which the settings are to fit
+  std::string memory;       // bytes of the device, in which the quickest settings are chosen
+  std::string host_memory;  // bytes of host memory for that
+  std::vector<std::string> allowed;  // approximate_ways() that may be chosen
+  std::string budget;                // bytes of the device's blocks, for recomputation alone
+  std::string recompute;             // how to stay within the budget
+  bool keep_8_bits = false;          // plans may keep values in 8 bits
+  std::string timeline;              // a file for an HTML page of the memory
+  std::string trace;                 // a file for Perfetto or chrome://tracing
+  std::string profile;               // a file for the device's profile
+  std::string report;                // a folder or a file, as for ReportFile
+  double effort = 1;                 // of planning
 
   void add_to(CLI::App& app);  // adds the options
+  // Whether --memory, or REWIND_MEMORY, decides about everything that takes memory.
+  bool decides_all() const;
   // Returns the settings of --memory-budget, --recompute, --keep-8-bits and --plan-effort, which
   // show how far planning is. ValueError for --keep-8-bits without --memory-budget.
   std::optional<AutoRecomputeOptions> recomputation() const;
 };
+
+// Returns the quickest way to train the program within `options.memory` on the default device, and
+// prints them; nothing if that was not given. What other options of the running command say stays.
+// OutOfMemory if there are none.
+std::optional<Choice> chosen_by_memory(const TrainingProgram& program,
+                                       const PlanningOptions& options);
 
 // Returns TrainingProgram::words for the options of the running command.
 std::map<std::string, std::string> command_line_words();

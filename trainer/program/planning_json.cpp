@@ -28,6 +28,8 @@ nlohmann::json settings_json(const StepSettings& s) {
           {"rank", s.rank},
           {"ranks", s.ranks},
           {"shard", s.shard},
+          {"offload", s.offload},
+          {"fused_update", s.fused_update},
           {"memory_budget", s.budget},
           {"evicts", s.recompute && s.recompute->evicts},
           {"in_8_bits", s.recompute ? s.recompute->in_8_bits : 0}};
@@ -46,6 +48,9 @@ nlohmann::json fit_json(const std::vector<FitRow>& rows) {
                    {"batch_per_step", row.settings.batch},
                    {"batch", row.settings.batch * steps},
                    {"recompute_share", row.forecast.recompute_share()},
+                   {"offload", row.settings.offload},
+                   {"fused_update", row.settings.fused_update},
+                   {"cost", row.cost},
                    {"peak", row.forecast.memory.peak},
                    {"reserved", row.forecast.memory.peak_reserved},
                    {"limit", row.limit}});

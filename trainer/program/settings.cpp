@@ -36,7 +36,7 @@ constexpr std::array may_change = {
     "--scale-lr", "--reference-batch",
     // Memory, which leaves the bits as they are.
     "--checkpoint", "--checkpoint-every", "--host-boundaries", "--memory-budget", "--recompute",
-    "--plan-effort", "--memory-limit", "--offload-states", "--shard",
+    "--plan-effort", "--memory-limit", "--memory", "--host-memory", "--offload", "--shard",
     // The setting "the device" describes it.
     "--device"};
 

@@ -32,7 +32,7 @@ constexpr SharedOption shared_options[] = {
     {"--keep-8-bits",
      "plans may keep values in 8 bits until backward, which makes gradients approximate"},
     {"--load", "start from the weights in this safetensors file"},
-    {"--memory", "the memory of each device, as 8GiB"},
+    {"--memory", "the device memory that may be taken, as 8GiB"},
     {"--model", "the model"},
     {"--only", "only those whose names contain this text"},
     {"--profile",
@@ -70,6 +70,10 @@ const CLI::App* running = nullptr;
 
 bool has_option(const std::string& name) {
   return running != nullptr && running->get_option_no_throw(name) != nullptr;
+}
+
+bool is_given(const std::string& name) {
+  return has_option(name) && running->get_option(name)->count() > 0;
 }
 
 void set_running_command(const CLI::App* command) {

@@ -31,6 +31,8 @@ inline CLI::Option* shared_flag(CLI::App& app, const std::string& name, bool& va
 
 // Tells whether the command that runs has this option, as "--resume": messages speak of no others.
 bool has_option(const std::string& name);
+// Tells whether it was given to that command.
+bool is_given(const std::string& name);
 // Says which command runs, if one does.
 void set_running_command(const CLI::App* command);
 

@@ -52,16 +52,22 @@ struct FrozenNet {
 // Notes what a stream asks of it.
 class Witness : public HostSource {
  public:
-  using HostSource::HostSource;
+  Witness(const std::vector<std::shared_ptr<Storage>>& storages, bool fills_ahead)
+      : HostSource(storages), fills_ahead_(fills_ahead) {}
+  bool fills_ahead() const override { return fills_ahead_; }
   std::vector<std::string> take() { return std::exchange(seen_, {}); }
   void expect(size_t i) override { seen_.push_back("expect " + std::to_string(i)); }
   void fill(size_t i, Storage& target) override {
     seen_.push_back("fill " + std::to_string(i));
     HostSource::fill(i, target);
   }
-  void before_leaving(size_t i) override { seen_.push_back("leave " + std::to_string(i)); }
+  void before_leaving(size_t i) override {
+    seen_.push_back("leave " + std::to_string(i));
+    HostSource::before_leaving(i);
+  }
 
  private:
+  bool fills_ahead_;
   std::vector<std::string> seen_;
 };
 
@@ -133,7 +139,7 @@ TEST_CASE("streams: frozen weights in host memory or in a file have the bits of 
 
 TEST_CASE_FIXTURE(CpuDevice, "streams: the order of the last window is expected of the next") {
   FrozenNet net;
-  Witness source(net.weights);
+  Witness source(net.weights, false);
   Stream stream(net.weights, source, {.most_bytes = 2 * weight_bytes});
   const auto use = [&](std::vector<size_t> numbers) {
     for (const size_t i : numbers) {
@@ -161,6 +167,64 @@ TEST_CASE_FIXTURE(CpuDevice, "streams: the order of the last window is expected 
   Storage* three[] = {net.weights[0].get(), net.weights[3].get(), net.weights[4].get()};
   stream.need(three);
   for (const Storage* storage : three) CHECK(!storage->is_swapped_out());
+}
+
+TEST_CASE_FIXTURE(CpuDevice, "streams: what comes at once is there before it is asked for") {
+  FrozenNet net;
+  Witness source(net.weights, true);
+  Stream stream(net.weights, source, {.most_bytes = 2 * weight_bytes});
+  source.take();
+  const auto use = [&](size_t i) {
+    Storage* one[] = {net.weights[i].get()};
+    stream.need(one);
+    Words seen = source.take();
+    std::erase_if(seen, [](const std::string& word) { return word.starts_with("expect"); });
+    return seen;
+  };
+  for (const size_t i : {0, 1, 2, 1}) use(i);
+  stream.end_window();
+  source.take();
+  CHECK(use(0) == Words{"fill 0", "fill 1"});
+  CHECK(use(0).empty());
+  CHECK(use(1) == Words{"leave 0", "fill 2"});
+  CHECK(use(2).empty());
+  CHECK(use(1).empty());
+  stream.end_window();
+  // One that was there, and nobody used, was not wanted: the next window expects nothing after it.
+  source.take();
+  use(0);
+  CHECK(use(3) == Words{"leave 1", "fill 3"});
+  stream.end_window();
+  source.take();
+  CHECK(use(0) == Words{"fill 0", "fill 3"});
+}
+
+TEST_CASE_FIXTURE(CpuDevice,
+                  "streams: what was written goes back to host memory, and nothing else") {
+  FrozenNet net;
+  Device& device = *default_device();
+  HostSource source(net.weights);
+  Stream stream(net.weights, source, {.most_bytes = 2 * weight_bytes, .ahead = false});
+  const auto copied = [&] {
+    const uint64_t sum = offloaded_bytes(device.work());
+    device.reset_peak();
+    return sum / weight_bytes;
+  };
+  CHECK(copied() == 6);
+  const NoGrad guard;
+  net.model(full({4, width}, 0.5f));
+  CHECK(copied() == 6);  // they came
+  stream.end_window();
+  CHECK(copied() == 0);
+  auto& first = dynamic_cast<Linear&>(net.model[0]);
+  fill_(first.weight, 3);
+  CHECK(copied() == 1);
+  stream.end_window();
+  CHECK(copied() == 1);
+  CHECK(first.weight.to_vector() == std::vector<float>(width * width, 3.0f));  // where it lies
+  first.weight.copy_from(std::vector<float>(width * width, 4.0f));
+  CHECK(copied() == 0);
+  CHECK(sum(first.weight).item() == 4.0f * width * width);
 }
 
 TEST_CASE_FIXTURE(CpuDevice, "streams: files that are too short, or become so") {

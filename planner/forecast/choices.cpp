@@ -1,0 +1,350 @@
+#include "planner/forecast/choices.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <functional>
+#include <numeric>
+#include <tuple>
+
+#include "core/base/parallel.h"
+#include "core/memory/process_memory.h"
+#include "planner/forecast/rank_memory.h"
+
+namespace rw {
+
+namespace {
+
+// The numbers of steps into which `samples` divide, each larger than the one before by a third.
+std::vector<int64_t> divisions(int64_t samples) {
+  std::vector<int64_t> found;
+  for (int64_t steps = 1; steps <= samples; ++steps)
+    if (samples % steps == 0 && (found.empty() || 3 * steps >= 4 * found.back()))
+      found.push_back(steps);
+  return found;
+}
+
+bool is_among(const std::vector<std::string>& names, const char* name) {
+  return std::ranges::find(names, name) != names.end();
+}
+
+}  // namespace
+
+StepSettings unbounded(StepSettings settings) {
+  settings.budget = 0;
+  if (settings.recompute && settings.recompute->evicts) settings.recompute = nullptr;
+  settings.evaluation_batch = 0;
+  return settings;
+}
+
+const std::vector<std::pair<std::string, std::string>>& approximate_ways() {
+  static const std::vector<std::pair<std::string, std::string>> ways = {
+      {"last-norm", "gradients are clipped by the norm of the update before"},
+      {"8-bit-activations", "gradients are made of activations that were kept in 8 bits"},
+      {"batch-norm", "BatchNorm has the statistics of other numbers of samples"}};
+  return ways;
+}
+
+Choices::Choices(const Planner& planner, const StepSettings& asked, ChoiceOptions options)
+    : planner_(planner), asked_(unbounded(asked)), options_(std::move(options)) {
+  for (const std::string& name : options_.allowed)
+    check(std::ranges::find(approximate_ways(), name, [](const auto& w) { return w.first; }) !=
+              approximate_ways().end(),
+          "memory",
+          "ways that are allowed must be last-norm, 8-bit-activations or batch-norm, "
+          "got '{}'",
+          name);
+  if (options_.bytes == 0) options_.bytes = planner.info().memory_bytes;
+  if (options_.host_bytes == 0) options_.host_bytes = spare_host_bytes();
+  if (!options_.speed) options_.speed = assumed_speed(planner.info());
+  add_groups();
+  add_activations();
+}
+
+bool Choices::may(const char* way) const {
+  return planner_.program().words.contains(way) && !is_among(options_.fixed, way);
+}
+
+bool Choices::has_bus() const {
+  return planner_.info().host_bandwidth.to_host > 0;
+}
+
+// The settings that were asked for come first, here and in add_groups().
+void Choices::add_activations() {
+  activations_ = {asked_};
+  if (!planner_.trains()) return;
+  if (may("block")) {
+    const bool is_plain = asked_.checkpoint == "none" && !asked_.recompute;
+    if (!is_plain) activations_.push_back(asked_.plain());
+    plain_ = activations_.size() - 1;
+    StepSettings block = asked_.plain();
+    block.checkpoint = "block";
+    block.checkpoint_every = 1;
+    activations_.push_back(block);
+    block.host_boundaries = true;
+    if (may("boundaries") && has_bus()) activations_.push_back(block);
+  }
+  if (may("budget") && !asked_.recompute) add_plans();
+}
+
+void Choices::add_groups() {
+  const auto add_once = [](auto& list, const auto& value) {
+    if (std::ranges::find(list, value) == list.end()) list.push_back(value);
+  };
+  std::vector<std::string> offloads = {asked_.offload};
+  if (planner_.trains() && may("offload") && has_bus() && asked_.shard == "none")
+    for (const char* word : {"none", "states", "parameters"}) add_once(offloads, std::string(word));
+  std::vector<int> fused = {asked_.fused_update};
+  if (planner_.trains() && may("fused") && asked_.ranks == 1) {
+    for (const int passes : {0, 2}) add_once(fused, passes);
+    if (is_among(options_.allowed, "last-norm")) add_once(fused, 1);
+  }
+  const int64_t samples = asked_.batch * asked_.accumulate;
+  std::vector<int64_t> steps = {asked_.accumulate};
+  const bool keeps_batch =
+      planner_.program().has_batch_statistics && !is_among(options_.allowed, "batch-norm");
+  if (planner_.trains() && may("batch") && !keeps_batch)
+    for (const int64_t n : divisions(samples)) add_once(steps, n);
+  for (const int passes : fused)
+    for (const std::string& offload : offloads)
+      for (const int64_t n : steps) {
+        if (passes > 0 && n > 1) continue;
+        StepSettings& group = groups_.emplace_back(asked_);
+        group.offload = offload;
+        group.fused_update = passes;
+        group.batch = samples / n;
+        group.accumulate = static_cast<uint32_t>(n);
+      }
+}
+
+AutoRecomputeOptions Choices::planning() const {
+  return {.host_bytes = has_bus() ? options_.host_bytes : 0,
+          .keep_8_bits = is_among(options_.allowed, "8-bit-activations"),
+          .on_progress = options_.on_progress};
+}
+
+// Plans are made where activations have most of the memory, for the largest steps: they hold for
+// any, because the ops are the same.
+void Choices::add_plans() {
+  const auto leanest = std::ranges::max_element(groups_, {}, [](const StepSettings& s) {
+    return std::tuple(s.batch, s.fused_update > 0, s.offload == "parameters",
+                      s.offload == "states");
+  });
+  Search search = planner_.search(*leanest, planning());
+  for (const Candidate& candidate : search.candidates()) {
+    if (candidate.plan.is_plain()) continue;
+    plans_.push_back(activations_.size());
+    activations_.push_back(asked_.plain());
+    activations_.back().recompute = std::make_shared<const Plan>(candidate.plan);
+  }
+}
+
+StepSettings Choices::settings_of(Way way) const {
+  StepSettings settings = activations_[way.second];
+  const StepSettings& group = groups_[way.first];
+  settings.offload = group.offload;
+  settings.fused_update = group.fused_update;
+  settings.batch = group.batch;
+  settings.accumulate = group.accumulate;
+  return settings;
+}
+
+std::string Choices::options_of(const StepSettings& to, uint64_t peak) const {
+  std::vector<std::string> changes;
+  const auto add = [&](const char* way, const auto&... values) {
+    changes.push_back(fmt::format(fmt::runtime(planner_.program().words.at(way)), values...));
+  };
+  if (to.offload != asked_.offload) add("offload", to.offload);
+  if (to.fused_update != asked_.fused_update) add("fused", to.fused_update);
+  if (to.accumulate != asked_.accumulate)
+    add("batch", to.batch, to.accumulate * static_cast<uint32_t>(to.ranks));
+  if (to.recompute && to.recompute != asked_.recompute) add("budget", peak);
+  if (to.checkpoint == "block" && asked_.checkpoint != "block") add("block");
+  if (to.host_boundaries && !asked_.host_boundaries) add("boundaries");
+  return fmt::format("{}", fmt::join(changes, " "));
+}
+
+Choice Choices::measure(const StepSettings& settings) const {
+  Choice choice{.settings = settings};
+  std::vector<StepSettings> kinds = {settings};
+  if (settings.ranks > 1) kinds = settings_by_rank(settings);
+  if (settings.shard == "none") kinds.resize(std::min<size_t>(kinds.size(), 2));
+  for (const StepSettings& one : kinds) {
+    Forecast found = planner_.measure(one);
+    if (found.memory.peak < choice.peak()) continue;
+    choice.forecast = std::move(found);
+    choice.settings.rank = one.rank;
+  }
+  choice.settings.rank = settings.rank;
+  choice.forecast.steps.clear();  // which nobody needs, and which are large
+  choice.seconds = options_.speed->seconds(choice.forecast.work);
+  choice.options = options_of(settings, choice.peak());
+  return choice;
+}
+
+const Choice& Choices::measured(Way way) {
+  const auto found = measured_.find(way);
+  return found != measured_.end() ? found->second
+                                  : measured_.emplace(way, measure(settings_of(way))).first->second;
+}
+
+void Choices::measure_together(std::vector<Way> ways) {
+  std::erase_if(ways, [&](Way way) { return measured_.contains(way); });
+  std::vector<Choice> found(ways.size());
+  parallel_for(ways.size(), options_.threads,
+               [&](size_t i) { found[i] = measure(settings_of(ways[i])); });
+  for (size_t i = 0; i < ways.size(); ++i) measured_.emplace(ways[i], std::move(found[i]));
+}
+
+bool Choices::fits(const Choice& choice, uint64_t bytes) const {
+  return choice.peak() <= bytes && choice.forecast.memory.host_peak <= options_.host_bytes;
+}
+
+// Tries the ways of a group that may be quicker than the best one so far. Keeping everything takes
+// least time; plans cost more the less they need.
+void Choices::try_group(size_t group, uint64_t bytes, std::optional<Way>& best) {
+  const auto is_quicker = [&](Way way) {
+    return !best || measured(way).seconds < measured(*best).seconds;
+  };
+  const auto try_way = [&](size_t activations) {
+    const Way way{group, activations};
+    const bool does_fit = fits(measured(way), bytes);
+    if (does_fit && is_quicker(way)) best = way;
+    return does_fit;
+  };
+  if (try_way(plain_) || !is_quicker({group, plain_})) return;
+  for (size_t i = 0; i < activations_.size(); ++i)
+    if (!activations_[i].recompute || i == 0) try_way(i);
+  const auto try_plan = [&](size_t i) { return try_way(plans_[i]); };
+  if (plans_.empty() || !try_plan(plans_.size() - 1)) return;
+  size_t low = 0, high = plans_.size() - 1;  // the latter fits
+  while (low < high) {
+    const size_t middle = (low + high) / 2;
+    if (try_plan(middle))
+      high = middle;
+    else
+      low = middle + 1;
+  }
+}
+
+// Plans again, where it will run: by hand, its budget gives the same plan.
+Choice Choices::planned_again(const Choice& choice, uint64_t bytes) const {
+  if (!choice.settings.recompute || choice.settings.recompute == asked_.recompute) return choice;
+  StepSettings settings = choice.settings;
+  try {
+    Search search = planner_.search(settings, planning());
+    settings.recompute = std::make_shared<const Plan>(search.budget(bytes).plan);
+  } catch (const OutOfMemory&) {
+    return choice;
+  }
+  const Choice again = measure(settings);
+  return fits(again, bytes) ? again : choice;
+}
+
+std::optional<Choice> Choices::quickest() {
+  std::vector<Way> plain;
+  for (size_t i = 0; i < groups_.size(); ++i) plain.push_back({i, plain_});
+  measure_together(plain);
+  std::ranges::sort(plain, {}, [&](Way way) { return measured(way).seconds; });
+  // Blocks are larger than what lies in them.
+  for (uint64_t bytes = options_.bytes; bytes > options_.bytes / 8 * 7; bytes -= bytes / 64) {
+    std::optional<Way> best;
+    for (const Way& way : plain) try_group(way.first, bytes, best);
+    if (!best) return std::nullopt;
+    const Choice choice = planned_again(measured(*best), bytes);
+    try {
+      planner_.forecast(choice.settings.shortened(),
+                        {.memory = DryMemory::blocks_of_device, .memory_limit = options_.bytes});
+      return choice;
+    } catch (const OutOfMemory&) {  // less than that has room
+    }
+  }
+  return std::nullopt;
+}
+
+Choice Choices::least() {
+  std::vector<Way> ways;
+  for (size_t group = 0; group < groups_.size(); ++group)
+    for (size_t i = 0; i < activations_.size(); ++i)
+      if (!activations_[i].recompute || i == 0 || (!plans_.empty() && i == plans_.back()))
+        ways.push_back({group, i});
+  measure_together(ways);
+  const auto least = std::ranges::min_element(ways, {}, [&](Way way) {
+    const Choice& choice = measured(way);
+    return std::tuple(choice.forecast.memory.host_peak > options_.host_bytes, choice.peak(),
+                      choice.seconds);
+  });
+  return measured(*least);
+}
+
+std::vector<Choice> Choices::front() {
+  std::vector<Way> ways;
+  for (size_t group = 0; group < groups_.size(); ++group)
+    for (size_t i = 0; i < activations_.size(); ++i) ways.push_back({group, i});
+  measure_together(ways);
+  std::vector<Choice> all, front;
+  for (const auto& [way, choice] : measured_) all.push_back(choice);
+  std::ranges::stable_sort(all, {}, &Choice::seconds);
+  for (Choice& choice : all)
+    if (choice.forecast.memory.host_peak <= options_.host_bytes &&
+        (front.empty() || choice.peak() < front.back().peak()))
+      front.push_back(std::move(choice));
+  return front;
+}
+
+std::string Choices::refusal() {
+  const Choice least = this->least();
+  const MemoryReport& memory = least.forecast.memory;
+  std::vector<size_t> order(purpose_count);
+  std::iota(order.begin(), order.end(), 0);
+  std::ranges::sort(order, std::greater(), [&](size_t p) { return memory.peak_by_purpose[p]; });
+  std::string text = fmt::format(
+      "[memory] no way to take this update fits in {} of the device and {} of the host. The least "
+      "is {} and {}, of which {} are {} and {} {}; options for it: {}",
+      format_bytes(options_.bytes), format_bytes(options_.host_bytes), format_bytes(memory.peak),
+      format_bytes(memory.host_peak), format_bytes(memory.peak_by_purpose[order[0]]),
+      name(static_cast<Purpose>(order[0])), format_bytes(memory.peak_by_purpose[order[1]]),
+      name(static_cast<Purpose>(order[1])), least.options.empty() ? "none" : least.options);
+  return text;
+}
+
+std::string Choices::table(const Choice& chosen) const {
+  const bool has_ranks = chosen.settings.ranks > 1;
+  std::string text = fmt::format(
+      "{} of the device{}, {} {} per update{}:\n  {:<44}{:>12}{:>12}{:>12}\n",
+      format_bytes(options_.bytes),
+      has_bus() ? fmt::format(" and {} of the host", format_bytes(options_.host_bytes)) : "",
+      asked_.batch * asked_.accumulate * asked_.ranks, planner_.program().samples,
+      has_ranks ? " of all ranks" : "", "", "peak", "on the host", "time");
+  StepSettings now = asked_;
+  std::string before;
+  const auto add_row = [&](const std::string& name) {
+    const Choice row = measure(now);
+    text += fmt::format("  {:<44}{:>12}{:>12}{:>10.3g} s\n", name, format_bytes(row.peak()),
+                        format_bytes(row.forecast.memory.host_peak), row.seconds);
+    before = row.options;
+  };
+  add_row("as it was asked for");
+  const auto change = [&](const auto& apply) {
+    const StepSettings last = now;
+    apply(now);
+    const std::string options = options_of(now, chosen.peak());
+    if (options == before) return;
+    std::string name = options.starts_with(before) ? options.substr(before.size()) : options;
+    name.erase(0, name.find_first_not_of(' '));
+    add_row(name.empty() ? "activations kept" : name);
+  };
+  const StepSettings& to = chosen.settings;
+  change([&](StepSettings& s) { s.offload = to.offload; });
+  change([&](StepSettings& s) {
+    s.batch = to.batch, s.accumulate = to.accumulate, s.fused_update = to.fused_update;
+  });
+  change([&](StepSettings& s) {
+    s.checkpoint = to.checkpoint, s.checkpoint_every = to.checkpoint_every;
+    s.host_boundaries = to.host_boundaries, s.recompute = to.recompute;
+  });
+  return text;
+}
+
+}  // namespace rw

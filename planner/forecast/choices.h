@@ -1,0 +1,101 @@
+// One number for memory: the ways to take the same update, and the quickest one that fits.
+//   Choices choices(planner, planner.settings(), {.bytes = parse_bytes("8GiB")});
+//   PlannedRun run({.make = make, .settings = choices.quickest().value().settings});
+#pragma once
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "../../core/memory/process_memory.h"
+#include "planner.h"
+#include "step_time.h"
+
+namespace rw {
+
+// One way to take an update.
+struct Choice {
+  StepSettings settings;
+  std::string options;  // the differences from the settings asked for, in the program's words
+  Forecast forecast;    // Planner::measure(); of ranks, that of the one that needs most
+  double seconds = 0;   // of an update, by the device's speed
+
+  uint64_t peak() const { return forecast.memory.peak; }  // bytes on the device
+};
+
+// The settings without a budget, the eviction that enforces it while a program runs, and the
+// evaluation's batch, which the run chooses anew.
+StepSettings unbounded(StepSettings settings);
+
+// The options of Choices.
+struct ChoiceOptions {
+  uint64_t bytes = 0;       // of the device's blocks; 0: as many as it has
+  uint64_t host_bytes = 0;  // for what lies in host memory; 0: spare_host_bytes()
+  // The ways, by the keys of TrainingProgram::words, that stay as they were asked for.
+  std::vector<std::string> fixed = {};
+  // The approximate ways that may be taken: names of approximate_ways().
+  std::vector<std::string> allowed = {};
+  std::optional<DeviceSpeed> speed = {};               // nothing: assumed_speed()
+  unsigned threads = 1;                                // that run the program dry at a time
+  std::function<void(double share)> on_progress = {};  // as AutoRecomputeOptions::on_progress
+};
+
+// The names of ways that change an update, with what they do. Others give the same bits, or those
+// of another order of sums.
+const std::vector<std::pair<std::string, std::string>>& approximate_ways();
+
+// Decides about all memory together: activations are kept, made again, or wait in host memory;
+// states and parameters lie on the device or in host memory; weights are updated after backward or
+// inside it; and the batch comes at once or in steps. All ways are measured by dry runs.
+class Choices {
+ public:
+  // `planner` must outlive it.
+  Choices(const Planner& planner, const StepSettings& asked, ChoiceOptions options);
+
+  const Choice& asked() { return measured({}); }  // as it was asked for, whether it fits or not
+  // The quickest way that fits, in blocks, too; nothing if none does.
+  std::optional<Choice> quickest();
+  Choice least();  // the least bytes on the device, of ways that fit the host
+  // All ways that fit the host, but those of which another one needs no more on the device and
+  // takes no more time; the quickest first. It measures every way.
+  std::vector<Choice> front();
+
+  uint64_t bytes() const { return options_.bytes; }            // that may be taken
+  uint64_t host_bytes() const { return options_.host_bytes; }  // the same of host memory
+  // The end of an error message where nothing fits: the least that does, and what it consists of.
+  std::string refusal();
+  // The chosen way as a table for people: what each change saves, and its time.
+  std::string table(const Choice& chosen) const;
+
+ private:
+  // Numbers of what lies where and when weights are updated, and of how activations are kept.
+  using Way = std::pair<size_t, size_t>;
+
+  bool may(const char* way) const;
+  bool has_bus() const;  // the device has memory of its own
+  void add_groups();
+  void add_activations();
+  void add_plans();
+  AutoRecomputeOptions planning() const;
+  StepSettings settings_of(Way way) const;
+  std::string options_of(const StepSettings& to, uint64_t peak) const;
+  Choice measure(const StepSettings& settings) const;
+  const Choice& measured(Way way);
+  void measure_together(std::vector<Way> ways);
+  bool fits(const Choice& choice, uint64_t bytes) const;
+  void try_group(size_t group, uint64_t bytes, std::optional<Way>& best);
+  Choice planned_again(const Choice& choice, uint64_t bytes) const;
+
+  const Planner& planner_;
+  const StepSettings asked_;
+  ChoiceOptions options_;
+  std::vector<StepSettings> groups_, activations_;  // of ways, which take a part of each
+  size_t plain_ = 0;                                // the activations that are all kept
+  std::vector<size_t> plans_;                       // the activations of plans, by rising cost
+  std::map<Way, Choice> measured_;
+};
+
+}  // namespace rw

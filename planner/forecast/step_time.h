@@ -1,0 +1,29 @@
+// The time of an update, from its work.
+#pragma once
+
+#include <memory>
+
+#include "../../core/memory/device.h"
+
+namespace rw {
+
+// How fast a device works. What nobody measured is as OpCost assumes it.
+struct DeviceSpeed {
+  double flops = OpCost::flops_per_second;       // of products, per second
+  double bytes = OpCost::flops_per_second / 20;  // that kernels read and write, per second
+  double kernel = 5e-6;                          // seconds that a kernel takes at least
+  HostBandwidth host = {};                       // of copies to host memory, and back
+  bool is_measured = false;
+
+  // The seconds of an update. Copies hide behind kernels of the same pass, or kernels behind
+  // copies, whichever take longer.
+  double seconds(const WorkByPhase& work) const;
+};
+
+// Returns the speed of a device that nothing was measured on.
+DeviceSpeed assumed_speed(const DeviceInfo& info);
+// Measures a product of `dtype` and a pass over memory, in about a tenth of a second. The device
+// must compute (not be dry).
+DeviceSpeed measure_speed(const std::shared_ptr<Device>& device, DType dtype);
+
+}  // namespace rw
