@@ -313,8 +313,9 @@ void run_all(Options& o) {
       const auto all = static_cast<int64_t>(images.train.size()),
                  tests = static_cast<int64_t>(images.test.size());
       TrainingProgram program = run.program(o, all, tests);
-      program.words.erase("batch");  // which the runs are about
-      if (const auto chosen = chosen_by_memory(program, o.planning))
+      TrainingProgram fixed = program;
+      fixed.words.erase("batch");  // which the runs are about
+      if (const auto chosen = chosen_by_memory(fixed, o.planning))
         program.settings = chosen->settings;
       run_planned(std::move(program), o.planning, [&](PlannedRun& planned) {
         train(run, o, images, planned,

@@ -11,12 +11,15 @@ class InPlaceWindow : public GradientWindow {
  public:
   InPlaceWindow(const FlatParameters& parameters, uint32_t micro_batches)
       : GradientWindow(parameters) {
-    if (micro_batches > 1) parameters.place_gradients();
+    if (micro_batches > 1) parameters.stream_gradients();
     take();
   }
   std::string name() const override { return "accumulate.window"; }
   void begin_pass(bool) override { give_back(); }
-  void end_micro_batch(const std::vector<float>&) override { take(); }
+  void end_micro_batch(const std::vector<float>&) override {
+    take();
+    parameters_.end_window();
+  }
   void finish() override { give_back(); }
 };
 

@@ -97,23 +97,42 @@ bool Optimizer::update(float weight, uint32_t part) {
                        "with a loss scaler, step() needs optimizer.backward(loss), not "
                        "loss.backward(): the gradients must carry the loss scale");
   has_scaled_ = false;
-  const bool has_gradients = gradients_->locate();
+  const bool by_runs = parameters_->has_streamed_gradients();
+  const bool has_gradients = by_runs ? measure_by_runs() : gradients_->locate();
   if (!has_gradients && !parameters_->shard()) return false;
   check_update();
   announce_update();
   parameters_->follow_parameters();
   if (!has_gradients) gradients_->clear_stats();
-  share_stats(gradients_->stats());
+  if (!by_runs) share_stats(gradients_->stats());
   control_->prepare(part, weight, gradients_->all_stats());
   // With a Shard, only the statistics know of gradients that other ranks have.
   if (parameters_->shard() || !gradients_->has_all())
     control_->count_missed(gradients_->all_stats());
   StateStaging(*parameters_).update([&](size_t run, RunValues values) {
+    if (by_runs) locate_brought(run);
     rule_->update(target(run, std::move(values)));
   });
   share_parameters();
   finish_update();
   return true;
+}
+
+bool Optimizer::locate_brought(size_t run) {
+  parameters_->bring_gradients(run);
+  return gradients_->locate(run);
+}
+
+// Takes the statistics of gradients that are not on the device together.
+bool Optimizer::measure_by_runs() {
+  bool has_any = false;
+  gradients_->clear_stats();
+  for (size_t run = 0; run < parameters_->runs().size(); ++run) {
+    if (!locate_brought(run)) continue;
+    gradients_->stats(run);
+    has_any = true;
+  }
+  return has_any;
 }
 
 void Optimizer::share_stats(const Tensor&) {

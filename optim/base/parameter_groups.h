@@ -55,9 +55,10 @@ std::vector<ParameterGroup> offload_states(std::vector<Tensor> parameters, const
 
 // The same, and the parameters lie in host memory as well. Each comes to the device when a kernel
 // is about to use it, the next one while the device works, and goes when others want the room, back
-// to host memory if it was changed. Small ones stay. Updates give the same bits. Gradients lie on
-// the device: FusedBackward uses each of them at once. Each parameter is a run of its own, and
-// there are no 16-bit copies of f32 parameters (set_weight_copies). Models that are made under
+// to host memory if it was changed. Small ones stay. Updates give the same bits. Gradients are made
+// on the device: FusedBackward uses each of them at once, and sums of Accumulate go to host memory,
+// unless it judges their overflows or keeps them in 16 bits. Each parameter is a run of its own,
+// and there are no 16-bit copies of f32 parameters (set_weight_copies). Models that are made under
 // init::HostParameters never have all parameters on the device. If how.parameter_bytes is 0, it is
 // 512 MiB.
 std::vector<ParameterGroup> offload_parameters(std::vector<ParameterGroup> groups,

@@ -22,6 +22,12 @@ Tensor filled(int64_t size, float value, Device& device, Purpose purpose, DType 
   return t;
 }
 
+// Keeps a copy of it there, too, as streams do.
+void send_to_host(const Tensor& t) {
+  t.impl().storage->keep_host_copy();
+  t.device().to_host(*t.impl().storage);
+}
+
 // Notes that 16-bit parameters and their masters agree.
 void note_same(FlatParameters::Slab& slab) {
   const auto version = [](const Tensor& t) { return t ? t.impl().storage->version() : 0; };
@@ -41,7 +47,9 @@ FlatParameters::FlatParameters(std::vector<ParameterGroup> groups, const StateRu
     move_into(i);
     add_states(i);
   }
-  if (placement_.streamed_bytes > 0) stream_values();
+  std::vector<Tensor> held;
+  for (const Slab& slab : slabs_) held.push_back(slab.held());
+  values_ = streamed(held);
 }
 
 void FlatParameters::check_whole(const char* op) const {
@@ -52,7 +60,7 @@ void FlatParameters::check_whole(const char* op) const {
 
 // An old slab is freed when its parameters have left it, before their states take memory.
 void FlatParameters::separate() {
-  if (stream_) return;
+  if (values_) return;
   const OpScope scope(owner);
   for (Slab& slab : slabs_) slab.states.clear();
   std::vector<Slab> old = std::exchange(slabs_, {});
@@ -119,28 +127,26 @@ void FlatParameters::move_into(size_t index) {
                     : view(slab.values(), {begin, slot.own.size});
   }
   // One leaves before the next one comes, so that they never lie on the device together.
-  if (leaves(slab)) {
-    slab.held().impl().storage->keep_host_copy();
-    device.to_host(*slab.held().impl().storage);
-  }
+  if (leaves(slab.held())) send_to_host(slab.held());
   slabs_.push_back(std::move(slab));
 }
 
-bool FlatParameters::leaves(const Slab& slab) const {
-  return placement_.streamed_bytes > 0 && slab.held().bytes() >= least_streamed_bytes;
+bool FlatParameters::leaves(const Tensor& tensor) const {
+  return placement_.streamed_bytes > 0 && tensor.bytes() >= least_streamed_bytes;
 }
 
-void FlatParameters::stream_values() {
+std::unique_ptr<HostStream> FlatParameters::streamed(const std::vector<Tensor>& tensors) const {
   std::vector<std::shared_ptr<Storage>> storages;
-  for (const Slab& slab : slabs_)
-    if (leaves(slab)) storages.push_back(slab.held().impl().storage);
-  host_ = std::make_unique<HostSource>(storages);
-  stream_ = std::make_unique<Stream>(std::move(storages), *host_,
-                                     StreamOptions{.most_bytes = placement_.streamed_bytes});
+  for (const Tensor& tensor : tensors)
+    if (leaves(tensor)) storages.push_back(tensor.impl().storage);
+  if (storages.empty()) return nullptr;
+  return std::make_unique<HostStream>(storages,
+                                      StreamOptions{.most_bytes = placement_.streamed_bytes});
 }
 
-void FlatParameters::end_window() {
-  if (stream_) stream_->end_window();
+void FlatParameters::end_window() const {
+  if (values_) (*values_)->end_window();
+  if (gradients_) (*gradients_)->end_window();
 }
 
 void FlatParameters::add_states(size_t index) {
@@ -201,7 +207,7 @@ void FlatParameters::publish(size_t run, const Tensor& masters) {
 }
 
 void FlatParameters::set_weight_copies(WeightCopyUse use) {
-  if (placement_.keeps_parts || stream_) use = WeightCopyUse::never;
+  if (placement_.keeps_parts || values_) use = WeightCopyUse::never;
   weight_copies_ = use;
   for (const Slab& slab : slabs_)
     if (!slab.low && !slab.whole)
@@ -211,12 +217,36 @@ void FlatParameters::set_weight_copies(WeightCopyUse use) {
 
 void FlatParameters::place_gradients(DType dtype) const {
   const OpScope scope(owner);
+  for (size_t i = 0; i < slabs_.size(); ++i) (void)place_gradients_of(i, dtype);
+}
+
+Tensor FlatParameters::place_gradients_of(size_t slab, DType dtype) const {
+  // The allocations of an optimizer lie apart from those of steps.
+  Tensor zeros = filled(slabs_[slab].held().numel(), 0, device(), Purpose::optimizer, dtype);
+  zeros.device().set_purpose(*zeros.impl().storage, Purpose::gradient);
+  for (const Slot& slot : slots())
+    if (slot.slab == slab) slot.parameter.impl().grad_place = view(zeros, slot);
+  return zeros;
+}
+
+void FlatParameters::stream_gradients() const {
+  gradients_ = nullptr;  // those of the last window
+  if (!values_) return place_gradients();
+  const OpScope scope(owner);
+  std::vector<Tensor> all;
   for (size_t i = 0; i < slabs_.size(); ++i) {
-    // The allocations of an optimizer lie apart from those of steps.
-    const Tensor zeros = filled(slabs_[i].held().numel(), 0, device(), Purpose::optimizer, dtype);
-    zeros.device().set_purpose(*zeros.impl().storage, Purpose::gradient);
-    for (const Slot& slot : slots())
-      if (slot.slab == i) slot.parameter.impl().grad_place = view(zeros, slot);
+    all.push_back(place_gradients_of(i, DType::f32));
+    if (leaves(all.back())) send_to_host(all.back());
+  }
+  gradients_ = streamed(all);
+}
+
+void FlatParameters::bring_gradients(size_t run) const {
+  for (size_t i = 0; i < runs()[run].slots; ++i) {
+    const Tensor& gradient = slots()[runs()[run].first_slot + i].parameter.impl().grad;
+    if (!gradient) continue;
+    Storage* const storage = gradient.impl().storage.get();
+    (*gradients_)->need({&storage, 1});
   }
 }
 

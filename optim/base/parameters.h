@@ -76,8 +76,8 @@ class FlatParameters {
   // may be elsewhere during the update.
   void publish();
   void publish(size_t run, const Tensor& masters);
-  // Called when everything has read them for an update: offloaded parameters leave the device.
-  void end_window();
+  // Called when a backward pass or an update is done: what is offloaded leaves the device.
+  void end_window() const;
   void set_weight_copies(WeightCopyUse use);  // existing copies go
   WeightCopyUse weight_copies() const { return weight_copies_; }
 
@@ -86,6 +86,11 @@ class FlatParameters {
   // that outlive a step. drop_gradients() gives them back. Backward adds only to f32: the caller
   // must take places of another dtype away.
   void place_gradients(DType dtype = DType::f32) const;
+  // The same, but where parameters are offloaded, these gradients lie in host memory, too.
+  void stream_gradients() const;
+  // Whether they do; then a run's gradients are to be brought before they are located.
+  bool has_streamed_gradients() const { return gradients_ != nullptr; }
+  void bring_gradients(size_t run) const;
   // The part of `whole` (a tensor of a slab) that belongs to a slot, in the parameter's shape.
   static Tensor view(const Tensor& whole, const Slot& slot);
   static Tensor view(const Tensor& whole, const ElementRange& range);
@@ -101,17 +106,19 @@ class FlatParameters {
   explicit FlatParameters(const StateRule& rule) : rule_(rule) {}
   void move_into(size_t slab);
   void add_states(size_t slab);
-  bool leaves(const Slab& slab) const;  // whether it is streamed
-  void stream_values();
+  Tensor place_gradients_of(size_t slab, DType dtype) const;
+  bool leaves(const Tensor& tensor) const;  // whether it is streamed, being offloaded
+  std::unique_ptr<HostStream> streamed(const std::vector<Tensor>& tensors) const;
 
   const StateRule& rule_;
   std::vector<ParameterGroup> groups_;
   Placement placement_;
   std::vector<Slab> slabs_;
   WeightCopyUse weight_copies_ = WeightCopyUse::never;
-  // These bring offloaded parameters; null: all of them are on the device.
-  std::unique_ptr<HostSource> host_;
-  std::unique_ptr<Stream> stream_;
+  // These bring offloaded parameters and gradients; null: all of them are on the device. Gradients
+  // come and go without a change of the parameters.
+  std::unique_ptr<HostStream> values_;
+  mutable std::unique_ptr<HostStream> gradients_;
 };
 
 }  // namespace rw

@@ -293,6 +293,7 @@ TEST_CASE("offload: updates in backward take states where they lie, the same bit
         for (int t = 0; t < 4; ++t) {
           optimizer.backward(offload_loss(p, t));
           optimizer.step();
+          optimizer.zero_grad();
         }
         return raw_bytes(p);
       };
@@ -305,7 +306,13 @@ TEST_CASE("offload: updates in backward take states where they lie, the same bit
       const auto adama = [](std::vector<ParameterGroup> groups) {
         return AdamA(std::move(groups), 2);
       };
+      const auto windows = [](std::vector<ParameterGroup> groups) {
+        Accumulate optimizer(AdamW(std::move(groups)), 2);
+        optimizer.set_max_norm(0.5f);
+        return optimizer;
+      };
       for (const Where where : {Where::states_on_host, Where::all_on_host}) {
+        CHECK(run(where, windows) == run(Where::device, windows));
         CHECK(run(where, fused) == run(Where::device, fused));
         CHECK(run(where, twice) == run(Where::device, twice));
         CHECK(run(where, adama) == run(Where::device, adama));
