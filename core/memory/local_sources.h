@@ -32,7 +32,7 @@ class HostStream {
  public:
   HostStream(const std::vector<std::shared_ptr<Storage>>& storages, const StreamOptions& options)
       : source_(storages), stream_(storages, source_, options) {}
-  Stream* operator->() { return &stream_; }
+  Stream* operator->() { return &stream_; }  // as a pointer to it
 
  private:
   HostSource source_;
