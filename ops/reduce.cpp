@@ -159,9 +159,9 @@ std::vector<Tensor> arg_forward(const std::any& attrs, std::span<Tensor> inputs)
   Tensor y = empty_on(x, reduced_shape(x.shape(), {a.axis}, false), DType::i32);
   const uint32_t threads = count32(around.outer * around.inner, "argmax");
   launch("argreduce", {in(x), out(y)},
-         kernels::ArgReduceParams{.outer = count32(around.outer, "argmax"),
-                                  .count = count32(around.count, "argmax"),
-                                  .inner = count32(around.inner, "argmax")},
+         kernels::ReduceParams{.outer = count32(around.outer, "argmax"),
+                               .count = count32(around.count, "argmax"),
+                               .inner = count32(around.inner, "argmax")},
          {.threads = {threads, 1, 1}, .variant = {a.kind}});
   return one(std::move(y));
 }

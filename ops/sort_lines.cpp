@@ -16,13 +16,13 @@ Sorted detail::sort_lines(const Tensor& x, bool descending) {
   };
   Sorted sorted = new_pair();
   rw::launch("sort_blocks", {in(x), out(sorted.key), out(sorted.order)},
-             kernels::SortBlocksParams{.n = n, .count = count, .descending = descending},
+             kernels::SortParams{.n = n, .count = count, .descending = descending},
              {.threads = {n, 1, 1}});
   if (count <= 32) return sorted;
   Sorted merged = new_pair();
   for (uint64_t run = 32; run < count; run *= 2) {
     rw::launch("sort_merge", {in(sorted.key), in(sorted.order), out(merged.key), out(merged.order)},
-               kernels::SortMergeParams{.n = n, .count = count, .run = low(run)},
+               kernels::SortParams{.n = n, .count = count, .run = low(run)},
                {.threads = {n, 1, 1}});
     std::swap(sorted, merged);
   }

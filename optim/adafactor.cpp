@@ -68,13 +68,13 @@ class AdafactorRule : public UpdateRule {
     const auto u = [](int64_t n) { return count32(n, "adafactor"); };
     const Tensor partial =
         empty({matrices, chunks, cols}, DType::f32, parameter.device().shared_from_this());
-    const kernels::AdafactorMomentParams p{.offset = {},
-                                           .matrices = u(matrices),
-                                           .rows = u(rows),
-                                           .cols = u(cols),
-                                           .chunks = u(chunks),
-                                           .own = t.chunk(slot),
-                                           .beta2_decay = options_.beta2_decay};
+    const kernels::AdafactorParams p{.offset = {},
+                                     .matrices = u(matrices),
+                                     .rows = u(rows),
+                                     .cols = u(cols),
+                                     .chunks = u(chunks),
+                                     .own = t.chunk(slot),
+                                     .beta2_decay = options_.beta2_decay};
     launch("adafactor_rows", {in(grad), inout(row_var), in(t.control)}, p,
            {.threads = {u(matrices * rows), 1, 1}});
     launch("adafactor_columns", {in(grad), out(partial)}, p,

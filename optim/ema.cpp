@@ -11,13 +11,13 @@ class ParameterAverage::Averages : public UpdateObserver {
  public:
   // `name` is that of the states. The kernel gets decay, kind and every.
   static std::shared_ptr<Averages> follow(Optimizer& optimizer, const char* name,
-                                          const kernels::EmaParams& how) {
+                                          const kernels::AverageParams& how) {
     auto averages = std::make_shared<Averages>(optimizer, name, how);
     optimizer.add_observer(averages);
     return averages;
   }
 
-  Averages(const Optimizer& optimizer, const char* name, const kernels::EmaParams& how)
+  Averages(const Optimizer& optimizer, const char* name, const kernels::AverageParams& how)
       : name_(name),
         how_(how),
         slots_(optimizer.parameters().slots()),
@@ -43,7 +43,7 @@ class ParameterAverage::Averages : public UpdateObserver {
   void after_update() override {
     const OpScope scope(name_);
     for (const Pair& pair : pairs_) {
-      kernels::EmaParams p = how_;
+      kernels::AverageParams p = how_;
       p.n = count32(pair.average.numel(), name_);
       launch("ema", {inout(pair.average), in(pair.parameters), in(start_), in(control_)}, p,
              {.threads = {flat_threads(p.n), 1, 1}});
@@ -84,7 +84,7 @@ class ParameterAverage::Averages : public UpdateObserver {
     Tensor parameters, low, average;  // a slab, its 16-bit parameters or none, and its averages
   };
   const char* name_;
-  kernels::EmaParams how_;
+  kernels::AverageParams how_;
   std::vector<FlatParameters::Slot> slots_;
   std::vector<Pair> pairs_;
   Tensor control_;  // the optimizer's
@@ -116,16 +116,16 @@ void ParameterAverage::load_state(const Optimizer::NamedState& saved) {
 
 namespace {
 
-kernels::EmaParams follow_by(const EmaOptions& options) {
+kernels::AverageParams follow_by(const EmaOptions& options) {
   check(options.decay >= 0 && options.decay < 1, "ema", "the decay must be in [0, 1), got {}",
         options.decay);
   const uint32_t kind = options.bias_correction ? AVERAGE_CORRECTED : AVERAGE_DECAY;
-  return {.offset = {}, .decay = options.decay, .kind = kind, .every = 1};
+  return {.offset = {}, .every = 1, .decay = options.decay, .kind = kind};
 }
 
-kernels::EmaParams follow_every(uint32_t every) {
+kernels::AverageParams follow_every(uint32_t every) {
   check(every > 0, "swa", "every must be positive, got 0");
-  return {.offset = {}, .kind = AVERAGE_EQUAL, .every = every};
+  return {.offset = {}, .every = every, .kind = AVERAGE_EQUAL};
 }
 
 }  // namespace

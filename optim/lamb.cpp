@@ -44,16 +44,18 @@ class LambRule : public UpdateRule {
     const Tensor partial = empty({2, run.rows}, DType::f32, device);
     const Tensor ratio = empty({run.rows}, DType::f32, device);
     const Tensor &m = t.states[0], &v = t.states[1];
-    kernels::LambParams p{.offset = {},
-                          .first = run.first,
-                          .rows = run.rows,
-                          .number = run.first,
-                          .chunks = run.rows,
-                          .lr = t.learning_rate,
-                          .beta1 = options_.beta1,
-                          .beta2 = options_.beta2,
-                          .eps = options_.eps,
-                          .weight_decay = t.weight_decay};
+    const kernels::LambParams p{.offset = {},
+                                .first = run.first,
+                                .rows = run.rows,
+                                .number = run.first,
+                                .chunks = run.rows,
+                                .lr = t.learning_rate,
+                                .beta1 = options_.beta1,
+                                .beta2 = options_.beta2,
+                                .eps = options_.eps,
+                                .weight_decay = t.weight_decay,
+                                .parameters = static_cast<uint32_t>(parameters),
+                                .adapt = t.weight_decay != 0};
     for (const GradientTable::Part& part : t.gradients.parts(t.run)) {
       kernels::LambParams q = p;
       q.first = part.first, q.rows = part.rows;
@@ -62,12 +64,8 @@ class LambRule : public UpdateRule {
               out(partial)},
              q, {.threads = {q.rows, 1, 1}});
     }
-    const kernels::LambRatioParams r{.offset = {},
-                                     .parameters = static_cast<uint32_t>(parameters),
-                                     .chunks = run.rows,
-                                     .adapt = t.weight_decay != 0};
-    launch("lamb_ratio", {in(partial), in(run.begins), in(t.control), out(ratio)}, r,
-           {.threads = {r.parameters, 1, 1}});
+    launch("lamb_ratio", {in(partial), in(run.begins), in(t.control), out(ratio)}, p,
+           {.threads = {p.parameters, 1, 1}});
     launch("lamb", {inout(t.parameters), in(m), in(v), in(t.table), in(ratio), in(t.control)}, p,
            {.threads = {p.rows, 1, 1}});
   }

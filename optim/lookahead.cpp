@@ -25,10 +25,10 @@ class Lookahead::Slow : public UpdateObserver {
   void after_update() override {
     const OpScope scope("lookahead");
     for (const Pair& pair : pairs_) {
-      const kernels::LookaheadParams p{.offset = {},
-                                       .n = count32(pair.slow.numel(), "lookahead"),
-                                       .alpha = options_.alpha,
-                                       .every = options_.every};
+      const kernels::AverageParams p{.offset = {},
+                                     .n = count32(pair.slow.numel(), "lookahead"),
+                                     .every = options_.every,
+                                     .alpha = options_.alpha};
       launch("lookahead", {inout(pair.slow), inout(pair.parameters), in(start_), in(control_)}, p,
              {.threads = {flat_threads(p.n), 1, 1}});
     }

@@ -89,7 +89,7 @@ class MuonRule : public UpdateRule {
     const uint32_t n = count32(w.numel(), "muon");
     const Launch flat{.threads = {flat_threads(n), 1, 1}};
     launch("muon_momentum", {in(grad), inout(buffer), out(u), in(t.control)},
-           kernels::MuonMomentumParams{
+           kernels::MuonParams{
                .offset = {}, .n = n, .momentum = options_.momentum, .nesterov = options_.nesterov},
            flat);
     u = orthogonalise(std::move(u), options_);

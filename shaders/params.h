@@ -2,6 +2,8 @@
 // kernel includes only the file that defines its struct, so a change recompiles that family alone.
 // A struct has at most 124 bytes. It begins with `offset`, in elements, one per binding in the
 // kernel's order: the accessors that the shader generator writes add it, so any view can be bound.
+// Kernels of a family, such as a kernel and its gradient, share a struct. Each reads what concerns
+// it, and the offsets of the kernel with the most bindings have room for all.
 #pragma once
 
 #include <cstdint>

@@ -45,11 +45,10 @@ inline constexpr Kernel composed_kernels[] = {
     {"attention_dq", "ffffffif hhhhffih", sizeof(kernels::AttentionParams), attention_dq},
     {"attention_dkv", "ffffffif hhhhffih", sizeof(kernels::AttentionParams), attention_dkv},
     {"reduce", "ff fh hh hf ii", sizeof(kernels::ReduceParams), reduce},
-    {"batch_norm_stats", "ffff hfff", sizeof(kernels::BatchNormStatsParams), batch_norm_stats},
-    {"batch_norm_grad_stats", "fffff hhfff", sizeof(kernels::BatchNormGradStatsParams),
+    {"batch_norm_stats", "ffff hfff", sizeof(kernels::BatchNormParams), batch_norm_stats},
+    {"batch_norm_grad_stats", "fffff hhfff", sizeof(kernels::BatchNormParams),
      batch_norm_grad_stats},
-    {"layer_norm_grad_stats", "ffff hhff", sizeof(kernels::LayerNormGradStatsParams),
-     layer_norm_grad_stats},
+    {"layer_norm_grad_stats", "ffff hhff", sizeof(kernels::LayerNormParams), layer_norm_grad_stats},
 };
 
 }  // namespace rw::reference

@@ -25,7 +25,7 @@ void add_rows(const Tensor& dy, const Rows& rows, const Tensor& y) {
     const Tensor open = empty_on(y, {2 * chunks, rows.width}, y.dtype());
     const Tensor open_key = empty_on(y, {2 * chunks}, DType::i32);
     launch("scatter_add", {in(x), in(key), in(order), inout(y), out(open), out(open_key)},
-           kernels::ScatterAddParams{
+           kernels::RowsParams{
                .n = u(n), .width = u(rows.width), .rows = u(rows.rows), .flip = 0x80000000u},
            {.threads = {u(chunks * ((rows.width + 7) / 8)), 1, 1}, .variant = {n != rows.n}});
     x = open;
@@ -38,8 +38,8 @@ Tensor lasts_of(const Rows& rows) {
   const uint32_t n = count32(rows.n, "scatter");
   const Sorted sorted = sort_lines(reshape(rows.index, {1, rows.n}), false);
   Tensor last = empty_on(rows.index, {rows.n}, DType::i32);
-  launch("sorted_lasts", {in(sorted.key), in(sorted.order), out(last)},
-         kernels::SortedLastsParams{.n = n}, {.threads = {n, 1, 1}});
+  launch("sorted_lasts", {in(sorted.key), in(sorted.order), out(last)}, kernels::SortParams{.n = n},
+         {.threads = {n, 1, 1}});
   return last;
 }
 
@@ -88,7 +88,7 @@ Tensor detail::take_rows(const Tensor& table, const Rows& rows) {
   const auto u = [](int64_t n) { return count32(n, "gather"); };
   Tensor y = empty_on(table, {rows.n, rows.width}, table.dtype());
   rw::launch("gather", {in(table), in(rows.index), out(y)},
-             kernels::GatherParams{.n = u(rows.n), .width = u(rows.width), .rows = u(rows.rows)},
+             kernels::RowsParams{.n = u(rows.n), .width = u(rows.width), .rows = u(rows.rows)},
              {.threads = {flat_threads(y.numel()), 1, 1}});
   return y;
 }
@@ -99,10 +99,9 @@ void detail::put_rows(const Tensor& dy, const Rows& rows, const Tensor& y, PutMo
   const bool is_unique = mode == PutMode::unique;
   const Tensor last = is_unique ? rows.index : lasts_of(rows);  // not read where it is unique
   const auto u = [](int64_t n) { return count32(n, "scatter"); };
-  rw::launch(
-      "scatter_put", {in(dy), in(rows.index), in(last), inout(y)},
-      kernels::ScatterPutParams{.n = u(rows.n), .width = u(rows.width), .rows = u(rows.rows)},
-      {.threads = {flat_threads(dy.numel()), 1, 1}, .variant = {is_unique}});
+  rw::launch("scatter_put", {in(dy), in(rows.index), in(last), inout(y)},
+             kernels::RowsParams{.n = u(rows.n), .width = u(rows.width), .rows = u(rows.rows)},
+             {.threads = {flat_threads(dy.numel()), 1, 1}, .variant = {is_unique}});
 }
 
 Tensor detail::is_last_row(const Rows& rows) {

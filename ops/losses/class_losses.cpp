@@ -18,6 +18,14 @@ using namespace detail;
 
 namespace {
 
+kernels::ClassLossParams class_loss_params(const Tensor& x, float smoothing, int ignore_index) {
+  return {.offset = {},
+          .rows = count32(x.shape()[0], "cross_entropy"),
+          .cols = count32(x.shape()[1], "cross_entropy"),
+          .smoothing = smoothing,
+          .ignore_index = ignore_index};
+}
+
 // ---- cross entropy: outputs loss and log-sum-exp per row
 std::vector<Tensor> cross_entropy_forward(const std::any& attrs, std::span<Tensor> inputs) {
   const auto& o = std::any_cast<const CrossEntropyOptions&>(attrs);
@@ -25,10 +33,7 @@ std::vector<Tensor> cross_entropy_forward(const std::any& attrs, std::span<Tenso
   const int64_t rows = logits.shape()[0];
   Tensor loss = empty_on(logits, {rows}, DType::f32), lse = empty_on(logits, {rows}, DType::f32);
   launch("cross_entropy", {in(logits), in(target), out(loss), out(lse)},
-         kernels::CrossEntropyParams{.rows = count32(rows, "cross_entropy"),
-                                     .cols = count32(logits.shape()[1], "cross_entropy"),
-                                     .smoothing = o.label_smoothing,
-                                     .ignore_index = o.ignore_index},
+         class_loss_params(logits, o.label_smoothing, o.ignore_index),
          {.threads = {count32(rows, "cross_entropy"), 1, 1}});
   return {std::move(loss), std::move(lse)};
 }
@@ -39,10 +44,7 @@ std::vector<Tensor> cross_entropy_vjp(Record& r, std::span<Tensor> dys) {
                dloss = contiguous(dys[0]);
   Tensor dlogits = empty_on(logits, logits.shape(), logits.dtype());
   launch("cross_entropy_grad", {in(logits), in(target), in(r.output(1)), in(dloss), out(dlogits)},
-         kernels::CrossEntropyGradParams{.rows = count32(logits.shape()[0], "cross_entropy"),
-                                         .cols = count32(logits.shape()[1], "cross_entropy"),
-                                         .smoothing = o.label_smoothing,
-                                         .ignore_index = o.ignore_index},
+         class_loss_params(logits, o.label_smoothing, o.ignore_index),
          {.threads = {flat_threads(logits.numel()), 1, 1}});
   return {std::move(dlogits), Tensor()};
 }
@@ -77,7 +79,7 @@ struct NllAttrs {
   int ignore_index;
 };
 
-kernels::NllLossParams nll_params(const Shape& x, const NllAttrs& a) {
+kernels::ClassLossParams nll_params(const Shape& x, const NllAttrs& a) {
   return {.offset = {},
           .rows = count32(x[0], "nll_loss"),
           .cols = count32(x[1], "nll_loss"),
@@ -125,11 +127,7 @@ std::vector<Tensor> soft_forward(const std::any& attrs, std::span<Tensor> inputs
   const Tensor weight = class_weight(x, weighted ? &inputs[2] : nullptr);
   std::vector<Tensor> outputs;
   for (int i = 0; i < 3; ++i) outputs.push_back(empty_on(x, {x.shape()[0]}, DType::f32));
-  const kernels::SoftCrossEntropyParams p{.offset = {},
-                                          .rows = count32(x.shape()[0], "cross_entropy"),
-                                          .cols = count32(x.shape()[1], "cross_entropy"),
-                                          .smoothing = a.smoothing,
-                                          .ignore_index = a.ignore_index};
+  const auto p = class_loss_params(x, a.smoothing, a.ignore_index);
   launch("soft_cross_entropy",
          {in(x), in(target), in(weight), out(outputs[0]), out(outputs[1]), out(outputs[2])}, p,
          {.threads = {p.rows, 1, 1}, .variant = {weighted}});
@@ -147,11 +145,7 @@ std::vector<Tensor> soft_vjp(Record& r, std::span<Tensor> dys) {
   launch("soft_cross_entropy_grad",
          {in(x), in(target), in(weight), in(r.output(1)), in(r.output(2)), in(dloss),
           out(gradients[0])},
-         kernels::SoftCrossEntropyGradParams{.offset = {},
-                                             .rows = count32(x.shape()[0], "cross_entropy"),
-                                             .cols = count32(x.shape()[1], "cross_entropy"),
-                                             .smoothing = a.smoothing,
-                                             .ignore_index = a.ignore_index},
+         class_loss_params(x, a.smoothing, a.ignore_index),
          {.threads = {flat_threads(x.numel()), 1, 1}, .variant = {weighted}});
   return gradients;
 }

@@ -57,12 +57,12 @@ std::vector<Tensor> pair_vjp(Record& r, std::span<Tensor> dys) {
   Tensor dy = std::exchange(dys[0], {});
   const bool one_dy = dy.numel() > 0 && is_one(dy);
   dy = one_dy ? make_view(dy, {1}, {1}, dy.impl().offset) : contiguous(dy);
-  const kernels::PairLossGradParams p{.offset = {},
-                                      .n = count32(x.numel(), "pair_loss"),
-                                      .period = period,
-                                      .dy_one = one_dy,
-                                      .a = a,
-                                      .b = b};
+  const kernels::PairLossParams p{.offset = {},
+                                  .n = count32(x.numel(), "pair_loss"),
+                                  .period = period,
+                                  .dy_one = one_dy,
+                                  .a = a,
+                                  .b = b};
   std::vector<Tensor> gradients(r.inputs.size());
   for (uint32_t wrt = 0; wrt < 2; ++wrt) {
     if (!r.needs_grad(static_cast<int>(wrt))) continue;

@@ -50,12 +50,12 @@ struct TiedProblem {
   }
 
   // Parameters of the kernels that look at `logits`.
-  template <class P>
-  P params(const Tensor& logits) const {
-    return P{.rows = count32(logits.shape()[0], "tied_cross_entropy"),
-             .cols = count32(logits.shape()[1], "tied_cross_entropy"),
-             .smoothing = attrs.smoothing,
-             .ignore_index = attrs.ignore_index};
+  kernels::ClassLossParams params(const Tensor& logits) const {
+    return {.offset = {},
+            .rows = count32(logits.shape()[0], "tied_cross_entropy"),
+            .cols = count32(logits.shape()[1], "tied_cross_entropy"),
+            .smoothing = attrs.smoothing,
+            .ignore_index = attrs.ignore_index};
   }
 };
 
@@ -69,7 +69,7 @@ std::vector<Tensor> tied_forward(const std::any& attrs, std::span<Tensor> inputs
       outputs.push_back(empty_on(problem.hidden, {problem.rows()}, dtype));
   problem.for_each_chunk([&](const auto& part, const Tensor& logits) {
     const Tensor target = part(problem.target), loss = part(outputs[0]), lse = part(outputs[1]);
-    const auto params = problem.params<kernels::CrossEntropyParams>(logits);
+    const auto params = problem.params(logits);
     launch("cross_entropy", {in(logits), in(target), out(loss), out(lse)}, params,
            {.threads = {params.rows, 1, 1}});
     if (a.predict) copy_into(argmax(logits), part(outputs[2]));
@@ -87,8 +87,7 @@ std::vector<Tensor> tied_vjp(Record& r, std::span<Tensor> dys) {
     const Tensor target = part(problem.target), lse = part(r.output(1)), dloss_part = part(dloss);
     const Tensor& dlogits = logits;  // overwritten
     launch("cross_entropy_grad", {in(logits), in(target), in(lse), in(dloss_part), out(dlogits)},
-           problem.params<kernels::CrossEntropyGradParams>(logits),
-           {.threads = {flat_threads(logits.numel()), 1, 1}});
+           problem.params(logits), {.threads = {flat_threads(logits.numel()), 1, 1}});
     if (r.needs_grad(0)) multiply_into(dlogits, problem.table, part(dhidden));
     if (r.needs_grad(1)) {
       const bool adds = dtable.defined();

@@ -75,12 +75,12 @@ void find_stats(const Layout& l, const Tensor& x, float eps, const Tensor& stats
   int64_t blocks = l.chunks() * (l.width() / l.merged());
   Tensor moments = empty_on(x, {l.samples, l.groups, blocks, 3}, DType::f32);
   launch("group_norm_stats", {in(x), out(moments)},
-         kernels::GroupNormStatsParams{.samples = group_norm32(l.samples),
-                                       .rows = group_norm32(l.rows),
-                                       .channels = group_norm32(l.channels),
-                                       .width = group_norm32(l.width()),
-                                       .chunk_rows = group_norm32(l.chunk),
-                                       .merged = group_norm32(l.merged())},
+         kernels::GroupNormParams{.samples = group_norm32(l.samples),
+                                  .rows = group_norm32(l.rows),
+                                  .channels = group_norm32(l.channels),
+                                  .width = group_norm32(l.width()),
+                                  .chunk_rows = group_norm32(l.chunk),
+                                  .merged = group_norm32(l.merged())},
          {.threads = {l.threads(l.chunk), 1, 1}, .variant = {is_whole(l, {&x})}});
   while (true) {
     const int64_t runs = group_parts(blocks, GROUP_NORM_BLOCKS);
@@ -127,11 +127,11 @@ std::vector<Tensor> group_norm_forward(const std::any& attrs, std::span<Tensor> 
 Tensor channel_sums(const Layout& l, const Tensor& x, const Tensor& dy, const Tensor& stats) {
   const Tensor partial = empty_on(x, {l.samples, l.chunks(), 2, l.channels}, DType::f32);
   launch("group_norm_grad_stats", {in(x), in(dy), in(stats), out(partial)},
-         kernels::GroupNormGradStatsParams{.samples = group_norm32(l.samples),
-                                           .rows = group_norm32(l.rows),
-                                           .channels = group_norm32(l.channels),
-                                           .width = group_norm32(l.width()),
-                                           .chunk_rows = group_norm32(l.chunk)},
+         kernels::GroupNormParams{.samples = group_norm32(l.samples),
+                                  .rows = group_norm32(l.rows),
+                                  .channels = group_norm32(l.channels),
+                                  .width = group_norm32(l.width()),
+                                  .chunk_rows = group_norm32(l.chunk)},
          {.threads = {l.threads(l.chunk), 1, 1}, .variant = {is_whole(l, {&x, &dy})}});
   return l.chunks() == 1 ? reshape(partial, {l.samples, 2, l.channels}) : sum(partial, {1});
 }
@@ -141,10 +141,10 @@ void write_dx(const Layout& l, const Tensor& x, const Tensor& dy, const Tensor& 
   const Tensor of_groups =
       sum(reshape(mul(sums, weight), {l.samples, 2, l.groups, l.width()}), {3});
   launch("group_norm_grad", {in(x), in(dy), in(stats), in(weight), in(of_groups), out(dx)},
-         kernels::GroupNormGradParams{.samples = group_norm32(l.samples),
-                                      .rows = group_norm32(l.rows),
-                                      .channels = group_norm32(l.channels),
-                                      .width = group_norm32(l.width())},
+         kernels::GroupNormParams{.samples = group_norm32(l.samples),
+                                  .rows = group_norm32(l.rows),
+                                  .channels = group_norm32(l.channels),
+                                  .width = group_norm32(l.width())},
          {.threads = {l.threads(GROUP_NORM_ROWS), 1, 1},
           .variant = {is_whole(l, {&x, &dy, &weight, &dx})}});
 }

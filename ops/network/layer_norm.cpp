@@ -42,7 +42,7 @@ Tensor grad_sums(const Tensor& x, const Tensor& dy, const Tensor& stats, bool rm
   if (rows == 0) return full({2, cols}, 0, DType::f32, x.device().shared_from_this());
   Tensor sums = empty_on(x, {2, cols}, DType::f32);
   launch("layer_norm_grad_stats", {in(x), in(dy), in(stats), out(sums)},
-         kernels::LayerNormGradStatsParams{.rows = layer_norm32(rows), .cols = layer_norm32(cols)},
+         kernels::LayerNormParams{.rows = layer_norm32(rows), .cols = layer_norm32(cols)},
          {.variant = {rms}});
   return sums;
 }
@@ -62,7 +62,7 @@ std::vector<Tensor> norm_vjp(Record& r, std::span<Tensor> dys) {
     const int64_t cols = x.size(-1), rows = x.numel() / cols;
     grads[0] = empty_on(x, x.shape(), x.dtype());
     launch("layer_norm_grad", {in(x), in(dy), in(weight), in(stats), out(grads[0])},
-           kernels::LayerNormGradParams{.rows = layer_norm32(rows), .cols = layer_norm32(cols)},
+           kernels::LayerNormParams{.rows = layer_norm32(rows), .cols = layer_norm32(cols)},
            {.variant = {rms}});
   }
   return grads;

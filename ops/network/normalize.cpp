@@ -67,8 +67,7 @@ KernelStatistics statistics_of(const Tensor& x) {
   KernelStatistics s{empty_on(x, {c}, DType::f32), empty_on(x, {c}, DType::f32),
                      empty_on(x, {2, c}, DType::f32)};
   launch("batch_norm_stats", {in(x), out(s.mean), out(s.var), out(s.both)},
-         kernels::BatchNormStatsParams{.rows = batch_norm32(rows), .channels = batch_norm32(c)},
-         {});
+         kernels::BatchNormParams{.rows = batch_norm32(rows), .channels = batch_norm32(c)}, {});
   return s;
 }
 
@@ -133,10 +132,10 @@ std::vector<Tensor> gradients(const Record& r, Tensor dy_in, const Tensor& x_in,
   const int64_t channels = x.size(-1);
   const Tensor own = empty_on(x, {2, channels}, DType::f32);
   launch("batch_norm_grad_stats", {in(x), in(dy), in(mean), in(var), out(own)},
-         kernels::BatchNormGradStatsParams{.rows = batch_norm32(x.numel() / channels),
-                                           .channels = batch_norm32(channels),
-                                           .eps = eps,
-                                           .has_rest = has_rest(mean)},
+         kernels::BatchNormParams{.rows = batch_norm32(x.numel() / channels),
+                                  .channels = batch_norm32(channels),
+                                  .eps = eps,
+                                  .has_rest = has_rest(mean)},
          {});
   const Tensor all = attrs.exchange ? attrs.exchange->sum(own) : own;
   check<ShapeError>(all.shape() == own.shape() && all.dtype() == DType::f32, "batch_norm",
@@ -145,12 +144,12 @@ std::vector<Tensor> gradients(const Record& r, Tensor dy_in, const Tensor& x_in,
   if (r.needs_grad(0)) {
     dx = empty_on(x, x.shape(), x.dtype());
     launch("batch_norm_grad", {in(x), in(dy), in(mean), in(var), in(weight), in(all), out(dx)},
-           kernels::BatchNormGradParams{.n = batch_norm32(x.numel()),
-                                        .channels = batch_norm32(channels),
-                                        .rows = batch_norm32(attrs.rows),
-                                        .eps = eps,
-                                        .train = train,
-                                        .has_rest = has_rest(mean)},
+           kernels::BatchNormParams{.n = batch_norm32(x.numel()),
+                                    .rows = batch_norm32(attrs.rows),
+                                    .channels = batch_norm32(channels),
+                                    .eps = eps,
+                                    .train = train,
+                                    .has_rest = has_rest(mean)},
            {.threads = apply_threads(x)});
   }
   return {std::move(dx), select(own, 0, 0), select(own, 0, 1)};

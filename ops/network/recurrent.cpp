@@ -109,7 +109,7 @@ std::vector<Tensor> lstm_vjp(Record& r, std::span<Tensor> dys) {
     const Tensor act = step(acts, t), dy_t = step(dy, t), dgate = step(dgates, t);
     launch("lstm_cell_grad",
            {in(act), in(before), in(step(cells, t)), in(dy_t), in(dh), inout(dc), out(dgate)},
-           kernels::CellGradParams{.rows = recurrent32(s.rows), .hidden = recurrent32(s.hidden)},
+           kernels::CellParams{.rows = recurrent32(s.rows), .hidden = recurrent32(s.hidden)},
            cell_launch(s.rows, s.hidden, {&before, &dy_t}));
     dh = gemm(dgate, weight, y.dtype());
   }
@@ -156,7 +156,7 @@ std::vector<Tensor> gru_vjp(Record& r, std::span<Tensor> dys) {
     const Tensor act = step(acts, t), dy_t = step(dy, t), dgh_t = step(dgh, t);
     launch("gru_cell_grad",
            {in(act), in(before), in(dy_t), in(dh), inout(carry), out(step(dgx, t)), out(dgh_t)},
-           kernels::CellGradParams{.rows = recurrent32(s.rows), .hidden = recurrent32(s.hidden)},
+           kernels::CellParams{.rows = recurrent32(s.rows), .hidden = recurrent32(s.hidden)},
            cell_launch(s.rows, s.hidden, {&before, &dy_t}));
     dh = gemm(dgh_t, weight, y.dtype());
   }

@@ -32,9 +32,7 @@ std::vector<Tensor> softmax_forward(const std::any& attrs, std::span<Tensor> inp
 std::vector<Tensor> softmax_vjp(Record& r, std::span<Tensor> dys) {
   const Tensor dy = contiguous(std::move(dys[0]));
   Tensor dx = empty_on(dy, dy.shape(), dy.dtype());
-  const auto params = rows_cols(dy);
-  launch("softmax_grad", {in(r.output(0)), in(dy), out(dx)},
-         kernels::SoftmaxGradParams{.rows = params.rows, .cols = params.cols},
+  launch("softmax_grad", {in(r.output(0)), in(dy), out(dx)}, rows_cols(dy),
          {.variant = {r.attributes<SoftmaxAttrs>().log}});
   return one(std::move(dx));
 }

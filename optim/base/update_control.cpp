@@ -71,7 +71,7 @@ void UpdateControl::prepare(uint32_t part, float weight, const Tensor& stats) co
 void UpdateControl::count_missed(const Tensor& stats) const {
   const auto chunks = static_cast<uint32_t>(stats.numel() / 3);
   launch("count_missed", {in(stats), inout(buffer_)},
-         kernels::CountMissedParams{.offset = {}, .chunks = chunks}, {.threads = {chunks, 1, 1}});
+         kernels::GradStatsParams{.offset = {}, .chunks = chunks}, {.threads = {chunks, 1, 1}});
 }
 
 void UpdateControl::begin_judging() const {

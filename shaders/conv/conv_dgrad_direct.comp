@@ -1,6 +1,6 @@
 //! buffers: dy:T:read w:T:read dx:T:write
 //! types: T = f32 f16
-//! params: ConvDirectParams
+//! params: Conv2dParams
 //! reference: none
 //! local: 64
 // conv2d_dgrad of any shape: each element of dx gathers from the outputs that read it.

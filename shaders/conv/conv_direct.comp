@@ -1,6 +1,6 @@
 //! buffers: x:T:read w:T:read y:T:write
 //! types: T = f32 f16
-//! params: ConvDirectParams
+//! params: Conv2dParams
 //! reference: none
 //! local: 64
 // conv2d of any shape, with one element per thread, for groups of few channels.

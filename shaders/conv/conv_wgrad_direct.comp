@@ -1,6 +1,6 @@
 //! buffers: x:T:read dy:T:read dw:f32:write
 //! types: T = f32 f16
-//! params: ConvDirectParams
+//! params: Conv2dParams
 //! reference: none
 //! local: 64
 // conv2d_wgrad of any shape, in parts of line_chunk lines of the output.

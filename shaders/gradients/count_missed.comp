@@ -1,5 +1,5 @@
 //! buffers: partial:f32:read state:f32:read_write
-//! params: CountMissedParams
+//! params: GradStatsParams
 //! local: 64
 #include "common/counts.glsl"
 

@@ -1,6 +1,6 @@
 //! buffers: table:T:read index:i32:read y:T:write
 //! types: T = f32 f16 i32 u8
-//! params: GatherParams
+//! params: RowsParams
 //! local: 64
 #include "common/flat.glsl"
 #include "common/numbers.glsl"

@@ -1,6 +1,6 @@
 //! buffers: x:T:read key:i32:read order:i32:read y:U:read_write open:U:write open_key:i32:write
 //! types: T,U = f32,f32 f16,f32 i32,i32
-//! params: ScatterAddParams
+//! params: RowsParams
 //! local: 64
 // A thread sums 8 columns of a chunk of places, in whole words, or else column by column.
 layout(constant_id = 0) const bool IN_ORDER = false;

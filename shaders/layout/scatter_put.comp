@@ -1,6 +1,6 @@
 //! buffers: dy:T:read index:i32:read last:i32:read y:U:read_write
 //! types: T,U = f32,f32 f16,f32 i32,i32
-//! params: ScatterPutParams
+//! params: RowsParams
 //! local: 64
 #include "common/flat.glsl"
 layout(constant_id = 0) const bool UNIQUE = false;

@@ -1,6 +1,6 @@
 //! buffers: x:T:read target:i32:read loss:f32:write lse:f32:write
 //! types: T = f32 f16
-//! params: CrossEntropyParams
+//! params: ClassLossParams
 //! local: subgroup
 //! grid: groups
 //! prefers: subgroup arithmetic

@@ -1,6 +1,6 @@
 //! buffers: x:T:read target:i32:read loss:f32:write
 //! types: T = f32 f16
-//! params: NllLossParams
+//! params: ClassLossParams
 //! local: 64
 #include "common/numbers.glsl"
 

@@ -1,6 +1,6 @@
 //! buffers: target:i32:read dloss:f32:read dx:T:write
 //! types: T = f32 f16
-//! params: NllLossParams
+//! params: ClassLossParams
 //! local: 64
 #include "common/flat.glsl"
 #include "common/numbers.glsl"

@@ -1,6 +1,6 @@
 //! buffers: x:T:read target:T:read weight:f32:read dy:f32:read dx:T:write
 //! types: T = f32 f16
-//! params: PairLossGradParams
+//! params: PairLossParams
 //! local: 64
 //! precise: yes
 //! optimize: no

@@ -1,6 +1,6 @@
 //! buffers: x:T:read target:U:read weight:f32:read loss:f32:write lse:f32:write mass:f32:write
 //! types: T,U = f32,f32 f16,f16 f16,f32 f32,i32 f16,i32
-//! params: SoftCrossEntropyParams
+//! params: ClassLossParams
 //! local: subgroup
 //! grid: groups
 //! prefers: subgroup arithmetic

@@ -1,6 +1,6 @@
 //! buffers: x:T:read target:U:read weight:f32:read lse:f32:read mass:f32:read dloss:f32:read dx:T:write
 //! types: T,U = f32,f32 f16,f16 f16,f32 f32,i32 f16,i32
-//! params: SoftCrossEntropyGradParams
+//! params: ClassLossParams
 //! local: 64
 #include "common/flat.glsl"
 #include "common/numbers.glsl"

@@ -1,6 +1,6 @@
 //! buffers: x:T:read partial:f32:write first:f32:write
 //! types: T = f32 f16
-//! params: BatchNormChunksParams
+//! params: BatchNormParams
 //! reference: none
 //! local: 8,8
 //! grid: 3d

@@ -1,6 +1,6 @@
 //! buffers: x:T:read dy:T:read mean:f32:read var:f32:read weight:f32:read sums:f32:read dx:T:write
 //! types: T = f32 f16
-//! params: BatchNormGradParams
+//! params: BatchNormParams
 //! local: 64
 #include "norm/batch_norm.glsl"
 

@@ -1,6 +1,6 @@
 //! buffers: x:T:read dy:T:read stats:f32:read weight:f32:read sums:f32:read dx:T:write
 //! types: T = f32 f16
-//! params: GroupNormGradParams
+//! params: GroupNormParams
 //! local: 64
 #include "norm/group_norm.glsl"
 #include "norm/group_moments.glsl"

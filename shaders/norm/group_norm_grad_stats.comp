@@ -1,6 +1,6 @@
 //! buffers: x:T:read dy:T:read stats:f32:read partial:f32:write
 //! types: T = f32 f16
-//! params: GroupNormGradStatsParams
+//! params: GroupNormParams
 //! local: 64
 #include "norm/group_norm.glsl"
 #include "norm/group_moments.glsl"

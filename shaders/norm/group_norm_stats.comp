@@ -1,6 +1,6 @@
 //! buffers: x:T:read moments:f32:write
 //! types: T = f32 f16
-//! params: GroupNormStatsParams
+//! params: GroupNormParams
 //! local: 64
 #include "norm/group_norm.glsl"
 

@@ -1,6 +1,6 @@
 //! buffers: x:T:read dy:T:read weight:f32:read stats:f32:read dx:T:write
 //! types: T = f32 f16
-//! params: LayerNormGradParams
+//! params: LayerNormParams
 //! local: subgroup
 //! grid: groups
 //! prefers: subgroup arithmetic

@@ -1,6 +1,6 @@
 //! buffers: x:T:read dy:T:read stats:f32:read partial:f32:write
 //! types: T = f32 f16
-//! params: LayerNormGradChunksParams
+//! params: LayerNormParams
 //! reference: none
 //! local: 8,8
 //! grid: 3d

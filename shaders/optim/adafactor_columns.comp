@@ -1,5 +1,5 @@
 //! buffers: grad:f32:read partial:f32:write
-//! params: AdafactorMomentParams
+//! params: AdafactorParams
 //! local: 64
 #include "optim/squares.glsl"
 

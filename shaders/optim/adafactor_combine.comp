@@ -1,5 +1,5 @@
 //! buffers: partial:f32:read col_var:f32:read_write state:f32:read
-//! params: AdafactorMomentParams
+//! params: AdafactorParams
 //! local: 64
 #include "optim/adafactor.glsl"
 #include "optim/squares.glsl"

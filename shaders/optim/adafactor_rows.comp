@@ -1,5 +1,5 @@
 //! buffers: grad:f32:read row_var:f32:read_write state:f32:read
-//! params: AdafactorMomentParams
+//! params: AdafactorParams
 //! local: subgroup
 //! grid: groups
 //! prefers: subgroup arithmetic

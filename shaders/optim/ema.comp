@@ -1,5 +1,5 @@
 //! buffers: average:f32:read_write param:f32:read start:f32:read state:f32:read
-//! params: EmaParams
+//! params: AverageParams
 //! local: 64
 #include "optim/moments.glsl"
 #include "common/counts.glsl"

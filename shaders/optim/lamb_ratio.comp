@@ -1,5 +1,5 @@
 //! buffers: partial:f32:read first:i32:read state:f32:read ratio:f32:write
-//! params: LambRatioParams
+//! params: LambParams
 //! local: 64
 #include "optim/squares.glsl"
 

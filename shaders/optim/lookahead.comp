@@ -1,5 +1,5 @@
 //! buffers: slow:f32:read_write param:f32:read_write start:f32:read state:f32:read
-//! params: LookaheadParams
+//! params: AverageParams
 //! local: 64
 #include "common/counts.glsl"
 #include "common/flat.glsl"

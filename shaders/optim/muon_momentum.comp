@@ -1,5 +1,5 @@
 //! buffers: grad:f32:read buffer:f32:read_write update:f32:write state:f32:read
-//! params: MuonMomentumParams
+//! params: MuonParams
 //! local: 64
 #include "common/flat.glsl"
 

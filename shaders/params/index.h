@@ -12,29 +12,24 @@ struct FlatIndexParams {
 // -0 as 0; the reverse order with descending 1), and `order`, the places that they come from. Each
 // block of 32 places of a line is sorted, and equal keys keep their order. threads.x = lines *
 // count.
-struct SortBlocksParams {
-  uint offset[3];  // x, key, order
-  uint n, count, descending;
-};
+//
 // sort_merge: merges neighbouring runs of `run` places, each of which is sorted. Among equal keys
 // those of the first run come first. threads.x = n = lines * count.
-struct SortMergeParams {
-  uint offset[4];  // key, order, merged key, merged order
-  uint n, count, run;
-};
+//
 // sorted_lasts: marks, from a stable sort of an index, the last place of each value: last[order[i]]
 // = 1 if key[i + 1] differs from key[i], otherwise 0. threads.x = n.
-struct SortedLastsParams {
-  uint offset[3];  // key, order, last
+struct SortParams {
+  // blocks: x, key, order; merge: key, order, merged key, merged order; lasts: key, order, last
+  uint offset[4];
   uint n;
+  uint count;       // not of sorted_lasts
+  uint run;         // of sort_merge
+  uint descending;  // of sort_blocks
 };
 // gather: y[i, :] = table[index[i], :]; rows of NaN (integers: -1) where the index is outside [0,
 // rows).
 // threads.x = ceil(n * width / 8).
-struct GatherParams {
-  uint offset[3];  // table, index, y
-  uint n, width, rows;
-};
+//
 // scatter_add: y[r, :] += x[order[i], :] for all places i of a stable sort of an index with key[i]
 // = r ^ flip, in their order. A row outside [0, rows) adds nothing.
 //
@@ -48,15 +43,14 @@ struct GatherParams {
 // ceil(width / 8).
 #define SCATTER_CHUNK 32
 #define SCATTER_NO_KEY 0xffffffffu
-struct ScatterAddParams {
-  uint offset[6];  // x, key, order, y, open, open_key
-  uint n, width, rows;
-  uint flip;  // 2^31 for the keys of sort_blocks
-};
+//
 // scatter_put: y[index[i], :] = dy[i, :] where last[i] is 1; an index outside [0, rows) puts
 // nothing. variant {UNIQUE}: 1: no index occurs twice, last is not read.
 // threads.x = ceil(n * width / 8).
-struct ScatterPutParams {
-  uint offset[4];  // dy, index, last, y
+struct RowsParams {
+  // gather: table, index, y; scatter_add: x, key, order, y, open, open_key; scatter_put: dy, index,
+  // last, y
+  uint offset[6];
   uint n, width, rows;
+  uint flip;  // of scatter_add: 2^31 for the keys of sort_blocks
 };

@@ -17,24 +17,24 @@
 // a) (1 - t).
 #define LOSS_FOCAL 8
 struct PairLossParams {
-  uint offset[4];  // x, t, weight, y
+  uint offset[5];  // x, t, weight, y; grad: x, t, weight, dy, out
   uint n, period;
+  uint dy_one;  // of the gradient
   float a, b;
 };
-struct PairLossGradParams {
-  uint offset[5];  // x, t, weight, dy, out
-  uint n, period, dy_one;
-  float a, b;
-};
+
+// ---- of a class for each row of x [rows, cols] -------------------------------------------------
 // nll_loss: loss[row] = -x[row, target[row]]; 0 where target == ignore_index, NaN where it is
 // outside [0, cols). threads.x = rows.
 // nll_loss_grad: dx = -dloss[row] at the target, 0 elsewhere; NaN in rows whose target is outside.
 // Flat over rows * cols.
-struct NllLossParams {
-  uint offset[3];  // x, target, loss; grad: target, dloss, dx
-  uint rows, cols;
-  int ignore_index;
-};
+//
+// cross_entropy: per row (1-s)(lse - x[t]) + s(lse - mean(x)); 0 where t == ignore_index; NaN where
+// t is outside [0, cols). Outputs loss and lse [rows]. One workgroup per row.
+//
+// cross_entropy_grad: dlogits = dloss[row] * (softmax - (1-s) onehot - s/cols); 0 where ignored,
+// NaN where t is outside [0, cols). threads.x = ceil(rows * cols / 8).
+//
 // soft_cross_entropy: with p the target distribution of a row (for an i32 target: 1 at its class),
 // p' = (1 - s) p + s / cols, and weights w (1 unless weighted): loss = sum of w p' (lse - x), mass
 // = sum of w p'. For an i32 target, loss and mass are 0 where target == ignore_index and NaN where
@@ -42,16 +42,13 @@ struct NllLossParams {
 //
 // soft_cross_entropy_grad: dx = dloss[row] * (mass * softmax - w p'). The variant is {weighted}.
 // Flat over rows * cols.
-struct SoftCrossEntropyParams {
-  uint offset[6];  // x, target, weight, loss, lse, mass
+struct ClassLossParams {
+  // nll_loss: x, target, loss; grad: target, dloss, dx. cross_entropy: logits, target, loss, lse;
+  // grad: logits, target, lse, dloss, dlogits. soft_cross_entropy: x, target, weight, loss, lse,
+  // mass; grad: x, target, weight, lse, mass, dloss, dx.
+  uint offset[7];
   uint rows, cols;
-  float smoothing;
-  int ignore_index;
-};
-struct SoftCrossEntropyGradParams {
-  uint offset[7];  // x, target, weight, lse, mass, dloss, dx
-  uint rows, cols;
-  float smoothing;
+  float smoothing;  // s; not of nll_loss
   int ignore_index;
 };
 

@@ -16,11 +16,16 @@ struct MatmulParams {
 // conv2d: x [batch, in_h, in_w, in_c], w [out_c, kernel_h, kernel_w, in_c / groups],
 // y [batch, out_h, out_w, out_c], all dense. conv2d_dgrad: dy, w -> dx. conv2d_wgrad: x, dy -> dw
 // (f32). Padding is symmetric zeros.
+//
+// Vulkan devices run some of these as one element of the result per thread: conv_direct,
+// conv_dgrad_direct, and conv_wgrad_direct, which makes partial sums [parts, dw] over line_chunk
+// lines of the outputs of all images each, one element of one part per thread.
 struct Conv2dParams {
   uint offset[3];
   uint batch, in_h, in_w, in_c, out_h, out_w, out_c;
   uint kernel_h, kernel_w, stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w;
   uint groups;
+  uint n, line_chunk;  // of the direct kernels: threads, lines
 };
 
 // ---- parts of matmul and conv2d (issued by backends/vulkan/matrix*, never by an op) ----------
@@ -111,19 +116,4 @@ struct ConvPackParams {
   int kh0, kh_step, kw0, kw_step;
   uint x_group, x_n, x_c, x_kh, x_kw;
   uint panel;  // rows
-};
-
-// conv_direct, conv_dgrad_direct: conv2d and conv2d_dgrad, one element of the result per thread.
-//
-// conv_wgrad_direct: partial sums [parts, dw], each over line_chunk lines of the outputs of all
-// images, one element of one part per thread.
-// conv_wgrad_direct: partial sums [parts, dw] over line_chunk lines of all images' outputs each,
-// one element of one part per thread.
-struct ConvDirectParams {
-  uint offset[3];
-  uint batch, in_h, in_w, in_c, out_h, out_w, out_c;
-  uint kernel_h, kernel_w, stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w;
-  uint groups;
-  uint n;  // threads
-  uint line_chunk;
 };

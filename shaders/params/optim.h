@@ -41,9 +41,13 @@
 #define SQUARES_UP 1.2379400392853803e27f    // 2^90
 #define SQUARES_DOWN_BITS 0x53800000u        // of 2^40
 #define SQUARES_UP_BITS 0x26800000u          // of 2^-50
+//
+// count_missed: for each chunk without a gradient (by these partials), adds 1 to the updates that
+// its parameter missed, unless state[FOUND_INF] != 0. threads.x = chunks.
 struct GradStatsParams {
-  uint offset[3];  // g, table, partial
-  uint first, rows, chunks;
+  uint offset[3];    // g, table, partial; count_missed: partial, state
+  uint first, rows;  // of grad_stats
+  uint chunks;
 };
 
 #define SCHEDULE_CONSTANT 0
@@ -105,13 +109,6 @@ struct UpdatePrepareParams {
   uint milestones[MOST_MILESTONES];  // unused ones are 2^32 - 1
   uint dynamic, keep_bad, hysteresis, interval;
   float growth, backoff, min_scale, max_scale;
-};
-
-// count_missed: for each chunk without a gradient (by the partials of grad_stats), adds 1 to the
-// updates that its parameter missed, unless state[FOUND_INF] != 0. threads.x = chunks.
-struct CountMissedParams {
-  uint offset[2];  // partial, state
-  uint chunks;
 };
 
 // ---- The range of values -----------------------------------------------------------------------
@@ -255,16 +252,13 @@ struct MomentUpdateParams {
 // muon_momentum: grad, buffer and update of one parameter are dense. buffer += (1 - momentum) * (g
 // - buffer). update = the new buffer, or with nesterov g + momentum * (buffer - g). If
 // state[FOUND_INF] != 0, the buffer stays and update is 0. Flat.
-struct MuonMomentumParams {
-  uint offset[4];  // grad, buffer, update, state
+//
+// muon: param = param * (1 - lr * weight_decay) - lr * ratio * update. Flat.
+struct MuonParams {
+  uint offset[4];  // muon_momentum: grad, buffer, update, state; muon: param, update, state
   uint n;
   float momentum;
   uint nesterov;
-};
-// muon: param = param * (1 - lr * weight_decay) - lr * ratio * update. Flat.
-struct MuonParams {
-  uint offset[3];  // param, update, state
-  uint n;
   float lr, weight_decay, ratio;
 };
 
@@ -290,17 +284,13 @@ struct MuonParams {
 #define ADAFACTOR_CHUNK 16384
 #define ADAFACTOR_RELATIVE 1
 #define ADAFACTOR_SCALED 2
-struct AdafactorMomentParams {
-  uint offset[3];  // rows: grad, row_var, state; columns: grad, partial; combine: partial, col_var,
-                   // state
-  uint matrices, rows, cols, chunks;
-  uint own;  // a chunk of the parameter in the table
-  float beta2_decay;
-};
 struct AdafactorParams {
-  uint offset[7];  // param, grad, row_var, col_var, mean, state, partial
-  uint n, rows, cols, chunks;
-  uint own;  // as above
+  // rows: grad, row_var, state; columns: grad, partial; combine: partial, col_var, state; norms and
+  // adafactor: param, grad, row_var, col_var, mean, state, partial.
+  uint offset[7];
+  uint n, matrices, rows, cols;
+  uint chunks;  // rows, columns and combine: of a matrix's rows; otherwise of the parameter
+  uint own;     // a chunk of the parameter in the table
   float lr, weight_decay, beta2_decay, eps1, eps2, clip;
   uint flags;
 };
@@ -312,19 +302,18 @@ struct AdafactorParams {
 // row. Nothing happens when state[FOUND_INF] != 0.
 //
 // lamb: param -= lr * ratio[chunk] * u. The threads and the condition are those of lamb_norms.
-struct LambParams {
-  uint offset[7];  // param, grad, m, v, table, state, partial; lamb: param, m, v, table, ratio,
-                   // state
-  uint first, rows, number, chunks;
-  float lr, beta1, beta2, eps, weight_decay;
-};
+//
 // lamb_ratio: ratio [chunks] = norm of the chunk's parameter / norm of u, or 1 if one of them is 0
 // or `adapt` is 0. first [parameters + 1] (i32) is the first chunk of each parameter. threads.x =
 // parameters.
-struct LambRatioParams {
-  uint offset[4];  // partial, first, state, ratio
-  uint parameters, chunks;
-  uint adapt;
+struct LambParams {
+  // norms: param, grad, m, v, table, state, partial; ratio: partial, first, state, ratio; lamb:
+  // param, m, v, table, ratio, state.
+  uint offset[7];
+  uint first, rows, number;  // not of lamb_ratio
+  uint chunks;
+  float lr, beta1, beta2, eps, weight_decay;
+  uint parameters, adapt;  // of lamb_ratio
 };
 // ema: average += rate * (param - average) at every `every`-th update since the average began,
 // unless state[FOUND_INF] != 0. With k the number of such updates so far, this one included, which
@@ -333,17 +322,12 @@ struct LambRatioParams {
 #define AVERAGE_DECAY 0
 #define AVERAGE_CORRECTED 1
 #define AVERAGE_EQUAL 2
-struct EmaParams {
-  uint offset[4];  // average, param, start, state
-  uint n;
-  float decay;
-  uint kind;  // AVERAGE_*
-  uint every;
-};
+//
 // lookahead: at the same updates as ema, slow += alpha * (param - slow), and param = slow. Flat.
-struct LookaheadParams {
-  uint offset[4];  // slow, param, start, state
-  uint n;
-  float alpha;
-  uint every;
+struct AverageParams {
+  uint offset[4];  // average, param, start, state; lookahead: slow, param, start, state
+  uint n, every;
+  float decay;  // of ema
+  uint kind;    // of ema: AVERAGE_*
+  float alpha;  // of lookahead
 };

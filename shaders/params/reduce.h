@@ -13,21 +13,18 @@
 // reduce_rows: one workgroup per result, for inner == 1.
 #define REDUCE_TEAM 8
 #define LARGE_TEAM 32
-struct ReduceParams {
-  uint offset[2];
-  uint outer, count, inner, chunk;
-  float scale;
-};
-
+//
 // argreduce: the index (i32) of the first maximum or minimum along count. The variant is 0 for max,
 // 1 for min. A NaN counts as the maximum (minimum). threads.x = outer * inner. count <= 2^18.
 //
 // Vulkan devices may have ARG_TEAM threads take turns along count: the variant is {min, team}, and
 // threads.x team times as many.
 #define ARG_TEAM 64
-struct ArgReduceParams {
+struct ReduceParams {
   uint offset[2];
   uint outer, count, inner;
+  uint chunk;   // not of argreduce
+  float scale;  // the same
 };
 
 // scan: running sums (OP 0), products (OP 1) or logarithms of sums of exp (OP 2, floats) over the
@@ -45,29 +42,9 @@ struct ScanParams {
 };
 
 // softmax over the last axis of [rows, cols]. variant {log}.
-struct SoftmaxParams {
-  uint offset[2];
-  uint rows, cols;
-};
+//
 // softmax_grad: from y and dy. softmax: dx = y (dy - sum(y dy)); log: dx = dy - exp(y) sum(dy).
-struct SoftmaxGradParams {
-  uint offset[3];  // y, dy, dx
+struct SoftmaxParams {
+  uint offset[3];  // x, y; grad: y, dy, dx
   uint rows, cols;
-};
-
-// cross_entropy: per row (1-s)(lse - x[t]) + s(lse - mean(x)); 0 where t == ignore_index; NaN where
-// t is outside [0, cols). Outputs loss and lse [rows]. One workgroup per row.
-struct CrossEntropyParams {
-  uint offset[4];  // logits, target, loss, lse
-  uint rows, cols;
-  float smoothing;
-  int ignore_index;
-};
-// cross_entropy_grad: dlogits = dloss[row] * (softmax - (1-s) onehot - s/cols); 0 where ignored,
-// NaN where t is outside [0, cols). threads.x = ceil(rows * cols / 8).
-struct CrossEntropyGradParams {
-  uint offset[5];  // logits, target, lse, dloss, dlogits
-  uint rows, cols;
-  float smoothing;
-  int ignore_index;
 };

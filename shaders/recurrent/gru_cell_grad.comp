@@ -1,6 +1,6 @@
 //! buffers: acts:T:read h_prev:T:read dy:T:read dh:T:read carry:f32:read_write dgx:T:write dgh:T:write
 //! types: T = f32 f16
-//! params: CellGradParams
+//! params: CellParams
 //! local: 64
 #include "recurrent/recurrent.glsl"
 

@@ -1,6 +1,6 @@
 //! buffers: acts:T:read c_prev:T:read c:T:read dy:T:read dh:T:read dc:f32:read_write dgates:T:write
 //! types: T = f32 f16
-//! params: CellGradParams
+//! params: CellParams
 //! local: 64
 #include "recurrent/recurrent.glsl"
 

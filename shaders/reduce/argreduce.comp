@@ -1,6 +1,6 @@
 //! buffers: x:T:read y:i32:write
 //! types: T = f32 f16 i32
-//! params: ArgReduceParams
+//! params: ReduceParams
 //! local: 64
 #include "common/numbers.glsl"
 layout(constant_id = 0) const uint MIN = 0;  //! 0 1

@@ -1,6 +1,6 @@
 //! buffers: x:T:read key:i32:write order:i32:write
 //! types: T = f32 f16 i32 u8
-//! params: SortBlocksParams
+//! params: SortParams
 //! local: 64
 #include "common/numbers.glsl"
 #define BLOCK 32

@@ -1,5 +1,5 @@
 //! buffers: key:i32:read order:i32:read y:i32:write y_order:i32:write
-//! params: SortMergeParams
+//! params: SortParams
 //! local: 64
 
 // Returns how many keys of the sorted places [first, last) come before `key`: those below it, and with `equal` those

@@ -1,5 +1,5 @@
 //! buffers: key:i32:read order:i32:read last:i32:write
-//! params: SortedLastsParams
+//! params: SortParams
 //! local: 64
 
 void main() {

@@ -1,6 +1,6 @@
 //! buffers: y:T:read dy:T:read dx:U:write
 //! types: T,U = f32,f32 f16,f16 f32,f16
-//! params: SoftmaxGradParams
+//! params: SoftmaxParams
 //! local: subgroup
 //! grid: groups
 //! prefers: subgroup arithmetic

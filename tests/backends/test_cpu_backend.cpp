@@ -173,7 +173,7 @@ TEST_CASE("cpu backend: frames of loops may be larger than the caller's stack") 
   const Binding x = cpu.upload(values), one = cpu.upload(ones), sums = cpu.allocate(2 * channels);
   const auto run = [&](uint32_t count) {
     cpu.run("batch_norm_grad_stats", {x, x, one, one, sums},
-            BatchNormGradStatsParams{
+            BatchNormParams{
                 .offset = {}, .rows = count, .channels = channels, .eps = 0, .has_rest = 0});
   };
   run(rows);

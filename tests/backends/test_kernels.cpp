@@ -198,7 +198,7 @@ TEST_CASE("kernels: reduce, reduce_columns, reduce_rows, argreduce") {
         if (op < 2 && from != to) continue;
         if (op < 2)
           devices.run("argreduce", {in(from, integers(n, -9, 9)), out(DType::i32, m)},
-                      ArgReduceParams{.outer = s.outer, .count = s.count, .inner = s.inner}, {op},
+                      ReduceParams{.outer = s.outer, .count = s.count, .inner = s.inner}, {op},
                       {m});
       }
   for (DType t : floats) {  // a NaN wins
@@ -209,11 +209,11 @@ TEST_CASE("kernels: reduce, reduce_columns, reduce_rows, argreduce") {
       devices.run("reduce_columns", {in(t, x), out(t, 3)}, p, {op, 0, 1}, {3});
       devices.run("reduce_rows", {in(t, x), out(t, 3)}, p, {op}, {3});
       devices.run("argreduce", {in(t, x), out(DType::i32, 3)},
-                  ArgReduceParams{.outer = 3, .count = 100, .inner = 1}, {op - 1}, {3});
+                  ReduceParams{.outer = 3, .count = 100, .inner = 1}, {op - 1}, {3});
     }
   }
   devices.run("argreduce", {in(DType::i32, integers(70000, 0, 1e6)), out(DType::i32, 1)},
-              ArgReduceParams{.outer = 1, .count = 70000, .inner = 1}, {0}, {1});
+              ReduceParams{.outer = 1, .count = 70000, .inner = 1}, {0}, {1});
 }
 
 TEST_CASE("kernels: cross_entropy and its gradient") {
@@ -233,11 +233,11 @@ TEST_CASE("kernels: cross_entropy and its gradient") {
         };
         devices.run("cross_entropy",
                     {in(t, x), target, out(DType::f32, rows), out(DType::f32, rows)},
-                    make(CrossEntropyParams{}), {}, {rows});
+                    make(ClassLossParams{}), {}, {rows});
         devices.run("cross_entropy_grad",
                     {in(t, values(n)), target, in(DType::f32, values(rows, 3, 4)),
                      in(DType::f32, values(rows)), out(t, n)},
-                    make(CrossEntropyGradParams{}), {}, {flat(n)});
+                    make(ClassLossParams{}), {}, {flat(n)});
       }
 }
 
@@ -251,7 +251,7 @@ TEST_CASE("kernels: gather, scatter_add, scatter_put") {
         devices.run(
             "gather",
             {in(t, operands_of(t, rows * width, 5)), in(DType::i32, index), out(t, n * width)},
-            GatherParams{.n = n, .width = width, .rows = rows}, {}, {flat(n * width)});
+            RowsParams{.n = n, .width = width, .rows = rows}, {}, {flat(n * width)});
       std::vector<float> order(n), key, last(n);
       std::iota(order.begin(), order.end(), 0.0f);
       const auto at = [&](float i) { return index[static_cast<size_t>(i)]; };
@@ -260,8 +260,8 @@ TEST_CASE("kernels: gather, scatter_add, scatter_put") {
       for (uint32_t i = 0; i < n; ++i)
         last[static_cast<size_t>(order[i])] = i + 1 == n || key[i + 1] != key[i];
       const auto sorted_key = in(DType::i32, key), places = in(DType::i32, order);
-      devices.run("sorted_lasts", {sorted_key, places, out(DType::i32, n)},
-                  SortedLastsParams{.n = n}, {}, {n});
+      devices.run("sorted_lasts", {sorted_key, places, out(DType::i32, n)}, SortParams{.n = n}, {},
+                  {n});
       const uint32_t chunks = (n + SCATTER_CHUNK - 1) / SCATTER_CHUNK;
       for (DType t : {DType::f32, DType::f16, DType::bf16, DType::i32}) {
         const DType wide = t == DType::i32 ? t : DType::f32;
@@ -272,14 +272,12 @@ TEST_CASE("kernels: gather, scatter_add, scatter_put") {
               "scatter_add",
               {x, sorted_key, places, y, inout(wide, std::vector<float>(2 * chunks * width)),
                out(DType::i32, 2 * chunks)},
-              ScatterAddParams{.n = n, .width = width, .rows = rows}, {in_order},
-              {chunks * flat(width)});
+              RowsParams{.n = n, .width = width, .rows = rows}, {in_order}, {chunks * flat(width)});
         devices.run("scatter_put", {x, in(DType::i32, index), in(DType::i32, last), y},
-                    ScatterPutParams{.n = n, .width = width, .rows = rows}, {0}, {flat(n * width)});
+                    RowsParams{.n = n, .width = width, .rows = rows}, {0}, {flat(n * width)});
         if (n == 1)
           devices.run("scatter_put", {x, in(DType::i32, {3}), in(DType::i32, {0}), y},
-                      ScatterPutParams{.n = n, .width = width, .rows = rows}, {1},
-                      {flat(n * width)});
+                      RowsParams{.n = n, .width = width, .rows = rows}, {1}, {flat(n * width)});
       }
     }
 }
@@ -321,12 +319,12 @@ TEST_CASE("kernels: batch norm") {
       devices.run(
           "batch_norm_stats",
           {x, out(DType::f32, channels), out(DType::f32, channels), out(DType::f32, 2 * channels)},
-          BatchNormStatsParams{.rows = rows, .channels = channels}, {}, {1});
+          BatchNormParams{.rows = rows, .channels = channels}, {}, {1});
       for (const uint32_t has_rest : {0u, 1u}) {
-        devices.run("batch_norm_grad_stats", {x, dy, mean, var, out(DType::f32, 2 * channels)},
-                    BatchNormGradStatsParams{
-                        .rows = rows, .channels = channels, .eps = 1e-5f, .has_rest = has_rest},
-                    {}, {1});
+        devices.run(
+            "batch_norm_grad_stats", {x, dy, mean, var, out(DType::f32, 2 * channels)},
+            BatchNormParams{.rows = rows, .channels = channels, .eps = 1e-5f, .has_rest = has_rest},
+            {}, {1});
         devices.run(
             "batch_norm", {x, mean, var, weight, f32(-1, 1, 6), out(t, n)},
             BatchNormParams{.n = n, .channels = channels, .eps = 1e-5f, .has_rest = has_rest}, {},
@@ -335,12 +333,12 @@ TEST_CASE("kernels: batch norm") {
           devices.run(
               "batch_norm_grad",
               {x, dy, mean, var, weight, in(DType::f32, values(2 * channels, -9, 9, 7)), out(t, n)},
-              BatchNormGradParams{.n = n,
-                                  .channels = channels,
-                                  .rows = rows,
-                                  .eps = 1e-5f,
-                                  .train = train,
-                                  .has_rest = has_rest},
+              BatchNormParams{.n = n,
+                              .rows = rows,
+                              .channels = channels,
+                              .eps = 1e-5f,
+                              .train = train,
+                              .has_rest = has_rest},
               {}, threads);
       }
     }

@@ -43,12 +43,12 @@ TEST_CASE("reduce and argreduce") {
   cpu.backend().read(sum.range, &exact);
   CHECK(exact == (1 << 24) + 1);
 
-  cpu.run("argreduce", {x, index}, ArgReduceParams{{}, 2, 3, 2}, {0});
+  cpu.run("argreduce", {x, index}, ReduceParams{.outer = 2, .count = 3, .inner = 2}, {0});
   CHECK(cpu.download(index) == Values{2, 2, 0, 0});
-  cpu.run("argreduce", {x, index}, ArgReduceParams{{}, 2, 3, 2}, {1});
+  cpu.run("argreduce", {x, index}, ReduceParams{.outer = 2, .count = 3, .inner = 2}, {1});
   CHECK(cpu.download(index) == Values{0, 1, 1, 1});
   const Binding with_nan = cpu.upload({1, NAN, 9, NAN});
-  cpu.run("argreduce", {with_nan, index}, ArgReduceParams{{}, 1, 4, 1}, {0});
+  cpu.run("argreduce", {with_nan, index}, ReduceParams{.outer = 1, .count = 4, .inner = 1}, {0});
   CHECK(cpu.download(index)[0] == 1);
   cpu.run("reduce_rows", {with_nan, y}, ReduceParams{{}, 1, 4, 1, 4, 1}, {1});
   CHECK(std::isnan(cpu.download(y)[0]));
@@ -62,13 +62,13 @@ TEST_CASE("softmax and its gradient") {
   cpu.run("softmax", {x, y}, SoftmaxParams{{}, 2, 3}, {0});
   CHECK(max_difference(cpu.download(y), {.125f, .25f, .625f, .125f, .25f, .625f}) < 1e-4);
   // y (dy - sum(y dy)), with sums 1/8 and 5.
-  cpu.run("softmax_grad", {y, dy, dx}, SoftmaxGradParams{{}, 2, 3}, {0});
+  cpu.run("softmax_grad", {y, dy, dx}, SoftmaxParams{{}, 2, 3}, {0});
   CHECK(max_difference(cpu.download(dx),
                        {.125f * .875f, -.25f / 8, -.625f / 8, -.625f, -1.25f, .625f * 3}) < 1e-3);
   cpu.run("softmax", {x, y}, SoftmaxParams{{}, 2, 3}, {1});
   CHECK(cpu.download(y)[1] == doctest::Approx(std::log(0.25)));
   // dy - exp(y) sum(dy)
-  cpu.run("softmax_grad", {y, dy, dx}, SoftmaxGradParams{{}, 2, 3}, {1});
+  cpu.run("softmax_grad", {y, dy, dx}, SoftmaxParams{{}, 2, 3}, {1});
   CHECK(max_difference(cpu.download(dx), {.875f, -.25f, -.625f, -1, -2, 3}) < 1e-3);
 }
 
@@ -80,7 +80,7 @@ TEST_CASE("cross_entropy and its gradient: smoothing, ignored and invalid target
   const Binding x = cpu.upload(rows), target = cpu.upload({2, -100, 3}, DType::i32);
   const Binding loss = cpu.allocate(3), lse = cpu.allocate(3);
   const auto forward = [&](float smoothing) {
-    cpu.run("cross_entropy", {x, target, loss, lse}, CrossEntropyParams{{}, 3, 3, smoothing, -100});
+    cpu.run("cross_entropy", {x, target, loss, lse}, ClassLossParams{{}, 3, 3, smoothing, -100});
     return cpu.download(loss);
   };
   CHECK(forward(0)[0] == doctest::Approx(ln8 - ln5));
@@ -91,8 +91,7 @@ TEST_CASE("cross_entropy and its gradient: smoothing, ignored and invalid target
   CHECK(cpu.download(lse)[1] == doctest::Approx(ln8));
 
   const Binding dloss = cpu.upload({2, 2, 2}), dx = cpu.allocate(9);
-  cpu.run("cross_entropy_grad", {x, target, lse, dloss, dx},
-          CrossEntropyGradParams{{}, 3, 3, 0.3f, -100});
+  cpu.run("cross_entropy_grad", {x, target, lse, dloss, dx}, ClassLossParams{{}, 3, 3, 0.3f, -100});
   Values grad = cpu.download(dx);
   grad.resize(6);
   CHECK(max_difference(grad, {2 * (.125f - .1f), 2 * (.25f - .1f), 2 * (.625f - .8f), 0, 0, 0}) <
@@ -103,26 +102,26 @@ TEST_CASE("gather, scatter_add, scatter_put") {
   KernelRunner cpu(make_reference_backend());
   const Binding table = cpu.upload({1, 2, 3, 4, 5, 6});  // [3, 2]
   const Binding index = cpu.upload({2, 0, 2, 2, 7}, DType::i32), y = cpu.allocate(10);
-  cpu.run("gather", {table, index, y}, GatherParams{{}, 5, 2, 3});
+  cpu.run("gather", {table, index, y}, RowsParams{.n = 5, .width = 2, .rows = 3});
   Values rows = cpu.download(y);
   CHECK(std::isnan(rows[8]));
   rows.resize(8);
   CHECK(rows == Values{5, 6, 1, 2, 5, 6, 5, 6});
 
   const Binding key = cpu.allocate(5, DType::i32), order = cpu.allocate(5, DType::i32);
-  cpu.run("sort_blocks", {index, key, order}, SortBlocksParams{{}, 5, 5, 0});
+  cpu.run("sort_blocks", {index, key, order}, SortParams{.n = 5, .count = 5});
   CHECK(cpu.download(order) == Values{1, 0, 2, 3, 4});
   const Binding last = cpu.allocate(5, DType::i32);
-  cpu.run("sorted_lasts", {key, order, last}, SortedLastsParams{{}, 5});
+  cpu.run("sorted_lasts", {key, order, last}, SortParams{.n = 5});
   CHECK(cpu.download(last) == Values{0, 1, 0, 1, 1});
 
   const Binding dy = cpu.upload({1, 10, 2, 20, 3, 30, 4, 40, 5, 50});
   const Binding open = cpu.allocate(4), open_key = cpu.allocate(2, DType::i32);
   cpu.run("scatter_add", {dy, key, order, table, open, open_key},
-          ScatterAddParams{{}, 5, 2, 3, 1u << 31});
+          RowsParams{{}, 5, 2, 3, 1u << 31});
   CHECK(cpu.download(table) == Values{1 + 2, 2 + 20, 3, 4, 5 + 8, 6 + 80});
   CHECK(cpu.download(open_key) == Values{-1, -1});
-  cpu.run("scatter_put", {dy, index, last, table}, ScatterPutParams{{}, 5, 2, 3});
+  cpu.run("scatter_put", {dy, index, last, table}, RowsParams{.n = 5, .width = 2, .rows = 3});
   CHECK(cpu.download(table) == Values{2, 20, 3, 4, 4, 40});
 }
 
@@ -136,12 +135,12 @@ TEST_CASE("scatter_add: runs over several chunks") {
   const Binding x = cpu.upload(ones);
   const Binding y = cpu.upload({10, 20}), open = cpu.upload({7, 7, 7, 7, 7, 7});
   const Binding open_key = cpu.allocate(6, DType::i32);
-  cpu.run("scatter_add", {x, key, order, y, open, open_key}, ScatterAddParams{{}, n, 1, 2, 0});
+  cpu.run("scatter_add", {x, key, order, y, open, open_key}, RowsParams{{}, n, 1, 2, 0});
   CHECK(cpu.download(y) == Values{12, 20});
   CHECK(cpu.download(open) == Values{7, 30, 32, 0, 8, 7});
   const Binding rest = cpu.allocate(2), rest_key = cpu.allocate(2, DType::i32);
-  cpu.run("scatter_add", {open, open_key, open_key, y, rest, rest_key},
-          ScatterAddParams{{}, 6, 1, 2, 0}, {1});
+  cpu.run("scatter_add", {open, open_key, open_key, y, rest, rest_key}, RowsParams{{}, 6, 1, 2, 0},
+          {1});
   CHECK(cpu.download(y) == Values{12, 90});
 }
 
@@ -150,14 +149,15 @@ TEST_CASE("batch_norm: statistics, output, gradient") {
   // Channel 0: mean 3, variance 3.5. Channel 1: a large mean, variance 1.25.
   const Binding x = cpu.upload({1, 4001, 2, 4002, 3, 4003, 6, 4004});
   const Binding mean = cpu.allocate(2), var = cpu.allocate(2), both = cpu.allocate(4);
-  cpu.run("batch_norm_stats", {x, mean, var, both}, BatchNormStatsParams{{}, 4, 2});
+  cpu.run("batch_norm_stats", {x, mean, var, both}, BatchNormParams{.rows = 4, .channels = 2});
   CHECK(cpu.download(mean) == Values{3, 4002.5f});
   CHECK(cpu.download(both) == Values{3, 4002.5f, 0, 0});
   constexpr float scale = NORM_SCALE * NORM_SCALE;
   CHECK(cpu.download(var) == Values{3.5f * scale, 1.25f * scale});
 
   const Binding weight = cpu.upload({2, 1}), bias = cpu.upload({0.5f, 0}), y = cpu.allocate(8);
-  cpu.run("batch_norm", {x, both, var, weight, bias, y}, BatchNormParams{{}, 8, 2, 0.5f, 1}, {0});
+  cpu.run("batch_norm", {x, both, var, weight, bias, y},
+          BatchNormParams{.n = 8, .channels = 2, .eps = 0.5f, .has_rest = 1}, {0});
   const Values out = cpu.download(y);  // sqrt(var + eps) = 2 in channel 0
   CHECK(out[0] == -1.5f);
   CHECK(out[6] == 3.5f);
@@ -166,13 +166,13 @@ TEST_CASE("batch_norm: statistics, output, gradient") {
   // eps 0, dy = 1 at the first row of channel 0: sum(dy) = 1, sum(dy xhat) = -2 / sqrt(3.5).
   const Binding dy = cpu.upload({1, 0, 0, 0, 0, 0, 0, 0}), sums = cpu.allocate(4);
   cpu.run("batch_norm_grad_stats", {x, dy, mean, var, sums},
-          BatchNormGradStatsParams{{}, 4, 2, 0, 0});
+          BatchNormParams{.rows = 4, .channels = 2});
   const float deviation = std::sqrt(3.5f);
   CHECK(max_difference(cpu.download(sums), {-2 / deviation, 0, 1, 0}) < 1e-6);
   const Binding dx = cpu.allocate(8);
   const auto grad = [&](uint32_t train) {
     cpu.run("batch_norm_grad", {x, dy, mean, var, weight, sums, dx},
-            BatchNormGradParams{{}, 8, 2, 4, 0, train, 0}, {0});
+            BatchNormParams{.n = 8, .rows = 4, .channels = 2, .train = train}, {0});
     return cpu.download(dx);
   };
   // (dy - (1 + d * -2 / 3.5) / 4) * 2 / deviation for d = -2, -1, 0, 3

@@ -303,7 +303,7 @@ TEST_CASE("vulkan: wrong calls are refused") {
   // A specialization that the shader does not declare is an error, as it is not compiled ahead of
   // time either.
   const Binding reduced[] = {{range, DType::f32, Access::read}, {range, DType::i32, Access::write}};
-  const kernels::ArgReduceParams one{.outer = 1, .count = 1, .inner = 1};
+  const kernels::ReduceParams one{.outer = 1, .count = 1, .inner = 1};
   const uint32_t least = 3;
   CHECK_THROWS_WITH_AS(
       backend->run(

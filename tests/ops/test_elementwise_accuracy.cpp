@@ -353,7 +353,7 @@ void check_logits(KernelRunner& runner, const Precision& precision) {
                  PairLossParams{.offset = {}, .n = n, .period = 1}, {LOSS_BCE_LOGITS, is_weighted},
                  flat_of(n));
       runner.run("pair_loss_grad", {logits, targets, weight, dy, dx},
-                 PairLossGradParams{.offset = {}, .n = n, .period = 1, .dy_one = 1},
+                 PairLossParams{.offset = {}, .n = n, .period = 1, .dy_one = 1},
                  {LOSS_BCE_LOGITS, is_weighted, 0}, flat_of(n));
       const std::vector<float> losses = runner.download(y), slopes = runner.download(dx);
       const Wide share = target == 1 && is_weighted != 0 ? 3 : 1, sign = target == 1 ? -1 : 1;

@@ -65,7 +65,7 @@ TEST_CASE("kernels: rows kept in registers") {
         devices.run("softmax_grad_kept",
                     {in(to, values(n, flag ? -8 : 0, flag ? 0 : 1)), in(to, values(n, -1, 1, 2)),
                      out(from, n)},
-                    SoftmaxGradParams{.rows = rows, .cols = cols}, variant, {rows});
+                    SoftmaxParams{.rows = rows, .cols = cols}, variant, {rows});
         if (from != to) continue;
         const auto own = values(n, 2, 5), weight = values(cols, -1, 1, 5);
         devices.run("layer_norm_kept",
@@ -78,7 +78,7 @@ TEST_CASE("kernels: rows kept in registers") {
         devices.run("layer_norm_grad_kept",
                     {in(from, own), in(from, values(n, -1, 1, 3)), in(DType::f32, weight),
                      in(DType::f32, stats), out(from, n)},
-                    LayerNormGradParams{.rows = rows, .cols = cols}, variant, {rows});
+                    LayerNormParams{.rows = rows, .cols = cols}, variant, {rows});
       }
   devices.is_aligned = false;
 }
@@ -107,7 +107,7 @@ TEST_CASE("kernels: softmax and softmax_grad") {
         devices.run("softmax_grad",
                     {in(to, values(n, log ? -8 : 0, log ? 0 : 1)), in(to, values(n, -1, 1, 2)),
                      out(from, n)},
-                    SoftmaxGradParams{.rows = s.rows, .cols = s.cols}, {log}, {s.rows});
+                    SoftmaxParams{.rows = s.rows, .cols = s.cols}, {log}, {s.rows});
       }
 }
 
@@ -128,7 +128,7 @@ TEST_CASE("kernels: layer norm of rows that are no whole words") {
           stats.insert(stats.end(), {rms ? 0.0f : 3.5f, 1.1f});
         devices.run("layer_norm_grad",
                     {x, in(t, values(n, -1, 1, 3)), weight, in(DType::f32, stats), out(t, n)},
-                    LayerNormGradParams{.rows = rows, .cols = cols}, {rms}, {rows});
+                    LayerNormParams{.rows = rows, .cols = cols}, {rms}, {rows});
       }
 }
 

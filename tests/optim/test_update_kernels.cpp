@@ -203,7 +203,7 @@ TEST_CASE("kernels: count_missed") {
       devices.run("count_missed",
                   {in(DType::f32, {1, 2, 3, 4, 0, 0, 0, 0, 0, 1, 0, SQUARES_UP}),
                    inout(DType::f32, before)},
-                  CountMissedParams{.chunks = 4}, {}, {4});
+                  GradStatsParams{.chunks = 4}, {}, {4});
     }
 }
 

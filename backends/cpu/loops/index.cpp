@@ -25,7 +25,7 @@ void fill_invalid(const Operand& y, int64_t count) {
 }  // namespace
 
 bool gather(const LoopCall& call) {
-  const auto& p = params<GatherParams>(call);
+  const auto& p = params<RowsParams>(call);
   const Operand table = operand(call, 0), y = operand(call, 2);
   const int32_t* index = operand(call, 1).as<int32_t>();
   const int64_t n = p.n, width = p.width, bytes = width * y.width, piece = rows_of_piece(bytes);
@@ -89,7 +89,7 @@ void sort_keys(const Operand& x, int64_t at, int64_t count, bool descending, uin
 }  // namespace
 
 bool sort_blocks(const LoopCall& call) {
-  const auto& p = params<SortBlocksParams>(call);
+  const auto& p = params<SortParams>(call);
   if (p.n == 0) return true;
   const Operand x = operand(call, 0);
   uint32_t *key = operand(call, 1).as<uint32_t>(), *order = operand(call, 2).as<uint32_t>();
@@ -136,7 +136,7 @@ int64_t from_first(const uint32_t* a, int64_t a_size, const uint32_t* b, int64_t
 }  // namespace
 
 bool sort_merge(const LoopCall& call) {
-  const auto& p = params<SortMergeParams>(call);
+  const auto& p = params<SortParams>(call);
   if (p.n == 0) return true;
   const uint32_t *key = operand(call, 0).as<uint32_t>(), *order = operand(call, 1).as<uint32_t>();
   uint32_t *to_key = operand(call, 2).as<uint32_t>(), *to_order = operand(call, 3).as<uint32_t>();
@@ -175,7 +175,7 @@ bool sort_merge(const LoopCall& call) {
 }
 
 bool sorted_lasts(const LoopCall& call) {
-  const auto& p = params<SortedLastsParams>(call);
+  const auto& p = params<SortParams>(call);
   const int32_t *key = operand(call, 0).as<int32_t>(), *order = operand(call, 1).as<int32_t>();
   int32_t* last = operand(call, 2).as<int32_t>();
   for (int64_t i = 0; i < p.n; ++i) last[order[i]] = i + 1 == p.n || key[i + 1] != key[i] ? 1 : 0;
@@ -194,7 +194,7 @@ const int32_t* values(const Operand& x, int64_t at, int64_t, int32_t*) {
 // One call of scatter_add. T is the type of the sums, float or int32_t.
 template <class T>
 struct ScatterAdd {
-  ScatterAddParams p;
+  RowsParams p;
   bool in_order;
   Operand x;
   const int32_t *key, *order;
@@ -245,7 +245,7 @@ struct ScatterAdd {
 
 template <class T>
 void scatter_add_of(const LoopCall& call) {
-  const auto& p = params<ScatterAddParams>(call);
+  const auto& p = params<RowsParams>(call);
   const ScatterAdd<T> s{p,
                         call.constant[0] == 1,
                         operand(call, 0),
@@ -273,7 +273,7 @@ bool scatter_add(const LoopCall& call) {
 }
 
 bool scatter_put(const LoopCall& call) {
-  const auto& p = params<ScatterPutParams>(call);
+  const auto& p = params<RowsParams>(call);
   const bool is_unique = call.constant[0] == 1;
   const Operand dy = operand(call, 0), y = operand(call, 3);
   const int32_t *index = operand(call, 1).as<int32_t>(), *last = operand(call, 2).as<int32_t>();

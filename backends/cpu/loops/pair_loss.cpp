@@ -179,7 +179,7 @@ bool pair_loss(const LoopCall& call) {
 }
 
 bool pair_loss_grad(const LoopCall& call) {
-  const auto& p = params<PairLossGradParams>(call);
+  const auto& p = params<PairLossParams>(call);
   const Operand x = operand(call, 0), target = operand(call, 1), weight = operand(call, 2),
                 dy = operand(call, 3), dx = operand(call, 4);
   const auto run = [&](const auto& slope) {

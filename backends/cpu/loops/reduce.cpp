@@ -224,7 +224,7 @@ int32_t best_place(const Operand& x, int64_t count, bool is_min) {
 }  // namespace
 
 bool argreduce(const LoopCall& call) {
-  const auto& p = params<ArgReduceParams>(call);
+  const auto& p = params<ReduceParams>(call);
   const bool is_min = call.constant[0] == 1;
   const Operand x = operand(call, 0);
   int32_t* y = operand(call, 1).as<int32_t>();

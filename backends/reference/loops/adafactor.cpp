@@ -45,7 +45,7 @@ double root_mean_square(const AdafactorParams& p, const Elements& partial, uint6
 }  // namespace
 
 void adafactor_rows(const Call& call) {
-  const auto p = call.params<AdafactorMomentParams>();
+  const auto p = call.params<AdafactorParams>();
   const Elements grad = call.in(0), state = call.in(2);
   if (state.get(STATE_FOUND_INF) != 0) return;
   Elements row_var = call.inout(1);
@@ -58,7 +58,7 @@ void adafactor_rows(const Call& call) {
 }
 
 void adafactor_columns(const Call& call) {
-  const auto p = call.params<AdafactorMomentParams>();
+  const auto p = call.params<AdafactorParams>();
   const Elements grad = call.in(0);
   Elements partial = call.out(1);
   for (uint64_t i = 0; i < uint64_t{p.matrices} * p.chunks * p.cols; ++i) {
@@ -72,7 +72,7 @@ void adafactor_columns(const Call& call) {
 }
 
 void adafactor_combine(const Call& call) {
-  const auto p = call.params<AdafactorMomentParams>();
+  const auto p = call.params<AdafactorParams>();
   const Elements partial = call.in(0), state = call.in(2);
   if (state.get(STATE_FOUND_INF) != 0) return;
   Elements col_var = call.inout(1);

@@ -20,7 +20,7 @@ uint32_t ticking(const P& p, const Elements& start, const Elements& state) {
 }  // namespace
 
 void ema(const Call& call) {
-  const auto p = call.params<EmaParams>();
+  const auto p = call.params<AverageParams>();
   const Elements param = call.in(1);
   const uint32_t since = ticking(p, call.in(2), call.in(3));
   if (since == 0) return;
@@ -35,7 +35,7 @@ void ema(const Call& call) {
 }
 
 void lookahead(const Call& call) {
-  const auto p = call.params<LookaheadParams>();
+  const auto p = call.params<AverageParams>();
   if (ticking(p, call.in(2), call.in(3)) == 0) return;
   Elements slow = call.inout(0), param = call.inout(1);
   for (uint64_t i = 0; i < p.n; ++i) {

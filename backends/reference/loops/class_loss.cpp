@@ -25,7 +25,7 @@ double share(const Call& call, const P& p, uint64_t row, uint64_t c) {
 }  // namespace
 
 void nll_loss(const Call& call) {
-  const auto p = call.params<NllLossParams>();
+  const auto p = call.params<ClassLossParams>();
   const Elements x = call.in(0), target = call.in(1);
   Elements loss = call.out(2);
   for (uint64_t row = 0; row < p.rows; ++row) {
@@ -38,7 +38,7 @@ void nll_loss(const Call& call) {
 }
 
 void nll_loss_grad(const Call& call) {
-  const auto p = call.params<NllLossParams>();
+  const auto p = call.params<ClassLossParams>();
   const Elements target = call.in(0), dloss = call.in(1);
   Elements dx = call.out(2);
   for (uint64_t i = 0; i < uint64_t{p.rows} * p.cols; ++i) {
@@ -54,7 +54,7 @@ void nll_loss_grad(const Call& call) {
 }
 
 void soft_cross_entropy(const Call& call) {
-  const auto p = call.params<SoftCrossEntropyParams>();
+  const auto p = call.params<ClassLossParams>();
   const Elements x = call.in(0), target = call.in(1);
   Elements losses = call.out(3), lses = call.out(4), masses = call.out(5);
   for (uint64_t row = 0; row < p.rows; ++row) {
@@ -82,7 +82,7 @@ void soft_cross_entropy(const Call& call) {
 }
 
 void soft_cross_entropy_grad(const Call& call) {
-  const auto p = call.params<SoftCrossEntropyGradParams>();
+  const auto p = call.params<ClassLossParams>();
   const Elements x = call.in(0), target = call.in(1), lse = call.in(3), mass = call.in(4),
                  dloss = call.in(5);
   Elements dx = call.out(6);

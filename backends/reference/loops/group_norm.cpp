@@ -44,7 +44,7 @@ GroupMoments moments_at(const P& p, const Elements& x, const Elements& stats, ui
 }  // namespace
 
 void group_norm_stats(const Call& call) {
-  const auto p = call.params<GroupNormStatsParams>();
+  const auto p = call.params<GroupNormParams>();
   const Elements x = call.in(0);
   Elements moments = call.out(1);
   const uint64_t across = p.width / p.merged;
@@ -111,7 +111,7 @@ void group_norm(const Call& call) {
 }
 
 void group_norm_grad_stats(const Call& call) {
-  const auto p = call.params<GroupNormGradStatsParams>();
+  const auto p = call.params<GroupNormParams>();
   const Elements x = call.in(0), dy = call.in(1), stats = call.in(2);
   Elements partial = call.out(3);
   const uint64_t chunks = (p.rows + p.chunk_rows - 1) / p.chunk_rows;
@@ -132,7 +132,7 @@ void group_norm_grad_stats(const Call& call) {
 }
 
 void group_norm_grad(const Call& call) {
-  const auto p = call.params<GroupNormGradParams>();
+  const auto p = call.params<GroupNormParams>();
   const Elements x = call.in(0), dy = call.in(1), stats = call.in(2), weight = call.in(3);
   const Elements sums = call.in(4);
   Elements dx = call.out(5);

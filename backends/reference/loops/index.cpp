@@ -12,7 +12,7 @@ namespace rw::reference {
 using namespace kernels;
 
 void gather(const Call& call) {
-  const auto p = call.params<GatherParams>();
+  const auto p = call.params<RowsParams>();
   const Elements table = call.in(0), index = call.in(1);
   Elements y = call.out(2);
   for (uint64_t i = 0; i < p.n; ++i) {
@@ -59,7 +59,7 @@ uint32_t sort_key(const Elements& x, uint64_t i, bool descending) {
 }  // namespace
 
 void sort_blocks(const Call& call) {
-  const auto p = call.params<SortBlocksParams>();
+  const auto p = call.params<SortParams>();
   const Elements x = call.in(0);
   Elements key = call.out(1), order = call.out(2);
   constexpr uint32_t block = 32;
@@ -77,7 +77,7 @@ void sort_blocks(const Call& call) {
 }
 
 void sort_merge(const Call& call) {
-  const auto p = call.params<SortMergeParams>();
+  const auto p = call.params<SortParams>();
   const Elements key = call.in(0), order = call.in(1);
   Elements merged = call.out(2), merged_order = call.out(3);
   const auto key_at = [&](uint64_t i) { return static_cast<uint32_t>(key.geti(i)); };
@@ -96,7 +96,7 @@ void sort_merge(const Call& call) {
 }
 
 void sorted_lasts(const Call& call) {
-  const auto p = call.params<SortedLastsParams>();
+  const auto p = call.params<SortParams>();
   const Elements key = call.in(0), order = call.in(1);
   Elements last = call.out(2);
   for (uint64_t i = 0; i < p.n; ++i)
@@ -119,7 +119,7 @@ void set_value(Elements& e, uint64_t i, double value) {
 }  // namespace
 
 void scatter_add(const Call& call) {
-  const auto p = call.params<ScatterAddParams>();
+  const auto p = call.params<RowsParams>();
   const bool in_order = call.variant(0) == 1;
   const Elements x = call.in(0), key = call.in(1), order = call.in(2);
   Elements y = call.inout(3), open = call.out(4), open_key = call.out(5);
@@ -153,7 +153,7 @@ void scatter_add(const Call& call) {
 }
 
 void scatter_put(const Call& call) {
-  const auto p = call.params<ScatterPutParams>();
+  const auto p = call.params<RowsParams>();
   const bool is_unique = call.variant(0) == 1;
   const Elements dy = call.in(0), index = call.in(1), last = call.in(2);
   Elements y = call.inout(3);

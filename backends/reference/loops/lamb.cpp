@@ -47,7 +47,7 @@ void lamb_norms(const Call& call) {
 }
 
 void lamb_ratio(const Call& call) {
-  const auto p = call.params<LambRatioParams>();
+  const auto p = call.params<LambParams>();
   const Elements partial = call.in(0), first = call.in(1), state = call.in(2);
   if (state.get(STATE_FOUND_INF) != 0) return;
   Elements ratio = call.out(3);

@@ -28,7 +28,7 @@ void layer_norm(const Call& call) {
 }
 
 void layer_norm_grad(const Call& call) {
-  const auto p = call.params<LayerNormGradParams>();
+  const auto p = call.params<LayerNormParams>();
   const bool rms = call.variant(0) != 0;
   const Elements x = call.in(0), dy = call.in(1), weight = call.in(2), stats = call.in(3);
   Elements dx = call.out(4);
@@ -50,7 +50,7 @@ void layer_norm_grad(const Call& call) {
 }
 
 void layer_norm_grad_stats(const Call& call) {
-  const auto p = call.params<LayerNormGradStatsParams>();
+  const auto p = call.params<LayerNormParams>();
   const bool rms = call.variant(0) != 0;
   const Elements x = call.in(0), dy = call.in(1), stats = call.in(2);
   Elements sums = call.out(3);

@@ -19,7 +19,7 @@ double log_sum_exp(const std::vector<double>& values) {
 }  // namespace
 
 void cross_entropy(const Call& call) {
-  const auto p = call.params<CrossEntropyParams>();
+  const auto p = call.params<ClassLossParams>();
   const Elements logits = call.in(0), target = call.in(1);
   Elements loss = call.out(2), lse = call.out(3);
   for (uint64_t row = 0; row < p.rows; ++row) {
@@ -44,7 +44,7 @@ void cross_entropy(const Call& call) {
 }
 
 void cross_entropy_grad(const Call& call) {
-  const auto p = call.params<CrossEntropyGradParams>();
+  const auto p = call.params<ClassLossParams>();
   const Elements logits = call.in(0), target = call.in(1), lse = call.in(2), dloss = call.in(3);
   Elements dlogits = call.out(4);
   for (uint64_t row = 0; row < p.rows; ++row) {

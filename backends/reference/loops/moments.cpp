@@ -102,7 +102,7 @@ void moment_update(const Call& call) {
 }
 
 void muon_momentum(const Call& call) {
-  const auto p = call.params<MuonMomentumParams>();
+  const auto p = call.params<MuonParams>();
   const Elements grad = call.in(0), state = call.in(3);
   Elements buffer = call.inout(1), update = call.out(2);
   const bool skips = state.get(STATE_FOUND_INF) != 0;

@@ -22,7 +22,7 @@ double mean_of(const P& p, const Elements& mean, uint64_t channel) {
 }  // namespace
 
 void batch_norm_stats(const Call& call) {
-  const auto p = call.params<BatchNormStatsParams>();
+  const auto p = call.params<BatchNormParams>();
   const Elements x = call.in(0);
   Elements mean = call.out(1), var = call.out(2), both = call.out(3);
   for (uint64_t c = 0; c < p.channels; ++c) {
@@ -54,7 +54,7 @@ void batch_norm(const Call& call) {
 }
 
 void batch_norm_grad_stats(const Call& call) {
-  const auto p = call.params<BatchNormGradStatsParams>();
+  const auto p = call.params<BatchNormParams>();
   const Elements x = call.in(0), dy = call.in(1), mean = call.in(2), var = call.in(3);
   Elements sums = call.out(4);
   for (uint64_t c = 0; c < p.channels; ++c) {
@@ -70,7 +70,7 @@ void batch_norm_grad_stats(const Call& call) {
 }
 
 void batch_norm_grad(const Call& call) {
-  const auto p = call.params<BatchNormGradParams>();
+  const auto p = call.params<BatchNormParams>();
   const Elements x = call.in(0), dy = call.in(1), mean = call.in(2), var = call.in(3);
   const Elements weight = call.in(4), sums = call.in(5);
   Elements dx = call.out(6);

@@ -218,7 +218,7 @@ void update_prepare(const Call& call) {
 }
 
 void count_missed(const Call& call) {
-  const auto p = call.params<CountMissedParams>();
+  const auto p = call.params<GradStatsParams>();
   const Elements partial = call.in(0);
   Elements state = call.inout(1);
   if (state.get(STATE_FOUND_INF) != 0) return;

@@ -127,7 +127,7 @@ void pair_loss(const Call& call) {
 }
 
 void pair_loss_grad(const Call& call) {
-  const auto p = call.params<PairLossGradParams>();
+  const auto p = call.params<PairLossParams>();
   const PairLoss loss{call.variant(0), p.a, p.b};
   const Elements x = call.in(0), target = call.in(1), weight = call.in(2), dy = call.in(3);
   Elements dx = call.out(4);

@@ -46,7 +46,7 @@ void lstm_cell(const Call& call) {
 }
 
 void lstm_cell_grad(const Call& call) {
-  const auto p = call.params<CellGradParams>();
+  const auto p = call.params<CellParams>();
   const Elements acts = call.in(0), c_prev = call.in(1), c = call.in(2), dy = call.in(3),
                  dh = call.in(4);
   Elements dc = call.inout(5), dgates = call.out(6);
@@ -81,7 +81,7 @@ void gru_cell(const Call& call) {
 }
 
 void gru_cell_grad(const Call& call) {
-  const auto p = call.params<CellGradParams>();
+  const auto p = call.params<CellParams>();
   const Elements acts = call.in(0), h_prev = call.in(1), dy = call.in(2), dh = call.in(3);
   Elements carry = call.inout(4), dgx = call.out(5), dgh = call.out(6);
   for_each_element(p, [&](const Place& at) {

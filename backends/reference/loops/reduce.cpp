@@ -68,7 +68,7 @@ void reduce(const Call& call) {
 }
 
 void argreduce(const Call& call) {
-  const auto p = call.params<ArgReduceParams>();
+  const auto p = call.params<ReduceParams>();
   const bool is_min = call.variant(0) == 1;
   const Elements x = call.in(0);
   Elements y = call.out(1);
@@ -144,7 +144,7 @@ void softmax(const Call& call) {
 }
 
 void softmax_grad(const Call& call) {
-  const auto p = call.params<SoftmaxGradParams>();
+  const auto p = call.params<SoftmaxParams>();
   const bool log = call.variant(0) == 1;
   const Elements y = call.in(0), dy = call.in(1);
   Elements dx = call.out(2);

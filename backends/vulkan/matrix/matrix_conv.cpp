@@ -8,7 +8,6 @@
 namespace rw::vulkan {
 
 using kernels::Conv2dParams;
-using kernels::ConvDirectParams;
 using kernels::ConvPackParams;
 using kernels::ConvTileParams;
 using kernels::MatmulParams;
@@ -285,9 +284,7 @@ bool is_narrow(const Conv2dParams& p) {
 
 void add_direct(Passes& passes, const Caps& caps, std::string_view kernel, const Conv2dParams& p,
                 Operand a, Operand b, Operand c) {
-  ConvDirectParams q{};
-  static_assert(offsetof(ConvDirectParams, groups) == offsetof(Conv2dParams, groups));
-  std::memcpy(&q, &p, sizeof p);
+  Conv2dParams q = p;
   if (kernel != "conv2d_wgrad") {
     const bool forward = kernel == "conv2d";
     q.n = forward ? p.batch * p.out_h * p.out_w * p.out_c : p.batch * p.in_h * p.in_w * p.in_c;

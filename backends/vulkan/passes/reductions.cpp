@@ -114,7 +114,7 @@ void add_reduce(Passes& passes, const Caps& caps, const KernelCall& call) {
 
 // A row, whose elements are neighbours, has a workgroup; elsewhere neighbours are of other results.
 void add_argreduce(Passes& passes, const Caps& caps, const KernelCall& call) {
-  const auto p = call.params_as<ArgReduceParams>();
+  const auto p = call.params_as<ReduceParams>();
   const uint32_t team = !caps.is_cpu && p.inner == 1 && p.count >= ARG_TEAM ? ARG_TEAM : 1;
   passes.add_whole("argreduce", call, uint64_t{p.outer} * p.inner * team, {call.constant(0), team});
 }
@@ -131,16 +131,15 @@ void add_sum(Passes& passes, const Caps& caps, uint32_t count, uint32_t inner, c
 }
 
 void add_batch_norm_stats(Passes& passes, const Caps& caps, const KernelCall& call) {
-  const auto p = call.params_as<BatchNormStatsParams>();
+  const auto p = call.params_as<BatchNormParams>();
   const uint32_t c = p.channels;
   const Chunks chunks = batch_norm_chunks(caps, p.rows, c);
   Operand partial = passes.scratch(uint64_t{chunks.count} * 2 * c, DType::f32);
   const Operand first = passes.scratch(c, DType::f32);
-  passes.add(
-      "batch_norm_chunks", {operand(call, 0), written(partial), written(first)},
-      BatchNormChunksParams{
-          .offset = {p.offset[0], 0, 0}, .rows = p.rows, .channels = c, .chunk_rows = chunks.rows},
-      chunks.threads, {loads_words(c, p.offset[0]), chunks.team});
+  passes.add("batch_norm_chunks", {operand(call, 0), written(partial), written(first)},
+             BatchNormParams{
+                 .offset = {p.offset[0]}, .rows = p.rows, .channels = c, .chunk_rows = chunks.rows},
+             chunks.threads, {loads_words(c, p.offset[0]), chunks.team});
   BatchNormCombineParams q{.rows = p.rows,
                            .channels = c,
                            .chunk_rows = chunks.rows,
@@ -171,40 +170,31 @@ void add_batch_norm_stats(Passes& passes, const Caps& caps, const KernelCall& ca
 }
 
 void add_batch_norm_grad_stats(Passes& passes, const Caps& caps, const KernelCall& call) {
-  const auto p = call.params_as<BatchNormGradStatsParams>();
+  auto p = call.params_as<BatchNormParams>();
   const Chunks chunks = batch_norm_chunks(caps, p.rows, p.channels);
+  p.chunk_rows = chunks.rows;
   const bool is_whole = loads_words(p.channels, p.offset[0] | p.offset[1]);
-  add_sums_of_chunks(
-      passes, caps, chunks.count, p.channels, operand(call, 4), p.offset[4],
-      [&](const Operand& partial, uint32_t offset) {
-        passes.add(
-            "batch_norm_grad_chunks",
-            {operand(call, 0), operand(call, 1), operand(call, 2), operand(call, 3), partial},
-            BatchNormGradChunksParams{
-                .offset = {p.offset[0], p.offset[1], p.offset[2], p.offset[3], offset},
-                .rows = p.rows,
-                .channels = p.channels,
-                .chunk_rows = chunks.rows,
-                .eps = p.eps,
-                .has_rest = p.has_rest},
-            chunks.threads, {is_whole, chunks.team});
-      });
+  add_sums_of_chunks(passes, caps, chunks.count, p.channels, operand(call, 4), p.offset[4],
+                     [&](const Operand& partial, uint32_t offset) {
+                       p.offset[4] = offset;
+                       passes.add("batch_norm_grad_chunks",
+                                  {operand(call, 0), operand(call, 1), operand(call, 2),
+                                   operand(call, 3), partial},
+                                  p, chunks.threads, {is_whole, chunks.team});
+                     });
 }
 
 void add_layer_norm_grad_stats(Passes& passes, const Caps& caps, const KernelCall& call) {
-  const auto p = call.params_as<LayerNormGradStatsParams>();
+  auto p = call.params_as<LayerNormParams>();
   const Chunks chunks = chunks_of(caps, p.rows, p.cols, 1);
+  p.chunk_rows = chunks.rows;
   const bool is_flat = loads_words(p.cols, p.offset[0] | p.offset[1]);
   add_sums_of_chunks(passes, caps, chunks.count, p.cols, operand(call, 3), p.offset[3],
                      [&](const Operand& partial, uint32_t offset) {
+                       p.offset[3] = offset;
                        passes.add("layer_norm_grad_chunks",
                                   {operand(call, 0), operand(call, 1), operand(call, 2), partial},
-                                  LayerNormGradChunksParams{
-                                      .offset = {p.offset[0], p.offset[1], p.offset[2], offset},
-                                      .rows = p.rows,
-                                      .cols = p.cols,
-                                      .chunk_rows = chunks.rows},
-                                  chunks.threads, {is_flat, call.constant(0)});
+                                  p, chunks.threads, {is_flat, call.constant(0)});
                      });
 }
 

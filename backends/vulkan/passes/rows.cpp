@@ -2,8 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <array>
-#include <cstring>
+#include <algorithm>
 #include <optional>
 
 #include "backends/vulkan/device/shader_table.h"
@@ -44,19 +43,25 @@ std::optional<Teams> teams_of(const Caps& caps, uint64_t rows, uint64_t cols) {
                rounds > 2 ? 4 : static_cast<uint32_t>(rounds)};
 }
 
-}  // namespace
-
+template <class P>
 void add_rows(Passes& passes, const Caps& caps, const KernelCall& call) {
-  std::array<uint32_t, 31> words{};  // offsets, rows, cols, others
-  std::memcpy(words.data(), call.params.data(), call.params.size());
-  const size_t count = call.bindings.size();
-  bool are_flat = true;
-  for (size_t i = 0; i < count; ++i) are_flat = are_flat && words[i] % REWIND_FLAT == 0;
-  const uint32_t rows = words[count], cols = words[count + 1];
-  if (const auto teams = are_flat ? teams_of(caps, rows, cols) : std::nullopt)
+  const auto p = call.params_as<P>();
+  const bool are_flat = std::ranges::all_of(
+      p.offset, [](uint32_t offset) { return offset % REWIND_FLAT == 0; });  // unused ones are 0
+  if (const auto teams = are_flat ? teams_of(caps, p.rows, p.cols) : std::nullopt)
     return passes.add_whole(fmt::format("{}_kept", call.kernel), call, teams->groups,
                             {call.constant(0), teams->team, teams->rounds});
-  passes.add_whole(std::string(call.kernel), call, rows, {call.constant(0)});
+  passes.add_whole(std::string(call.kernel), call, p.rows, {call.constant(0)});
+}
+
+}  // namespace
+
+void add_softmax(Passes& passes, const Caps& caps, const KernelCall& call) {
+  add_rows<kernels::SoftmaxParams>(passes, caps, call);
+}
+
+void add_layer_norm(Passes& passes, const Caps& caps, const KernelCall& call) {
+  add_rows<kernels::LayerNormParams>(passes, caps, call);
 }
 
 }  // namespace rw::vulkan

@@ -6,9 +6,10 @@
 
 namespace rw::vulkan {
 
-// Takes the form that keeps a row in registers (NAME_kept, shaders/common/kept_rows.glsl) if it
-// suits device and tensors, else a workgroup per row that reads the row again. The parameters begin
-// with the offsets, `rows` and `cols`; the call has one constant.
-void add_rows(Passes& passes, const Caps& caps, const KernelCall& call);
+// Take the form that keeps a row in registers (NAME_kept, shaders/common/kept_rows.glsl) if it
+// suits device and tensors, else a workgroup per row that reads the row again. The call, of the
+// kernel or of its gradient, has one constant.
+void add_softmax(Passes& passes, const Caps& caps, const KernelCall& call);
+void add_layer_norm(Passes& passes, const Caps& caps, const KernelCall& call);
 
 }  // namespace rw::vulkan

@@ -42,7 +42,7 @@ TEST_CASE("cpu index loops: rows gathered and put, numbers of flat elements") {
   for (const uint32_t width : {1u, 37u, 1500u}) {
     for (const DType dtype : {DType::f32, DType::f16, DType::bf16, DType::i32, DType::u8})
       check_loop({"gather", {{50 * width, dtype}, row_numbers(203, 50), {203 * width, dtype}}},
-                 GatherParams{{}, 203, width, 50});
+                 RowsParams{.n = 203, .width = width, .rows = 50});
     for (const auto& [from, to] : {std::pair{DType::f32, DType::f32},
                                    {DType::f16, DType::f32},
                                    {DType::bf16, DType::f32},
@@ -54,7 +54,7 @@ TEST_CASE("cpu index loops: rows gathered and put, numbers of flat elements") {
                      {101, DType::i32, Fill::given, permutation(101, 1).values},
                      {101 * width, to}},
                     {unique}},
-                   ScatterPutParams{{}, unique ? 101u : 2u, width, 90});
+                   RowsParams{.n = unique ? 101u : 2u, .width = width, .rows = 90});
   }
   for (const uint32_t shared : {0u, 1u}) {
     const uint32_t inner = shared ? 1 : 5;
@@ -71,7 +71,7 @@ TEST_CASE("cpu index loops: a stable sort") {
       for (const uint32_t count : {1u, 33u, 1000u})
         check_loop({"sort_blocks",
                     {{3 * count, dtype, fill}, {3 * count, DType::i32}, {3 * count, DType::i32}}},
-                   SortBlocksParams{{}, 3 * count, count, descending});
+                   SortParams{.n = 3 * count, .count = count, .descending = descending});
     }
   for (const uint32_t run : {1u, 32u, 10000u}) {
     const uint32_t count = 25000;
@@ -87,11 +87,11 @@ TEST_CASE("cpu index loops: a stable sort") {
     check_loop(
         {"sort_merge",
          {{n, DType::i32, Fill::given, runs}, permutation(n, 1), {n, DType::i32}, {n, DType::i32}}},
-        SortMergeParams{{}, n, count, run});
+        SortParams{.n = n, .count = count, .run = run});
   }
   const LoopArgument keys = sorted(row_numbers(5000, 700));
   check_loop({"sorted_lasts", {keys, permutation(5000, 3), {5000, DType::i32}}},
-             SortedLastsParams{{}, 5000});
+             SortParams{.n = 5000});
 }
 
 TEST_CASE("cpu index loops: rows added up in the order of a sort, in chunks") {
@@ -103,7 +103,7 @@ TEST_CASE("cpu index loops: rows added up in the order of a sort, in chunks") {
       for (const int rows : {5, 150})
         for (const uint32_t in_order : {0u, 1u}) {
           const uint32_t n = 330, opens = 2 * ((n + SCATTER_CHUNK - 1) / SCATTER_CHUNK);
-          const ScatterAddParams p{{}, n, width, static_cast<uint32_t>(rows), 0};
+          const RowsParams p{{}, n, width, static_cast<uint32_t>(rows), 0};
           const Fill nothing = Fill::bits;
           check_loop({"scatter_add",
                       {{n * width, from},

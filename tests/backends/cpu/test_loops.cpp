@@ -279,7 +279,7 @@ TEST_CASE("cpu loops: reductions along rows, columns and one long row") {
                 {"reduce", {{n + 1, from, fill}, {results, to}}, {op}, op == 3 ? 1e-4 : 4e-6}, p);
             if (op < 2)
               check_loop({"argreduce", {{n, from, fill}, {results, DType::i32}}, {op}},
-                         ArgReduceParams{{}, s.outer, s.count, s.inner});
+                         ReduceParams{.outer = s.outer, .count = s.count, .inner = s.inner});
           }
 }
 

@@ -41,19 +41,25 @@ TEST_CASE("cpu loops: batch norm") {
       variances.push_back((0.5f + static_cast<float>(c % 5)) * NORM_SCALE * NORM_SCALE);
     const LoopArgument var{cols, f32, Fill::given, variances};
     check_loop({"batch_norm_stats", {x, {cols}, {cols}, {2 * cols}}, {}, summed},
-               BatchNormStatsParams{{}, rows, cols});
+               BatchNormParams{.rows = rows, .channels = cols});
     const LoopArgument means{2 * cols, f32, Fill::positive};
     for (const uint32_t has_rest : {0u, 1u}) {
       check_loop({"batch_norm", {x, means, var, channel, {cols}, y}, {}, summed},
-                 BatchNormParams{{}, n, cols, 1e-5f, has_rest});
-      check_loop({"batch_norm_grad_stats", {x, y, means, var, {2 * cols}}, {}, summed},
-                 BatchNormGradStatsParams{{}, rows, cols, 1e-5f, has_rest});
+                 BatchNormParams{.n = n, .channels = cols, .eps = 1e-5f, .has_rest = has_rest});
+      check_loop(
+          {"batch_norm_grad_stats", {x, y, means, var, {2 * cols}}, {}, summed},
+          BatchNormParams{.rows = rows, .channels = cols, .eps = 1e-5f, .has_rest = has_rest});
       for (const uint32_t train : {0u, 1u})
         check_loop({"batch_norm_grad",
                     {x, y, means, var, channel, {2 * cols, f32, Fill::positive}, y},
                     {},
                     summed},
-                   BatchNormGradParams{{}, n, cols, rows, 1e-5f, train, has_rest});
+                   BatchNormParams{.n = n,
+                                   .rows = rows,
+                                   .channels = cols,
+                                   .eps = 1e-5f,
+                                   .train = train,
+                                   .has_rest = has_rest});
     }
   });
 }
@@ -67,7 +73,7 @@ TEST_CASE("cpu loops: statistics of values whose squares f32 would not hold") {
                 {{1000 * cols, f32, Fill::given, values}, {cols}, {cols}, {2 * cols}},
                 {},
                 summed},
-               BatchNormStatsParams{{}, 1000, cols});
+               BatchNormParams{.rows = 1000, .channels = cols});
   }
 }
 
@@ -78,40 +84,34 @@ TEST_CASE("cpu loops: layer and RMS norm") {
     const LoopArgument stats{2 * rows, f32, Fill::positive};
     for (const uint32_t rms : {0u, 1u}) {
       check_loop({"layer_norm", {x, weight, {cols}, y, {2 * rows}}, {rms}, summed},
-                 LayerNormParams{{}, rows, cols, 1e-3f});
+                 LayerNormParams{.rows = rows, .cols = cols, .eps = 1e-3f});
       check_loop({"layer_norm_grad", {x, y, weight, stats, y}, {rms}, summed},
-                 LayerNormGradParams{{}, rows, cols});
+                 LayerNormParams{.rows = rows, .cols = cols});
       check_loop({"layer_norm_grad_stats", {x, y, stats, {2 * cols}}, {rms}, summed},
-                 LayerNormGradStatsParams{{}, rows, cols});
+                 LayerNormParams{.rows = rows, .cols = cols});
     }
   });
 }
 
 TEST_CASE("cpu loops: group norm") {
-  struct Groups {
-    uint32_t samples, rows, channels, width, chunk_rows, merged;
-  };
   for (const DType dtype : floats)
-    for (const Groups g : {Groups{2, 50, 32, 8, 16, 8}, Groups{3, 7, 6, 3, 4, 1},
-                           Groups{1, 300, 160, 10, 300, 2}, Groups{2, 1, 2048, 64, 1, 8}}) {
+    for (const auto& g :
+         {GroupNormParams{{}, 2, 50, 32, 8, 16, 8}, GroupNormParams{{}, 3, 7, 6, 3, 4, 1},
+          GroupNormParams{{}, 1, 300, 160, 10, 300, 2},
+          GroupNormParams{{}, 2, 1, 2048, 64, 1, 8}}) {
       const uint32_t n = g.samples * g.rows * g.channels, groups = g.samples * g.channels / g.width,
                      chunks = (g.rows + g.chunk_rows - 1) / g.chunk_rows;
       const LoopArgument x{n, dtype, Fill::specials}, y{n, dtype}, weight{g.channels};
       const LoopArgument stats{2 * groups, f32, Fill::positive};
       const uint32_t blocks = chunks * g.width / g.merged;
-      check_loop(
-          {"group_norm_stats", {x, {groups * blocks * 3}}, {}, summed},
-          GroupNormStatsParams{{}, g.samples, g.rows, g.channels, g.width, g.chunk_rows, g.merged});
-      check_loop({"group_norm", {x, stats, weight, weight, y}, {}, summed},
-                 GroupNormParams{{}, g.samples, g.rows, g.channels, g.width});
-      check_loop(
-          {"group_norm_grad_stats",
-           {x, y, stats, {2 * g.samples * chunks * g.channels}},
-           {},
-           summed},
-          GroupNormGradStatsParams{{}, g.samples, g.rows, g.channels, g.width, g.chunk_rows});
-      check_loop({"group_norm_grad", {x, y, stats, weight, stats, y}, {}, summed},
-                 GroupNormGradParams{{}, g.samples, g.rows, g.channels, g.width});
+      check_loop({"group_norm_stats", {x, {groups * blocks * 3}}, {}, summed}, g);
+      check_loop({"group_norm", {x, stats, weight, weight, y}, {}, summed}, g);
+      check_loop({"group_norm_grad_stats",
+                  {x, y, stats, {2 * g.samples * chunks * g.channels}},
+                  {},
+                  summed},
+                 g);
+      check_loop({"group_norm_grad", {x, y, stats, weight, stats, y}, {}, summed}, g);
     }
   for (const uint32_t blocks : {1u, 64u, 65u, 200u}) {
     const LoopArgument moments{3 * 3 * blocks, f32, Fill::positive};
@@ -128,7 +128,7 @@ TEST_CASE("cpu loops: softmax") {
     for (const uint32_t log : {0u, 1u}) {
       check_loop({"softmax", {x, y}, {log}, summed}, SoftmaxParams{{}, rows, cols});
       check_loop({"softmax", {x, wide}, {log}, summed}, SoftmaxParams{{}, rows, cols});
-      check_loop({"softmax_grad", {y, x, y}, {log}, 1e-4}, SoftmaxGradParams{{}, rows, cols});
+      check_loop({"softmax_grad", {y, x, y}, {log}, 1e-4}, SoftmaxParams{{}, rows, cols});
     }
   });
 }
@@ -140,14 +140,14 @@ TEST_CASE("cpu loops: losses of classes") {
     LoopArgument classes{rows, i32, Fill::given};
     for (uint32_t i = 0; i < rows; ++i)  // some of them are no classes
       classes.values.push_back(i % 9 == 1 ? -100.0f : static_cast<float>(i % (cols + 2)) - 1);
-    const NllLossParams nll{{}, rows, cols, -100};
+    const ClassLossParams nll{.rows = rows, .cols = cols, .ignore_index = -100};
     check_loop({"nll_loss", {x, classes, {rows}}}, nll);
     check_loop({"nll_loss_grad", {classes, row, y}}, nll);
     for (const float smoothing : {0.0f, 0.1f}) {
       check_loop({"cross_entropy", {x, classes, {rows}, {rows}}, {}, summed},
-                 CrossEntropyParams{{}, rows, cols, smoothing, -100});
+                 ClassLossParams{{}, rows, cols, smoothing, -100});
       check_loop({"cross_entropy_grad", {x, classes, row, row, y}, {}, summed},
-                 CrossEntropyGradParams{{}, rows, cols, smoothing, -100});
+                 ClassLossParams{{}, rows, cols, smoothing, -100});
       const LoopArgument shares{rows * cols, x.dtype, Fill::bits};
       for (const LoopArgument& target : {classes, shares})
         for (const uint32_t weighted : {0u, 1u}) {
@@ -155,12 +155,12 @@ TEST_CASE("cpu loops: losses of classes") {
                       {x, target, weight, {rows}, {rows}, {rows}},
                       {weighted},
                       summed},
-                     SoftCrossEntropyParams{{}, rows, cols, smoothing, -100});
+                     ClassLossParams{{}, rows, cols, smoothing, -100});
           check_loop({"soft_cross_entropy_grad",
                       {x, target, weight, row, row, row, y},
                       {weighted},
                       summed},
-                     SoftCrossEntropyGradParams{{}, rows, cols, smoothing, -100});
+                     ClassLossParams{{}, rows, cols, smoothing, -100});
         }
     }
   });

@@ -53,18 +53,16 @@ TEST_CASE("cpu loops: recurrent cells") {
         const auto x = [&](uint32_t gates) { return LoopArgument{gates * n, dtype, fill}; };
         const LoopArgument y{n, dtype}, act{4 * n, dtype, Fill::positive};
         const CellParams p{{}, rows, hidden};
-        const CellGradParams grad{{}, rows, hidden};
         check_loop({"lstm_cell",
                     {x(4), {4 * n, dtype}, {4 * hidden}, {n}, y, y, {4 * n, dtype}},
                     {},
                     1e-5},
                    p);
-        check_loop({"lstm_cell_grad", {act, y, y, x(1), y, {n}, {4 * n, dtype}}, {}, 1e-5}, grad);
+        check_loop({"lstm_cell_grad", {act, y, y, x(1), y, {n}, {4 * n, dtype}}, {}, 1e-5}, p);
         check_loop(
             {"gru_cell", {x(3), {3 * n, dtype}, {3 * hidden}, y, y, {4 * n, dtype}}, {}, 1e-5}, p);
         check_loop(
-            {"gru_cell_grad", {act, y, x(1), y, {n}, {3 * n, dtype}, {3 * n, dtype}}, {}, 1e-5},
-            grad);
+            {"gru_cell_grad", {act, y, x(1), y, {n}, {3 * n, dtype}, {3 * n, dtype}}, {}, 1e-5}, p);
       }
 }
 
@@ -104,12 +102,12 @@ TEST_CASE("cpu loops: losses of pairs") {
         const float a = kind == LOSS_FOCAL ? 0.25f : 0.8f;
         for (const LoopArgument& input : {x, special}) {
           check_loop({"pair_loss", {input, t, weight, {n}}, {kind, weighted}, 3e-5},
-                     PairLossParams{{0, 1, 0, 0}, n, 7, a, 2});
+                     PairLossParams{{0, 1}, n, 7, 0, a, 2});
           for (const uint32_t wrt : {0u, 1u})
             for (const uint32_t one : {0u, 1u})
               check_loop(
                   {"pair_loss_grad", {input, t, weight, {n}, y}, {kind, weighted, wrt}, 1e-5},
-                  PairLossGradParams{{0, 1, 0, 0, 0}, n, 7, one, a, 2});
+                  PairLossParams{{0, 1}, n, 7, one, a, 2});
         }
       }
 }

@@ -78,14 +78,13 @@ TEST_CASE("cpu update loops: rules over a table of chunks") {
                AdamaFoldParams{{}, 0, 4, 8, 0.9f, 0.99f, 0.9f, 1});
     check_loop({"window_fold", {update_values, grads, chunk_table, s}},
                WindowFoldParams{{}, 0, 4, 8});
-    const LambParams lamb{{}, 1, 3, 5, 40, 0.1f, 0.9f, 0.99f, 1e-6f, 0.01f};
+    LambParams lamb{{}, 1, 3, 5, 40, 0.1f, 0.9f, 0.99f, 1e-6f, 0.01f, 3, 0};
     check_loop(
         {"lamb_norms", {update_values, grads, update_values, positive, chunk_table, s, partial}},
         lamb);
     const LoopArgument first{4, DType::i32, Fill::given, {0, 3, 3, 40}};
-    for (const uint32_t adapt : {0u, 1u})
-      check_loop({"lamb_ratio", {{80, DType::f32, Fill::positive}, first, s, {40}}},
-                 LambRatioParams{{}, 3, 40, adapt});
+    for (lamb.adapt = 0; lamb.adapt < 2; ++lamb.adapt)
+      check_loop({"lamb_ratio", {{80, DType::f32, Fill::positive}, first, s, {40}}}, lamb);
     check_loop({"lamb", {update_values, update_values, positive, chunk_table, {40}, s}}, lamb);
   }
 }
@@ -97,15 +96,15 @@ TEST_CASE("cpu update loops: dense rules, averages and windows") {
                AdamaParams{{}, update_size, 7, 0.1f, 0.9f, 0.99f, 1e-8f, 0.01f});
     for (const uint32_t nesterov : {0u, 1u})
       check_loop({"muon_momentum", {update_values, update_values, update_values, s}},
-                 MuonMomentumParams{{}, update_size, 0.9f, nesterov});
+                 MuonParams{.n = update_size, .momentum = 0.9f, .nesterov = nesterov});
     check_loop({"muon", {update_values, update_values, s}},
-               MuonParams{{}, update_size, 0.1f, 0.01f, 0.3f});
+               MuonParams{.n = update_size, .lr = 0.1f, .weight_decay = 0.01f, .ratio = 0.3f});
     for (const uint32_t every : {1u, 5u, 7u}) {
       for (uint32_t kind = AVERAGE_DECAY; kind <= AVERAGE_EQUAL; ++kind)
         check_loop({"ema", {update_values, update_values, start, s}},
-                   EmaParams{{}, update_size, 0.95f, kind, every});
+                   AverageParams{.n = update_size, .every = every, .decay = 0.95f, .kind = kind});
       check_loop({"lookahead", {update_values, update_values, start, s}},
-                 LookaheadParams{{}, update_size, 0.4f, every});
+                 AverageParams{.n = update_size, .every = every, .alpha = 0.4f});
     }
   }
   for (const DType dtype : {DType::f16, DType::bf16})
@@ -143,7 +142,12 @@ TEST_CASE("cpu update loops: Adam with states of 8 bits") {
 
 TEST_CASE("cpu update loops: Adafactor, factored and not") {
   constexpr uint32_t matrices = 2, rows = 150, cols = 130, count = matrices * rows * cols;
-  const AdafactorMomentParams moment{{}, matrices, rows, cols, 3, 7, -0.8f};
+  const AdafactorParams moment{.matrices = matrices,
+                               .rows = rows,
+                               .cols = cols,
+                               .chunks = 3,
+                               .own = 7,
+                               .beta2_decay = -0.8f};
   const LoopArgument by_row{matrices * rows, DType::f32, Fill::positive}, gradients{count},
       by_col{matrices * cols, DType::f32, Fill::positive};
   for (const LoopArgument& s : states) {
@@ -165,7 +169,8 @@ TEST_CASE("cpu update loops: Adafactor, factored and not") {
               s,
               {6, DType::f32, Fill::positive}},
              {factored}},
-            AdafactorParams{{}, count, rows, cols, 3, 7, 0.1f, 0.01f, -0.8f, 1e-30f, 1e-3f, 1, 3});
+            AdafactorParams{
+                {}, count, matrices, rows, cols, 3, 7, 0.1f, 0.01f, -0.8f, 1e-30f, 1e-3f, 1, 3});
       }
   }
 }

@@ -89,7 +89,7 @@ double root_mean_square(const AdafactorParams& p, const float* partial) {
 }  // namespace
 
 bool adafactor_rows(const LoopCall& call) {
-  const auto& p = params<AdafactorMomentParams>(call);
+  const auto& p = params<AdafactorParams>(call);
   const State state = state_of(call, 2);
   if (state.skips()) return true;
   const float* grad = operand(call, 0).as<float>();
@@ -107,7 +107,7 @@ bool adafactor_rows(const LoopCall& call) {
 }
 
 bool adafactor_columns(const LoopCall& call) {
-  const auto& p = params<AdafactorMomentParams>(call);
+  const auto& p = params<AdafactorParams>(call);
   const float* grad = operand(call, 0).as<float>();
   float* partial = operand(call, 1).as<float>();
   const int64_t cols = p.cols, across = divide_up(cols, block), rows = p.rows, chunks = p.chunks;
@@ -129,7 +129,7 @@ bool adafactor_columns(const LoopCall& call) {
 }
 
 bool adafactor_combine(const LoopCall& call) {
-  const auto& p = params<AdafactorMomentParams>(call);
+  const auto& p = params<AdafactorParams>(call);
   const State state = state_of(call, 2);
   if (state.skips()) return true;
   const float* partial = operand(call, 0).as<float>();

@@ -59,7 +59,7 @@ bool lamb_norms(const LoopCall& call) {
 }
 
 bool lamb_ratio(const LoopCall& call) {
-  const auto& p = params<LambRatioParams>(call);
+  const auto& p = params<LambParams>(call);
   if (state_of(call, 2).skips()) return true;
   const float* partial = operand(call, 0).as<float>();
   const int32_t* first = operand(call, 1).as<int32_t>();

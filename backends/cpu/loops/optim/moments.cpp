@@ -121,7 +121,7 @@ bool moment_update(const LoopCall& call) {
 }
 
 bool muon_momentum(const LoopCall& call) {
-  const auto& p = params<MuonMomentumParams>(call);
+  const auto& p = params<MuonParams>(call);
   const State state = state_of(call, 3);
   const Operand grad = operand(call, 0), buffer = operand(call, 1), update = operand(call, 2);
   const bool skips = state.skips(), is_nesterov = p.nesterov != 0;
@@ -245,7 +245,7 @@ uint32_t ticking(const P& p, const LoopCall& call) {
 }  // namespace
 
 bool ema(const LoopCall& call) {
-  const auto& p = params<EmaParams>(call);
+  const auto& p = params<AverageParams>(call);
   const uint32_t since = ticking(p, call);
   if (since == 0) return true;
   const double ticks = since / p.every;
@@ -262,7 +262,7 @@ bool ema(const LoopCall& call) {
 }
 
 bool lookahead(const LoopCall& call) {
-  const auto& p = params<LookaheadParams>(call);
+  const auto& p = params<AverageParams>(call);
   if (ticking(p, call) == 0) return true;
   const float alpha = p.alpha;
   const Operand slow = operand(call, 0), param = operand(call, 1);

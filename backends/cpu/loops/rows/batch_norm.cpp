@@ -18,7 +18,7 @@ float rest_of(const P& p, const float* mean, int64_t channel) {
 }  // namespace
 
 bool batch_norm_stats(const LoopCall& call) {
-  const auto& p = params<BatchNormStatsParams>(call);
+  const auto& p = params<BatchNormParams>(call);
   const Operand x = operand(call, 0);
   float *const mean = operand(call, 1).as<float>(), *const var = operand(call, 2).as<float>();
   float* const both = operand(call, 3).as<float>();
@@ -62,7 +62,7 @@ bool batch_norm(const LoopCall& call) {
 }
 
 bool batch_norm_grad_stats(const LoopCall& call) {
-  const auto& p = params<BatchNormGradStatsParams>(call);
+  const auto& p = params<BatchNormParams>(call);
   const Operand x = operand(call, 0), dy = operand(call, 1);
   const float *mean = operand(call, 2).as<float>(), *var = operand(call, 3).as<float>();
   float* const sums = operand(call, 4).as<float>();
@@ -87,7 +87,7 @@ bool batch_norm_grad_stats(const LoopCall& call) {
 }
 
 bool batch_norm_grad(const LoopCall& call) {
-  const auto& p = params<BatchNormGradParams>(call);
+  const auto& p = params<BatchNormParams>(call);
   const Operand x = operand(call, 0), dy = operand(call, 1), dx = operand(call, 6);
   const float *mean = operand(call, 2).as<float>(), *var = operand(call, 3).as<float>();
   const float *weight = operand(call, 4).as<float>(), *sums = operand(call, 5).as<float>();

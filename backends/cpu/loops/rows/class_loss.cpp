@@ -13,7 +13,7 @@ float at(const Operand& x, int64_t i) {
 }  // namespace
 
 bool nll_loss(const LoopCall& call) {
-  const auto& p = params<NllLossParams>(call);
+  const auto& p = params<ClassLossParams>(call);
   const Operand x = operand(call, 0);
   const int32_t* const targets = operand(call, 1).as<int32_t>();
   float* const loss = operand(call, 2).as<float>();
@@ -26,7 +26,7 @@ bool nll_loss(const LoopCall& call) {
 }
 
 bool nll_loss_grad(const LoopCall& call) {
-  const auto& p = params<NllLossParams>(call);
+  const auto& p = params<ClassLossParams>(call);
   const int32_t* const targets = operand(call, 0).as<int32_t>();
   const float* const dloss = operand(call, 1).as<float>();
   const Operand dx = operand(call, 2);
@@ -46,7 +46,7 @@ bool nll_loss_grad(const LoopCall& call) {
 }
 
 bool cross_entropy(const LoopCall& call) {
-  const auto& p = params<CrossEntropyParams>(call);
+  const auto& p = params<ClassLossParams>(call);
   const Operand x = operand(call, 0);
   const int32_t* const targets = operand(call, 1).as<int32_t>();
   float *const loss = operand(call, 2).as<float>(), *const lse = operand(call, 3).as<float>();
@@ -72,7 +72,7 @@ bool cross_entropy(const LoopCall& call) {
 }
 
 bool cross_entropy_grad(const LoopCall& call) {
-  const auto& p = params<CrossEntropyGradParams>(call);
+  const auto& p = params<ClassLossParams>(call);
   const Operand x = operand(call, 0), dx = operand(call, 4);
   const int32_t* const targets = operand(call, 1).as<int32_t>();
   const float *lse = operand(call, 2).as<float>(), *dloss = operand(call, 3).as<float>();
@@ -132,7 +132,7 @@ struct Shares {
 }  // namespace
 
 bool soft_cross_entropy(const LoopCall& call) {
-  const auto& p = params<SoftCrossEntropyParams>(call);
+  const auto& p = params<ClassLossParams>(call);
   const Operand x = operand(call, 0), target = operand(call, 1);
   float *losses = operand(call, 3).as<float>(), *lses = operand(call, 4).as<float>();
   float* masses = operand(call, 5).as<float>();
@@ -170,7 +170,7 @@ bool soft_cross_entropy(const LoopCall& call) {
 }
 
 bool soft_cross_entropy_grad(const LoopCall& call) {
-  const auto& p = params<SoftCrossEntropyGradParams>(call);
+  const auto& p = params<ClassLossParams>(call);
   const Operand x = operand(call, 0), target = operand(call, 1), dx = operand(call, 6);
   const float *lse = operand(call, 3).as<float>(), *mass = operand(call, 4).as<float>();
   const float* dloss = operand(call, 5).as<float>();

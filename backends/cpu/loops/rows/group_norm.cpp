@@ -34,7 +34,7 @@ void each_tile(const Tile& t, const Body& body) {
 }  // namespace
 
 bool group_norm_stats(const LoopCall& call) {
-  const auto& p = params<GroupNormStatsParams>(call);
+  const auto& p = params<GroupNormParams>(call);
   const Operand x = operand(call, 0);
   float* const moments = operand(call, 1).as<float>();
   const int64_t merged = p.merged, across = p.width / merged, groups = p.channels / p.width;
@@ -115,7 +115,7 @@ bool group_norm(const LoopCall& call) {
 }
 
 bool group_norm_grad_stats(const LoopCall& call) {
-  const auto& p = params<GroupNormGradStatsParams>(call);
+  const auto& p = params<GroupNormParams>(call);
   const Operand x = operand(call, 0), dy = operand(call, 1);
   const float* const stats = operand(call, 2).as<float>();
   float* const partial = operand(call, 3).as<float>();
@@ -147,7 +147,7 @@ bool group_norm_grad_stats(const LoopCall& call) {
 }
 
 bool group_norm_grad(const LoopCall& call) {
-  const auto& p = params<GroupNormGradParams>(call);
+  const auto& p = params<GroupNormParams>(call);
   const Operand x = operand(call, 0), dy = operand(call, 1), dx = operand(call, 5);
   const float *stats = operand(call, 2).as<float>(), *weight = operand(call, 3).as<float>();
   const float* sums = operand(call, 4).as<float>();

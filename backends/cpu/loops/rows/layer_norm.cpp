@@ -51,7 +51,7 @@ bool layer_norm(const LoopCall& call) {
 }
 
 bool layer_norm_grad(const LoopCall& call) {
-  const auto& p = params<LayerNormGradParams>(call);
+  const auto& p = params<LayerNormParams>(call);
   const bool rms = call.constant[0] != 0;
   const Operand x = operand(call, 0), dy = operand(call, 1), weight = operand(call, 2),
                 dx = operand(call, 4);
@@ -89,7 +89,7 @@ bool layer_norm_grad(const LoopCall& call) {
 }
 
 bool layer_norm_grad_stats(const LoopCall& call) {
-  const auto& p = params<LayerNormGradStatsParams>(call);
+  const auto& p = params<LayerNormParams>(call);
   const bool rms = call.constant[0] != 0;
   const Operand x = operand(call, 0), dy = operand(call, 1);
   const float* const stats = operand(call, 2).as<float>();

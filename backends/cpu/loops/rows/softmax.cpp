@@ -61,7 +61,7 @@ bool softmax(const LoopCall& call) {
 }
 
 bool softmax_grad(const LoopCall& call) {
-  const auto& p = params<SoftmaxGradParams>(call);
+  const auto& p = params<SoftmaxParams>(call);
   const bool logarithm = call.constant[0] == 1;
   const Operand y = operand(call, 0), dy = operand(call, 1), dx = operand(call, 2);
   const int64_t cols = p.cols;

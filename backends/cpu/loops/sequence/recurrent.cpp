@@ -69,7 +69,7 @@ bool lstm_cell(const LoopCall& call) {
 }
 
 bool lstm_cell_grad(const LoopCall& call) {
-  const auto& p = params<CellGradParams>(call);
+  const auto& p = params<CellParams>(call);
   const Operand acts = operand(call, 0), c_prev = operand(call, 1), c = operand(call, 2),
                 dy = operand(call, 3), dh = operand(call, 4), dc = operand(call, 5),
                 dgates = operand(call, 6);
@@ -127,7 +127,7 @@ bool gru_cell(const LoopCall& call) {
 }
 
 bool gru_cell_grad(const LoopCall& call) {
-  const auto& p = params<CellGradParams>(call);
+  const auto& p = params<CellParams>(call);
   const Operand acts = operand(call, 0), h_prev = operand(call, 1), dy = operand(call, 2),
                 dh = operand(call, 3), carry = operand(call, 4), dgx = operand(call, 5),
                 dgh = operand(call, 6);
