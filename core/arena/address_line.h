@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <numeric>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "../base/error.h"
@@ -18,10 +19,6 @@ inline constexpr uint64_t max_total = uint64_t{1} << 61;  // keeps sums of sizes
 // then the regions. No range may cross the border between two spaces.
 class AddressLine {
  public:
-  struct Place {
-    uint32_t space = 0;   // i < holes: hole i, holes + i: new region i
-    uint64_t offset = 0;  // bytes from the beginning of that space
-  };
   AddressLine(std::span<const uint64_t> holes, uint64_t max_region, uint64_t total)
       : order_(holes.size()), region_(std::min(max_region, total)), limited_(max_region < total) {
     std::iota(order_.begin(), order_.end(), 0u);
@@ -63,7 +60,9 @@ class AddressLine {
                               : region_ - (from - holes_end()) % region_;
   }
 
-  Place place(uint64_t address) const {
+  // Returns the space of an address (i < holes: hole i, holes + i: new region i), and the bytes
+  // from its beginning.
+  std::pair<uint32_t, uint64_t> place(uint64_t address) const {
     if (address < holes_end()) {
       const size_t hole = space(address);
       return {order_[hole], address - (ends_[hole] - sizes_[hole])};

@@ -12,18 +12,14 @@
 #include <optional>
 #include <vector>
 
+#include "../backend/buffer_range.h"
+
 namespace rw {
 
 // The free ranges of some blocks: who takes a range knows it. All sizes in bytes.
 class Arena {
  public:
-  // A taken range, or a hole.
-  struct Range {
-    uint32_t block = 0;   // its number
-    uint64_t offset = 0;  // in the block
-    uint64_t size = 0;    // rounded up to the unit
-    bool operator==(const Range&) const = default;
-  };
+  using Range = BufferRange;  // a taken range, or a hole: its size is rounded up to the unit
 
   explicit Arena(uint64_t unit = 256) : unit_(unit) {}
 

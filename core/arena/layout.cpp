@@ -136,8 +136,8 @@ Layout lay_out(std::span<const Lifetime> lifetimes, std::span<const uint64_t> ho
     const Packing packing = pack(component, line, target, work);
     reach = std::max(reach, packing.reach);
     for (size_t i = 0; i < component.ids.size(); ++i) {
-      const AddressLine::Place place = line.place(packing.addresses[i]);
-      plan.places[component.ids[i]] = {place.space, place.offset << units.shift};
+      const auto [space, offset] = line.place(packing.addresses[i]);
+      plan.places[component.ids[i]] = {space, offset << units.shift};
     }
   }
   for (size_t i = 0; i < lifetimes.size(); ++i) {

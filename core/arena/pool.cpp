@@ -47,10 +47,9 @@ MemoryPool::MemoryPool(Backend& backend, uint64_t limit, Allocations places)
       arena_(alignment()),
       lasting_(alignment()),
       host_(alignment()),
-      layouts_({.arena = arena_,
-                .largest_block = backend.info().max_block_bytes,
-                .grow = [this](uint64_t bytes) { return add_block(arena_, bytes); },
-                .trim = [this] { trim(); }}) {}
+      layouts_(
+          arena_, backend.info().max_block_bytes,
+          [this](uint64_t bytes) { return add_block(arena_, bytes); }, [this] { trim(); }) {}
 
 Arena& MemoryPool::arena_of(Part part) {
   return part == Part::host ? host_ : part == Part::lasting ? lasting_ : arena_;
@@ -66,7 +65,7 @@ std::optional<MemoryPool::Allocation> MemoryPool::take(uint64_t bytes, Part part
     return taken;
   }
   const uint64_t size = size_of(bytes);
-  std::optional<StepLayouts::Address> place;
+  std::optional<Arena::Range> place;
   bool outlives = part == Part::lasting;
   if (!outlives) std::tie(place, outlives) = layouts_.propose(bytes, size, taken.ticket);
   bool is_fresh = false;
@@ -79,13 +78,13 @@ std::optional<MemoryPool::Allocation> MemoryPool::take(uint64_t bytes, Part part
 }
 
 // Where it is proposed, else where there is a hole, or a new block.
-bool MemoryPool::find(uint64_t bytes, std::optional<StepLayouts::Address>& place, bool outlives,
+bool MemoryPool::find(uint64_t bytes, std::optional<Arena::Range>& place, bool outlives,
                       Allocation& taken) {
   std::optional<Arena::Range> range;
   if (outlives) range = take_apart(lasting_, bytes);
   taken.part = range ? Part::lasting : Part::steps;
   if (!range && place) {
-    range = arena_.allocate_at(place->block, place->offset, size_of(bytes));
+    range = arena_.allocate_at(place->block, place->offset, place->size);
     if (!range) layouts_.missed();
     place.reset();
   }

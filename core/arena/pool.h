@@ -91,8 +91,7 @@ class MemoryPool {
   uint64_t alignment() const { return backend_.info().alignment; }
   Arena& arena_of(Part part);
   std::optional<Arena::Range> take_apart(Arena& arena, uint64_t bytes);
-  bool find(uint64_t bytes, std::optional<StepLayouts::Address>& place, bool outlives,
-            Allocation& taken);
+  bool find(uint64_t bytes, std::optional<Arena::Range>& place, bool outlives, Allocation& taken);
   bool take_anywhere(uint64_t bytes, Allocation& taken);
   bool grow(uint64_t bytes);
   std::optional<uint32_t> add_block(Arena& arena, uint64_t bytes);

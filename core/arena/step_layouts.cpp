@@ -43,14 +43,19 @@ std::vector<Lifetime> planned(const StepTrace& trace, uint64_t largest) {
 
 struct StepLayouts::StepLayout {
   StepTrace trace;
-  std::vector<std::optional<Address>> places = {};  // empty: not solved yet
-  uint64_t used = 0;                                // the number of the last step that was like it
+  std::vector<std::optional<Arena::Range>> places = {};  // without sizes; empty: not solved yet
+  uint64_t used = 0;  // the number of the last step that was like it
   int attempts = 0;
   bool is_placed = false, followed = false;
   bool is_stale = false;  // its places were made with less knowledge of lifetimes
 };
 
-StepLayouts::StepLayouts(Memory memory) : memory_(std::move(memory)) {}
+StepLayouts::StepLayouts(const Arena& arena, uint64_t largest_block, Grow grow,
+                         std::function<void()> trim)
+    : arena_(arena),
+      largest_block_(largest_block),
+      grow_(std::move(grow)),
+      trim_(std::move(trim)) {}
 StepLayouts::~StepLayouts() = default;
 
 // The frees since the last allocation count, but not their order.
@@ -58,9 +63,8 @@ void StepLayouts::mix(uint64_t value) {
   step_.hash = splitmix64(step_.hash + splitmix64(value) + std::exchange(frees_, 0));
 }
 
-std::pair<std::optional<StepLayouts::Address>, bool> StepLayouts::propose(uint64_t bytes,
-                                                                          uint64_t size,
-                                                                          Ticket& ticket) {
+std::pair<std::optional<Arena::Range>, bool> StepLayouts::propose(uint64_t bytes, uint64_t size,
+                                                                  Ticket& ticket) {
   if (step_.allocations.size() == most_allocations) {
     is_endless_ = true;
     followed_ = nullptr;
@@ -74,7 +78,9 @@ std::pair<std::optional<StepLayouts::Address>, bool> StepLayouts::propose(uint64
   step_.prefixes.push_back(step_.hash);
   follow(index);
   if (!followed_) return {};
-  return {followed_->places[index], is_small_and_outlives(followed_->trace.allocations[index])};
+  std::optional<Arena::Range> place = followed_->places[index];
+  if (place) place->size = size;
+  return {place, is_small_and_outlives(followed_->trace.allocations[index])};
 }
 
 // Keeps to the step that is followed while this one goes on like it, else takes another that does.
@@ -99,8 +105,7 @@ void StepLayouts::solve_new() {
   std::vector<std::pair<uint64_t, StepLayout*>> unsolved;
   for (const auto& layout : known_)
     if (layout->places.empty() && (layout->trace.is_first || number_ > 1))
-      unsolved.emplace_back(lower_bound(planned(layout->trace, memory_.largest_block)),
-                            layout.get());
+      unsolved.emplace_back(lower_bound(planned(layout->trace, largest_block_)), layout.get());
   std::stable_sort(unsolved.begin(), unsolved.end(),
                    [](const auto& a, const auto& b) { return a.first > b.first; });
   for (const auto& [bytes, layout] : unsolved) solve(*layout);
@@ -198,35 +203,35 @@ std::vector<StepTrace> StepLayouts::traces() const {
 void StepLayouts::learn(std::vector<StepTrace> traces) {
   last_ = nullptr;
   for (StepTrace& trace : traces) {
-    need_ = std::max(need_, lower_bound(planned(trace, memory_.largest_block)));
+    need_ = std::max(need_, lower_bound(planned(trace, largest_block_)));
     add(std::move(trace));
   }
 }
 
 void StepLayouts::solve(StepLayout& layout) {
   ++layout.attempts;
-  const std::vector<Lifetime> lifetimes = planned(layout.trace, memory_.largest_block);
-  need_ = std::max(need_, memory_.arena.live() + lower_bound(lifetimes));
+  const std::vector<Lifetime> lifetimes = planned(layout.trace, largest_block_);
+  need_ = std::max(need_, arena_.live() + lower_bound(lifetimes));
   // In what is there if that is not much more than needed, else in fresh blocks of the right sizes.
-  const bool is_tight = memory_.arena.reserved() <= need_ + need_ / 50;
+  const bool is_tight = arena_.reserved() <= need_ + need_ / 50;
   layout.is_placed = is_tight && place(layout, lifetimes, false);
   if (layout.is_placed) return;
-  memory_.trim();
+  trim_();
   layout.is_placed = place(layout, lifetimes, true);
   if (!layout.is_placed) layout.places.assign(layout.trace.allocations.size(), std::nullopt);
 }
 
 bool StepLayouts::place(StepLayout& layout, std::span<const Lifetime> lifetimes,
                         bool may_grow) const {
-  std::vector<Arena::Range> holes = memory_.arena.holes();
+  std::vector<Arena::Range> holes = arena_.holes();
   holes.resize(std::min(holes.size(), most_holes));
   std::vector<uint64_t> sizes;
   for (const Arena::Range& hole : holes) sizes.push_back(hole.size);
-  const Layout solution = lay_out(lifetimes, sizes, memory_.largest_block);
+  const Layout solution = lay_out(lifetimes, sizes, largest_block_);
   if (!solution.regions.empty() && !may_grow) return false;
   if (solution.height() > lower_bound(lifetimes) * 5 / 4) return false;  // best fit does as well
   for (const uint64_t height : solution.regions) {
-    const std::optional<uint32_t> block = memory_.grow(height);
+    const std::optional<uint32_t> block = grow_(height);
     if (!block) return false;
     holes.push_back({*block, 0, height});
   }
@@ -234,7 +239,7 @@ bool StepLayouts::place(StepLayout& layout, std::span<const Lifetime> lifetimes,
   layout.places.assign(allocations.size(), std::nullopt);
   auto next = solution.places.begin();
   for (size_t i = 0; i < allocations.size(); ++i) {
-    if (!is_planned(layout.trace, allocations[i], memory_.largest_block)) continue;
+    if (!is_planned(layout.trace, allocations[i], largest_block_)) continue;
     const Arena::Range& hole = holes[next->space];
     layout.places[i] = {hole.block, hole.offset + next->offset};
     ++next;

@@ -35,17 +35,12 @@ struct StepTrace {
 // Learns steps, and says where the allocations of those that repeat are to lie.
 class StepLayouts {
  public:
-  // The memory that is planned: the ranges of `arena`, whose blocks have at most `largest_block`
-  // bytes. `grow` adds a block of so many bytes and returns its number (or nothing); `trim` removes
-  // free blocks.
-  struct Memory {
-    const Arena& arena;
-    uint64_t largest_block;
-    std::function<std::optional<uint32_t>(uint64_t)> grow;
-    std::function<void()> trim;
-  };
+  // Adds a block of so many bytes and returns its number, or nothing.
+  using Grow = std::function<std::optional<uint32_t>(uint64_t bytes)>;
 
-  explicit StepLayouts(Memory memory);
+  // The memory that is planned is that of `arena`, whose blocks have at most `largest_block` bytes.
+  // `trim` removes free blocks.
+  StepLayouts(const Arena& arena, uint64_t largest_block, Grow grow, std::function<void()> trim);
   ~StepLayouts();
 
   // An allocation's place in the step that made it: the number of that step, and its index there.
@@ -53,16 +48,12 @@ class StepLayouts {
     uint64_t step = 0;
     uint32_t index = 0;
   };
-  // An address, `offset` bytes from the start of a block.
-  struct Address {
-    uint32_t block = 0;
-    uint64_t offset = 0;
-  };
 
   // Proposes a place for the next allocation of this step, of so many bytes that take `size`, if a
   // known step continues like this one; empty: anywhere. Second: it is small, and still there when
   // other steps begin, so it is best kept apart.
-  std::pair<std::optional<Address>, bool> propose(uint64_t bytes, uint64_t size, Ticket& ticket);
+  std::pair<std::optional<Arena::Range>, bool> propose(uint64_t bytes, uint64_t size,
+                                                       Ticket& ticket);
 
   void missed() { ++misses_; }                // the place was taken
   void freed(const Ticket& ticket);           // the allocation is gone
@@ -90,7 +81,10 @@ class StepLayouts {
   void solve(StepLayout& layout);
   bool place(StepLayout& layout, std::span<const Lifetime> lifetimes, bool may_grow) const;
 
-  Memory memory_;
+  const Arena& arena_;
+  const uint64_t largest_block_;
+  const Grow grow_;
+  const std::function<void()> trim_;
   StepTrace step_;           // the current step so far
   bool is_endless_ = false;  // nobody ends the step (a loop of inferences), so it is not learnt
   uint64_t number_ = 1;

@@ -18,15 +18,9 @@
 #include <vector>
 
 #include "../base/dtype.h"
+#include "buffer_range.h"
 
 namespace rw {
-
-// Bytes [offset, offset + size) of a memory block owned by the backend.
-struct BufferRange {
-  uint32_t block = 0;
-  uint64_t offset = 0;
-  uint64_t size = 0;
-};
 
 // The way in which a kernel uses a binding: read, write (its previous contents do not matter),
 // read_write.

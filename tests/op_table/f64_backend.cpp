@@ -121,9 +121,11 @@ void F64Backend::see(const std::byte* at, size_t bytes, bool writes) {
   const Block& block = block_of(at);
   const auto number = static_cast<uint32_t>(&block - blocks_.data());
   const auto begin = static_cast<uint64_t>(at - block.bytes);
-  const bool is_declared = std::any_of(may_touch_.begin(), may_touch_.end(), [&](const Bytes& b) {
-    return b.block == number && b.begin <= begin && begin + bytes <= b.end && (b.writes || !writes);
-  });
+  const bool is_declared =
+      std::any_of(may_touch_.begin(), may_touch_.end(), [&](const vulkan::Use& b) {
+        return b.block == number && b.begin <= begin && begin + bytes <= b.end &&
+               (b.writes || !writes);
+      });
   if (!is_declared && culprits_.size() < 8)
     culprits_.push_back(fmt::format("{} {} byte {} of block {}", kernel_,
                                     writes ? "writes" : "reads", begin, number));

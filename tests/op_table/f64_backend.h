@@ -10,20 +10,14 @@
 #include <utility>
 #include <vector>
 
+#include "../../backends/vulkan/commands/hazards.h"
 #include "../../core/backend/backend.h"
 #include "../../core/tensor/tensor.h"
 
 namespace rw::test {
 
-// Bytes [begin, end) of a block, which a call may touch.
-struct Bytes {
-  uint32_t block;
-  uint64_t begin, end;
-  bool writes;  // else only reads
-};
-
 // Returns the bytes that a call may touch, as declared for the barriers.
-using DeclaredBytes = std::function<std::vector<Bytes>(const KernelCall&)>;
+using DeclaredBytes = std::function<std::vector<vulkan::Use>(const KernelCall&)>;
 
 class F64Backend final : public Backend {
  public:
@@ -68,7 +62,7 @@ class F64Backend final : public Backend {
   std::vector<Block> blocks_;
   mutable size_t latest_ = 0;  // the block of the last access
   DeclaredBytes declared_;
-  std::vector<Bytes> may_touch_;  // by the call that runs
+  std::vector<vulkan::Use> may_touch_;  // by the call that runs
   std::string_view kernel_;
   uint64_t accesses_ = 0;
   std::vector<std::string> culprits_;

@@ -203,12 +203,9 @@ struct F64Device {
   }
 };
 
-std::vector<Bytes> declared(const KernelCall& call) {
-  std::vector<Bytes> all;
-  for (const Binding& b : call.bindings) {
-    const vulkan::Use use = vulkan::use_of(b);
-    all.push_back({use.block, use.begin, use.end, use.writes});
-  }
+std::vector<vulkan::Use> declared(const KernelCall& call) {
+  std::vector<vulkan::Use> all;
+  for (const Binding& b : call.bindings) all.push_back(vulkan::use_of(b));
   return all;
 }
 
