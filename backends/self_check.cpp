@@ -4,12 +4,17 @@
 #include <cmath>
 #include <cstring>
 #include <future>
+#include <map>
+#include <mutex>
 #include <optional>
+#include <span>
+#include <sstream>
+#include <utility>
 
 #include "backends/check_programs.h"
-#include "backends/check_record.h"
 #include "backends/reference/reference_backend.h"
 #include "core/backend/unsupported.h"
+#include "core/files/cache.h"
 #include "core/files/child_process.h"
 #include "core/memory/default_device.h"
 #include "ops/operators.h"
@@ -18,6 +23,111 @@
 namespace rw {
 
 namespace {
+
+constexpr const char* verdict_head = "self-check";
+constexpr const char* checks_head = "self-check, not at its end";
+
+std::string one_line(std::string text) {
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  return text;
+}
+
+// A file is a head and pairs of lines.
+using Pairs = std::vector<std::pair<std::string, std::string>>;
+
+std::optional<Pairs> read_pairs(const std::string& file, const char* head) {
+  if (file.empty()) return std::nullopt;
+  const std::vector<std::byte> bytes = read_cache(file);
+  std::istringstream in(std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
+  std::string line;
+  if (!std::getline(in, line) || line != head) return std::nullopt;
+  Pairs pairs;
+  for (std::string key, value; std::getline(in, key) && std::getline(in, value);)
+    pairs.emplace_back(key, value);
+  return pairs;
+}
+
+void write_pairs(const std::string& file, const char* head, const auto& pairs) {
+  std::string text = std::string(head) + "\n";
+  for (const auto& [key, value] : pairs) text += one_line(key) + "\n" + one_line(value) + "\n";
+  write_cache(file, std::as_bytes(std::span(text)));
+}
+
+std::string key_of(const std::vector<RefusedFeature>& without, const std::string& check) {
+  std::string key = check;
+  for (const RefusedFeature& feature : without) key += " without " + feature.name;
+  return key;
+}
+
+// The stored results of self-checks: the verdict on a device, and until there is one the result of
+// each check. So if a process is killed, or a busy machine gives it no time, its work is not lost:
+// the next one continues.
+//
+// The record lies in files of the cache, which several processes may write at once. Any thread may
+// use it.
+class CheckRecord {
+ public:
+  explicit CheckRecord(std::string file);  // empty: it lasts as long as this object
+
+  std::optional<std::vector<RefusedFeature>> verdict() const;
+  void conclude(const std::vector<RefusedFeature>& refused);
+
+  // Returns the fault that a check of the device without some features found, which is empty if
+  // there was none. Returns nothing if the check has not ended yet.
+  std::optional<std::string> fault(const std::vector<RefusedFeature>& without,
+                                   const std::string& check) const;
+  void add(const std::vector<RefusedFeature>& without, const std::string& check,
+           const std::string& fault);
+
+ private:
+  using Faults = std::map<std::string, std::string>;  // by check and features
+  Faults stored() const;
+  std::string checks_file() const { return file_ + "-checks"; }
+
+  const std::string file_;
+  mutable std::mutex mutex_;
+  Faults faults_;
+};
+
+CheckRecord::CheckRecord(std::string file) : file_(std::move(file)), faults_(stored()) {}
+
+CheckRecord::Faults CheckRecord::stored() const {
+  const Pairs pairs =
+      file_.empty() ? Pairs() : read_pairs(checks_file(), checks_head).value_or(Pairs());
+  return {pairs.begin(), pairs.end()};
+}
+
+std::optional<std::vector<RefusedFeature>> CheckRecord::verdict() const {
+  const auto pairs = read_pairs(file_, verdict_head);
+  if (!pairs) return std::nullopt;
+  std::vector<RefusedFeature> refused;
+  for (const auto& [name, fault] : *pairs) refused.push_back({name, fault});
+  return refused;
+}
+
+void CheckRecord::conclude(const std::vector<RefusedFeature>& refused) {
+  if (file_.empty()) return;
+  Pairs pairs;
+  for (const RefusedFeature& feature : refused) pairs.emplace_back(feature.name, feature.fault);
+  write_pairs(file_, verdict_head, pairs);
+  remove_cache(checks_file());
+}
+
+std::optional<std::string> CheckRecord::fault(const std::vector<RefusedFeature>& without,
+                                              const std::string& check) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = faults_.find(key_of(without, check));
+  return found == faults_.end() ? std::nullopt : std::optional(found->second);
+}
+
+void CheckRecord::add(const std::vector<RefusedFeature>& without, const std::string& check,
+                      const std::string& fault) {
+  const std::lock_guard lock(mutex_);
+  faults_[key_of(without, check)] = fault;
+  if (file_.empty()) return;
+  faults_.merge(stored());  // found by other processes
+  write_pairs(checks_file(), checks_head, faults_);
+}
 
 // Tolerances are relative to the largest value of an output.
 float tolerance(DType dtype) {

@@ -2,14 +2,130 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <numeric>
+
 #include "core/base/hash.h"
 #include "core/base/rng.h"
 #include "dist/gradient_sums.h"
 #include "dist/parameter_parts.h"
-#include "dist/rank_statistics.h"
+#include "ops/operators.h"
 #include "optim/accumulation/gradient_hooks.h"
 
 namespace rw {
+
+namespace {
+
+// [ranks, n]: the f32 [n] of all ranks.
+Tensor gathered(Communicator& ranks, const Tensor& own) {
+  const std::vector<float> here = own.to_vector();
+  const std::vector<float> all = gather(ranks, std::span<const float>(here));
+  Tensor t = empty({ranks.size(), own.numel()}, DType::f32, own.device().shared_from_this());
+  t.copy_from(std::span<const float>(all));
+  return t;
+}
+
+// Makes batch norms normalise over the rows of all ranks, as Lockstep's do over those of its parts,
+// to the bit. Every rank keeps running statistics of its own, which are the same.
+class JointStatistics : public StatisticsExchange {
+ public:
+  explicit JointStatistics(Communicator& ranks) : ranks_(ranks) {}
+  int64_t rows(int64_t own) override;
+  BatchStatistics combine(BatchStatistics own) override;
+  Tensor sum(Tensor own) override;
+
+ private:
+  Communicator& ranks_;
+  std::vector<int64_t> rows_;  // by rank, of the batch norm that runs
+};
+
+// Makes batch norms normalise over the rows of their own rank. Statistics for the running
+// statistics are kept until share(), which takes in those of all ranks in their order, as one
+// process would that has their micro-batches one after the other.
+class OwnStatistics : public StatisticsExchange {
+ public:
+  explicit OwnStatistics(Communicator& ranks) : ranks_(ranks) {}
+  int64_t rows(int64_t own) override { return own; }
+  BatchStatistics combine(BatchStatistics own) override { return own; }
+  Tensor sum(Tensor own) override { return own; }
+  void update(const RunningStatistics& running, const BatchStatistics& batch) override;
+
+  // Called once per micro-batch, also on ranks that have none. RankError if ranks ran other norms.
+  void share();
+
+ private:
+  Communicator& ranks_;
+  std::vector<RunningStatistics> running_;  // of the batch norms, in the order in which they run
+  std::vector<BatchStatistics> batches_;    // statistics of this rank to take in
+};
+
+int64_t JointStatistics::rows(int64_t own) {
+  rows_ = gather(ranks_, own);
+  return std::accumulate(rows_.begin(), rows_.end(), int64_t{0});
+}
+
+BatchStatistics JointStatistics::combine(BatchStatistics own) {
+  const NoGrad guard;
+  const int64_t channels = own.mean.numel();
+  const Tensor all = gathered(ranks_, concat({own.mean, own.var, own.rest}, 0));
+  std::vector<BatchStatistics> parts;
+  for (size_t rank = 0; rank < rows_.size(); ++rank) {
+    const Tensor part = reshape(select(all, 0, static_cast<int64_t>(rank)), {3, channels});
+    parts.push_back({select(part, 0, 0), select(part, 0, 1), rows_[rank], select(part, 0, 2)});
+  }
+  return combine_statistics(parts);
+}
+
+Tensor JointStatistics::sum(Tensor own) {
+  const NoGrad guard;
+  const Tensor all = gathered(ranks_, own);
+  Tensor total = select(all, 0, 0);
+  for (int64_t rank = 1; rank < ranks_.size(); ++rank) total = total + select(all, 0, rank);
+  return reshape(total, own.shape());
+}
+
+void OwnStatistics::update(const RunningStatistics& running, const BatchStatistics& batch) {
+  if (batches_.size() == running_.size()) running_.push_back(running);
+  running_[batches_.size()] = running;
+  batches_.push_back(batch);
+}
+
+void OwnStatistics::share() {
+  const NoGrad guard;
+  std::vector<int64_t> rows;
+  TensorList parts;
+  for (const BatchStatistics& batch : std::exchange(batches_, {})) {
+    rows.push_back(batch.rows);
+    parts.push_back(batch.mean);
+    parts.push_back(batch.var);
+  }
+  const std::vector<int64_t> counts = gather(ranks_, static_cast<int64_t>(rows.size()));
+  const auto most = static_cast<size_t>(std::ranges::max(counts));
+  if (most == 0) return;
+  const bool agree = std::ranges::all_of(
+      counts, [&](int64_t n) { return n == 0 || static_cast<size_t>(n) == most; });
+  check<RankError>(agree && running_.size() == most, "data_parallel",
+                   "all ranks must run the same batch norms, got {} and {} of them", most,
+                   running_.size());
+  int64_t values = 0;
+  for (const RunningStatistics& one : running_) values += 2 * one.mean.numel();
+  const Tensor own = rows.empty() ? zeros({values}) : concat(std::move(parts), 0);
+  rows.resize(most);
+  const std::vector<int64_t> all_rows = gather(ranks_, std::span<const int64_t>(rows));
+  const Tensor all = gathered(ranks_, own);
+  for (size_t rank = 0; rank < counts.size(); ++rank) {
+    int64_t at = static_cast<int64_t>(rank) * values;
+    for (size_t i = 0; counts[rank] > 0 && i < most; ++i) {
+      const int64_t channels = running_[i].mean.numel();
+      const Tensor mean = make_view(all, {channels}, {1}, at);
+      const Tensor var = make_view(all, {channels}, {1}, at + channels);
+      update_running(running_[i], {mean, var, all_rows[rank * most + i]});
+      at += 2 * channels;
+    }
+  }
+}
+
+}  // namespace
 
 // Exchanges gradients, running statistics and random numbers.
 class DataParallel::Exchange : public GradientSums {

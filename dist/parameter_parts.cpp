@@ -11,6 +11,12 @@
 
 namespace rw {
 
+// The thread shares it.
+struct ParameterParts::Message {
+  std::vector<std::byte> bytes;
+  uint64_t job = 0;
+};
+
 ParameterParts::ParameterParts(Communicator& ranks, MessageThread& thread,
                                const FlatParameters& parameters, const StreamOptions& options)
     : ranks_(ranks), thread_(thread) {

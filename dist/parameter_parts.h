@@ -59,11 +59,7 @@ class ParameterParts : public StreamSource {
     uint32_t version = 0;        // of its storage when the own elements were the same
     HostCopy sent;               // of the own ones, for messages
   };
-  // A part that is on its way, or has arrived; shared with the thread.
-  struct Message {
-    std::vector<std::byte> bytes;
-    uint64_t job = 0;
-  };
+  struct Message;  // a part that is on its way, or has arrived
   Part part_of(const FlatParameters& parameters, size_t slab) const;
   std::shared_ptr<Message> send(Part& part);
   void copy_own();

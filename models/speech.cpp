@@ -131,6 +131,12 @@ Tensor Transducer::loss(const Tensor& encoded, Tensor targets, Tensor input_leng
                          std::move(targets), std::move(input_lengths), std::move(target_lengths));
 }
 
+// The predictor's state, and its output after the last labels.
+struct Transducer::Prediction {
+  LSTM::State state;
+  Tensor out;
+};
+
 Tensor Transducer::predict(Prediction& last, std::span<const int32_t> labels) {
   const auto n = static_cast<int64_t>(labels.size());
   std::vector<int32_t> ids(labels.begin(), labels.end()), is_new;

@@ -81,11 +81,7 @@ class Transducer : public Module {
   Tensor frames(const Tensor& encoded);
 
  private:
-  // The predictor's state, and its output after the last labels.
-  struct Prediction {
-    LSTM::State state;
-    Tensor out;
-  };
+  struct Prediction;
   Tensor predict(Prediction& last, std::span<const int32_t> labels);
   const Linear& joint() const;
 

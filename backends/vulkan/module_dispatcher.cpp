@@ -24,6 +24,13 @@ bool reads(Access access) {
 
 }  // namespace
 
+// The workgroups of a dispatch, the number of the first one in the call, and the work that they do.
+struct ModuleDispatcher::Part {
+  Groups groups;
+  uint32_t first;
+  double flops, bytes;
+};
+
 void ModuleDispatcher::dispatch(const KernelCall& call) {
   check<ValueError>(call.bindings.size() <= kMaxBindings, call.kernel,
                     "a call must have at most {} bindings, got {}", kMaxBindings,

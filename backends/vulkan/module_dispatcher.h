@@ -33,13 +33,7 @@ class ModuleDispatcher final : public Dispatcher {
 
  private:
   using Groups = std::array<uint32_t, 3>;
-  // The workgroups of a dispatch, the number of the first one in the call, and the work that they
-  // do.
-  struct Part {
-    Groups groups;
-    uint32_t first;
-    double flops, bytes;
-  };
+  struct Part;  // some workgroups of a call
   void record(const Shader& shader, const KernelCall& call, const Part& part);
   const Shader& choose(const KernelCall& call) const;
   void check_call(const Shader& shader, const KernelCall& call) const;

@@ -5,7 +5,7 @@
 
 #include "core/base/error.h"
 #include "planner/timeline/timeline.h"
-#include "tests/fixtures/trace_fixture.h"
+#include "tests/planner/trace_fixture.h"
 
 int main(int count, char** arguments) {
   if (count < 2) {

@@ -7,7 +7,7 @@
 #include "core/base/error.h"
 #include "planner/timeline/timeline.h"
 #include "tests/fixtures/file_fixture.h"
-#include "tests/fixtures/trace_fixture.h"
+#include "tests/planner/trace_fixture.h"
 
 using namespace rw;
 using nlohmann::json;

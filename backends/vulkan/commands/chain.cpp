@@ -7,6 +7,17 @@
 
 namespace rw::vulkan {
 
+// A call, as a step on one of its inputs.
+struct ChainStep {
+  uint32_t code = 0;
+  uint32_t n = 0;
+  float a = 0, b = 0;
+  uint32_t period = 0;
+  kernels::DropoutParams dropout{};
+  ChainValue in, out;
+  std::optional<ChainValue> operand;
+};
+
 namespace {
 
 bool is_float_dtype(const KernelCall& call) {

@@ -45,16 +45,7 @@ struct ChainValue {
   bool operator==(const ChainValue& other) const;
 };
 
-// A call, as a step on one of its inputs.
-struct ChainStep {
-  uint32_t code = 0;
-  uint32_t n = 0;
-  float a = 0, b = 0;
-  uint32_t period = 0;
-  kernels::DropoutParams dropout{};
-  ChainValue in, out;
-  std::optional<ChainValue> operand;
-};
+struct ChainStep;  // a call, as a step on one of its inputs
 
 class Chain {
  public:

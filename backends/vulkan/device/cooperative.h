@@ -46,12 +46,4 @@ uint32_t tile_subgroups(VkDriverId driver, uint32_t subgroup);
 
 CooperativeMatrices query_cooperative(VkInstance instance, VkPhysicalDevice device);
 
-// The features to enable.
-struct CooperativeFeatures {
-  VkPhysicalDeviceCooperativeMatrixFeaturesKHR matrix{
-      VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_KHR};
-  VkPhysicalDeviceShaderBfloat16FeaturesKHR bf16{
-      VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_BFLOAT16_FEATURES_KHR};
-};
-
 }  // namespace rw::vulkan

@@ -75,20 +75,23 @@ void Device::create(Use use) {
     extensions.push_back(VK_EXT_SUBGROUP_SIZE_CONTROL_EXTENSION_NAME);
     f12.pNext = &control;
   }
-  CooperativeFeatures cooperative;
+  VkPhysicalDeviceCooperativeMatrixFeaturesKHR matrices{
+      VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_KHR};
   if (has(feature::cooperative)) {
     extensions.push_back(VK_KHR_COOPERATIVE_MATRIX_EXTENSION_NAME);
     control.computeFullSubgroups = VK_TRUE;
     f12.vulkanMemoryModel = VK_TRUE;
     f12.vulkanMemoryModelDeviceScope = VK_TRUE;  // of atomics in other kernels, under that model
-    cooperative.matrix.cooperativeMatrix = VK_TRUE;
-    control.pNext = &cooperative.matrix;
+    matrices.cooperativeMatrix = VK_TRUE;
+    control.pNext = &matrices;
   }
+  VkPhysicalDeviceShaderBfloat16FeaturesKHR bf16{
+      VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_BFLOAT16_FEATURES_KHR};
   if (has(feature::cooperative_bf16)) {
     extensions.push_back(VK_KHR_SHADER_BFLOAT16_EXTENSION_NAME);
-    cooperative.bf16.shaderBFloat16Type = VK_TRUE;
-    cooperative.bf16.shaderBFloat16CooperativeMatrix = VK_TRUE;
-    cooperative.matrix.pNext = &cooperative.bf16;
+    bf16.shaderBFloat16Type = VK_TRUE;
+    bf16.shaderBFloat16CooperativeMatrix = VK_TRUE;
+    matrices.pNext = &bf16;
   }
   VkPhysicalDevicePipelineExecutablePropertiesFeaturesKHR executables{
       VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PIPELINE_EXECUTABLE_PROPERTIES_FEATURES_KHR, f.pNext};

@@ -1,10 +1,29 @@
 // Resampling of images to other sizes. An output pixel reads up to 4 x 4 input pixels.
-#include "backends/cpu/loops/scratch.h"
+#include <cstdlib>
+
 #include "backends/cpu/loops/vectors.h"
 
 namespace rw::cpu::REWIND_LEVEL {
 
 namespace {
+
+// Host memory for partial results, which are few.
+class Scratch {
+ public:
+  explicit Scratch(size_t bytes) : memory_(bytes > 0 ? std::malloc(bytes) : nullptr) {}
+  ~Scratch() { std::free(memory_); }
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+
+  explicit operator bool() const { return memory_ != nullptr; }  // false: there is no memory
+  template <class T>
+  T* as() const {
+    return static_cast<T*>(memory_);
+  }
+
+ private:
+  void* memory_;
+};
 
 // The elements that one place of an axis reads, and their weights.
 struct Reads {
