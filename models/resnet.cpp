@@ -62,7 +62,7 @@ ResidualBlock::ResidualBlock(int in, int width, int stride, const ResNetConfig& 
     const bool by_norm = config.norm && !pre_activation_;  // whose first parameter is the weight
     init::zeros_(by_norm ? norms_.back()->parameters()[0] : convs_.back()->weight);
   }
-  if (config.shortcut == Shortcut::projection && (stride != 1 || in != out_)) {
+  if (config.projection && (stride != 1 || in != out_)) {
     downsample_.emplace();
     init_conv(downsample_->emplace<Conv2d>(in, out_, 1,
                                            Conv2dOptions{.stride = stride, .bias = !config.norm}));
@@ -112,10 +112,9 @@ Tensor ResidualBlock::shortcut(Tensor x) {
 
 ResNet::ResNet(const ResNetConfig& config)
     : config_(checked(config)),
-      conv1_(3, config.widths.at(0), config.stem == Stem::cifar ? 3 : 7,
-             config.stem == Stem::cifar
-                 ? Conv2dOptions{.stride = 1, .padding = 1, .bias = !config.norm}
-                 : Conv2dOptions{.stride = 2, .padding = 3, .bias = !config.norm}),
+      conv1_(3, config.widths.at(0), config.large_stem ? 7 : 3,
+             config.large_stem ? Conv2dOptions{.stride = 2, .padding = 3, .bias = !config.norm}
+                               : Conv2dOptions{.stride = 1, .padding = 1, .bias = !config.norm}),
       fc_(ResidualBlock::out_channels(config.widths.back(), config.block), config.classes) {
   register_module("conv1", conv1_);
   init_conv(conv1_);
@@ -164,8 +163,7 @@ Tensor ResNet::stem(Tensor x) {
   if (norm_ && !config_.pre_activation) x = norm_->forward(std::move(x));
   // relu comes after pooling: the result is the same, but relu keeps a quarter as much, and the
   // next convolution keeps these values anyway.
-  if (config_.stem != Stem::cifar)
-    x = max_pool2d(std::move(x), {.kernel = 3, .stride = 2, .padding = 1});
+  if (config_.large_stem) x = max_pool2d(std::move(x), {.kernel = 3, .stride = 2, .padding = 1});
   return config_.pre_activation ? x : relu(std::move(x));
 }
 
@@ -179,7 +177,7 @@ ResNetConfig resnet_cifar(int depth, int version, BlockKind block, int classes) 
   config.block = block;
   config.depths.assign(3, (depth - 2) / per_block);
   config.pre_activation = version == 2;
-  config.shortcut = version == 2 ? Shortcut::projection : Shortcut::pad;
+  config.projection = version == 2;
   config.classes = classes;
   return config;
 }
@@ -205,8 +203,8 @@ ResNetConfig resnet_imagenet(int depth, int classes) {
   }
   config.block = depth < 50 ? BlockKind::basic : BlockKind::bottleneck;
   config.widths = {64, 128, 256, 512};
-  config.stem = Stem::imagenet;
-  config.shortcut = Shortcut::projection;
+  config.large_stem = true;
+  config.projection = true;
   config.classes = classes;
   return config;
 }

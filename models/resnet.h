@@ -13,20 +13,19 @@ namespace rw {
 // The convolutions of a block. basic: 3x3 3x3; bottleneck: 1x1 3x3 1x1 with 4 times the width after
 // it.
 enum class BlockKind { basic, bottleneck };
-// The shortcut where the shape changes. pad: x with zero channels; projection: a 1x1 convolution.
-enum class Shortcut { pad, projection };
-// The layers before the blocks. cifar: a 3x3 convolution; imagenet: 7x7 of stride 2 and a max pool.
-enum class Stem { cifar, imagenet };
 
 // The form of a ResNet. ValueError unless there are as many depths as widths.
 struct ResNetConfig {
   BlockKind block = BlockKind::basic;      // of all stages
   std::vector<int> depths = {3, 3, 3};     // blocks of each stage
   std::vector<int> widths = {16, 32, 64};  // channels of each stage's 3x3 convolutions
-  Stem stem = Stem::cifar;                 // its channels are widths[0]
-  Shortcut shortcut = Shortcut::pad;       // where the shape changes
-  bool pre_activation = false;             // v2: norm and relu before each convolution
-  bool norm = true;                        // without it the convolutions have biases
+  // Before the blocks, with widths[0] channels: a convolution of 7x7 and stride 2 and a max pool,
+  // or one of 3x3.
+  bool large_stem = false;
+  bool projection = false;      // shortcuts where the shape changes: by a 1x1 convolution, or by
+                                // zero channels
+  bool pre_activation = false;  // v2: norm and relu before each convolution
+  bool norm = true;             // without it the convolutions have biases
   int norm_groups = 0;  // 0: BatchNorm; else GroupNorm of at most so many groups (Wu and He 2018)
   bool zero_init_residual = false;  // each block begins as the identity
   int classes = 10;                 // outputs

@@ -18,8 +18,8 @@ std::vector<Tensor> argsort_forward(const std::any& attrs, std::span<Tensor> inp
   const auto& [axis, descending] = std::any_cast<const SortAttrs&>(attrs);
   const Tensor x = contiguous(transpose(inputs[0], axis, -1));
   const int64_t count = std::max<int64_t>(x.size(-1), 1);
-  const Sorted sorted = sort_lines(reshape(x, {x.numel() / count, x.size(-1)}), descending);
-  return one(contiguous(transpose(reshape(sorted.order, x.shape()), axis, -1)).detach());
+  const Tensor order = sort_lines(reshape(x, {x.numel() / count, x.size(-1)}), descending).second;
+  return one(contiguous(transpose(reshape(order, x.shape()), axis, -1)).detach());
 }
 
 const Op argsort_op = {"argsort", argsort_forward};

@@ -9,24 +9,23 @@ namespace rw {
 
 using namespace detail;
 
-Sorted detail::sort_lines(const Tensor& x, bool descending) {
+std::pair<Tensor, Tensor> detail::sort_lines(const Tensor& x, bool descending) {
   const uint32_t n = count32(x.numel(), "sort"), count = count32(x.size(1), "sort");
-  const auto new_pair = [&] {
-    return Sorted{empty_on(x, x.shape(), DType::i32), empty_on(x, x.shape(), DType::i32)};
-  };
-  Sorted sorted = new_pair();
-  rw::launch("sort_blocks", {in(x), out(sorted.key), out(sorted.order)},
+  const auto places = [&] { return empty_on(x, x.shape(), DType::i32); };
+  Tensor key = places(), order = places();
+  rw::launch("sort_blocks", {in(x), out(key), out(order)},
              kernels::SortParams{.n = n, .count = count, .descending = descending},
              {.threads = {n, 1, 1}});
-  if (count <= 32) return sorted;
-  Sorted merged = new_pair();
+  if (count <= 32) return {key, order};
+  Tensor merged_key = places(), merged_order = places();
   for (uint64_t run = 32; run < count; run *= 2) {
-    rw::launch("sort_merge", {in(sorted.key), in(sorted.order), out(merged.key), out(merged.order)},
+    rw::launch("sort_merge", {in(key), in(order), out(merged_key), out(merged_order)},
                kernels::SortParams{.n = n, .count = count, .run = low(run)},
                {.threads = {n, 1, 1}});
-    std::swap(sorted, merged);
+    std::swap(key, merged_key);
+    std::swap(order, merged_order);
   }
-  return sorted;
+  return {key, order};
 }
 
 }  // namespace rw

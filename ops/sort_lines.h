@@ -1,14 +1,13 @@
 // Sorting without a record.
 #pragma once
 
+#include <utility>
+
 #include "../core/tensor/tensor.h"
 
 namespace rw::detail {
 
-// The keys and places of x [lines, count], sorted along the lines.
-struct Sorted {
-  Tensor key, order;
-};
-Sorted sort_lines(const Tensor& x, bool descending);
+// Returns the keys and the places of x [lines, count], sorted along the lines.
+std::pair<Tensor, Tensor> sort_lines(const Tensor& x, bool descending);
 
 }  // namespace rw::detail

@@ -8,11 +8,13 @@ namespace rw {
 // The optimizer announces its updates to this, as to Ema's.
 class Lookahead::Slow : public UpdateObserver {
  public:
-  Slow(const Optimizer& optimizer, const LookaheadOptions& options)
-      : options_(options), slots_(optimizer.parameters().slots()), control_(optimizer.control()) {
-    check(options.every > 0, "lookahead", "every must be positive, got 0");
-    check(options.alpha > 0 && options.alpha <= 1, "lookahead", "alpha must be in (0, 1], got {}",
-          options.alpha);
+  Slow(const Optimizer& optimizer, uint32_t every, float alpha)
+      : every_(every),
+        alpha_(alpha),
+        slots_(optimizer.parameters().slots()),
+        control_(optimizer.control()) {
+    check(every > 0, "lookahead", "every must be positive, got 0");
+    check(alpha > 0 && alpha <= 1, "lookahead", "alpha must be in (0, 1], got {}", alpha);
     optimizer.parameters().check_whole("lookahead");
     const PurposeScope purpose(Purpose::optimizer);
     for (const FlatParameters::Slab& slab : optimizer.parameters().slabs())
@@ -27,8 +29,8 @@ class Lookahead::Slow : public UpdateObserver {
     for (const Pair& pair : pairs_) {
       const kernels::AverageParams p{.offset = {},
                                      .n = count32(pair.slow.numel(), "lookahead"),
-                                     .every = options_.every,
-                                     .alpha = options_.alpha};
+                                     .every = every_,
+                                     .alpha = alpha_};
       launch("lookahead", {inout(pair.slow), inout(pair.parameters), in(start_), in(control_)}, p,
              {.threads = {flat_threads(p.n), 1, 1}});
     }
@@ -46,15 +48,16 @@ class Lookahead::Slow : public UpdateObserver {
   struct Pair {
     Tensor parameters, slow;  // a slab and its slow weights
   };
-  LookaheadOptions options_;
+  const uint32_t every_;
+  const float alpha_;
   std::vector<FlatParameters::Slot> slots_;
   std::vector<Pair> pairs_;
   Tensor control_;  // the optimizer's
   Tensor start_;    // f32 [1]: updates done when it began
 };
 
-Lookahead::Lookahead(Optimizer& optimizer, const LookaheadOptions& options)
-    : slow_(std::make_shared<Slow>(optimizer, options)) {
+Lookahead::Lookahead(Optimizer& optimizer, uint32_t every, float alpha)
+    : slow_(std::make_shared<Slow>(optimizer, every, alpha)) {
   optimizer.add_observer(slow_);
 }
 

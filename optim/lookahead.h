@@ -7,18 +7,14 @@
 
 namespace rw {
 
-// ValueError unless every > 0 and alpha in (0, 1].
-struct LookaheadOptions {
-  uint32_t every = 5;  // updates of the optimizer between two steps of the slow weights
-  float alpha = 0.5f;  // how far a step goes
-};
-
 // Follows the optimizer by itself, like Ema: after every `every`-th update slow += alpha *
 // (parameter - slow), and the parameters restart from there. The slow weights start at the current
 // parameters. The optimizer's own state continues.
 class Lookahead {
  public:
-  explicit Lookahead(Optimizer& optimizer, const LookaheadOptions& options = {});
+  // The slow weights step at every `every`-th update of the optimizer, by `alpha` of the way.
+  // ValueError unless every > 0 and alpha in (0, 1].
+  explicit Lookahead(Optimizer& optimizer, uint32_t every = 5, float alpha = 0.5f);
 
   // For checkpoints: "lookahead.NAME" and when it began. Views.
   Optimizer::NamedState state() const;

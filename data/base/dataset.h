@@ -27,4 +27,10 @@ struct ImageDataset {
 // The part of a data set: train or test.
 enum class Split { train, test };
 
+// How many samples of a synthetic data set are made, to `train` and to `test` with, and their seed.
+struct SyntheticSizes {
+  int train = 10000, test = 2000;
+  uint64_t seed = 1;
+};
+
 }  // namespace rw

@@ -15,11 +15,6 @@ ImageDataset draw_shapes(int count, uint64_t seed);
 // 28x28 grey: digits of a stroke font with random slant, size, place, thickness and noise.
 ImageDataset draw_digits(int count, uint64_t seed);
 
-// The numbers of images to draw, to `train` and to `test` with, and their seed.
-struct SyntheticSizes {
-  int train = 10000, test = 2000;
-  uint64_t seed = 1;
-};
 // A folder below `root` with draw_shapes() in CIFAR-10's format, made if it does not exist or is
 // not whole.
 std::filesystem::path synthetic_cifar10(const std::filesystem::path& root,

@@ -133,7 +133,7 @@ void write_split(const fs::path& folder, Names voices, int count, uint64_t seed)
 
 }  // namespace
 
-fs::path spoken_digits(const fs::path& root, const SpokenDigitsSizes& sizes,
+fs::path spoken_digits(const fs::path& root, const SyntheticSizes& sizes,
                        const std::function<void(const fs::path&)>& on_start) {
   check(sizes.train > 0 && sizes.test > 0, "spoken_digits",
         "needs at least one string of each split, got {} and {}", sizes.train, sizes.test);

@@ -2,17 +2,12 @@
 // download. They are written in LibriSpeech's format once and then read like it.
 #pragma once
 
-#include <cstdint>
 #include <filesystem>
 #include <functional>
 
-namespace rw {
+#include "../base/dataset.h"
 
-// The numbers of strings to train and to test with, and their seed.
-struct SpokenDigitsSizes {
-  int train = 2000, test = 200;
-  uint64_t seed = 1;
-};
+namespace rw {
 
 // A folder below `root` with train/ and test/ as list_speech() takes them, made if it does not
 // exist, whole or not at all. Each string has 2 to 6 words "zero" to "nine". espeak-ng speaks it in
@@ -21,7 +16,7 @@ struct SpokenDigitsSizes {
 // voice. No voice of test/ is in train/; accents are shared. FileError if espeak-ng is not
 // installed or fails. `on_start` is called first if the folder must be made.
 std::filesystem::path spoken_digits(
-    const std::filesystem::path& root, const SpokenDigitsSizes& sizes = {},
+    const std::filesystem::path& root, const SyntheticSizes& sizes = {.train = 2000, .test = 200},
     const std::function<void(const std::filesystem::path&)>& on_start = {});
 
 }  // namespace rw

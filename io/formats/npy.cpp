@@ -31,8 +31,7 @@ constexpr NpyType npy_types[] = {
 
 struct Header {
   const NpyType* type = nullptr;
-  ByteOrder order = ByteOrder::little;
-  bool is_column_major = false;
+  bool is_big_endian = false, is_column_major = false;
   Shape shape;
 };
 
@@ -79,7 +78,7 @@ void parse_type(std::string_view text, Header& header, const std::string& path) 
                    "'{}' has the unsupported dtype {:?}; numbers that are floats of 2, 4 or 8 "
                    "bytes, integers or bool can be read",
                    path, text.substr(0, 40));
-  if (text[0] == '>') header.order = ByteOrder::big;
+  header.is_big_endian = text[0] == '>';
 }
 
 // The header is the text of a Python dictionary with three keys in any order.
@@ -166,7 +165,7 @@ Tensor load_npy(const std::filesystem::path& path) {
   const int last = header.shape.rank() - 1;
   if (header.is_column_major)  // elements come as those of the transpose do in rows
     for (int i = 0; i < last - i; ++i) target = transpose(target, i, last - i);
-  upload(header.type->stored, data, target, "'" + name + "'", header.order);
+  upload(header.type->stored, data, target, "'" + name + "'", header.is_big_endian);
   return tensor;
 }
 

@@ -73,7 +73,7 @@ void convert_all(std::span<const std::byte> from, std::vector<To>& to, const std
 // Elements of a file.
 struct StoredElements {
   const FilePart& part;
-  ByteOrder order;
+  bool is_big_endian;
 
   // Calls `body(first, count, bytes)` with consecutive pieces, of elements of `size` bytes.
   template <class Body>
@@ -82,7 +82,7 @@ struct StoredElements {
     rw::for_each_piece(static_cast<int64_t>(part.size / size), [&](int64_t first, int64_t count) {
       bytes.resize(static_cast<size_t>(count) * size);
       part.read(static_cast<uint64_t>(first) * size, bytes);
-      if (order == ByteOrder::big)
+      if (is_big_endian)
         for (auto at = bytes.begin(); at != bytes.end(); at += static_cast<ptrdiff_t>(size))
           std::reverse(at, at + static_cast<ptrdiff_t>(size));
       body(first, count, std::span<const std::byte>(bytes));
@@ -218,11 +218,13 @@ void download(const Tensor& source, DType dtype, const std::string& what,
 }
 
 void upload(std::string_view dtype, const FilePart& part, const Tensor& target,
-            const std::string& what, ByteOrder order) {
+            const std::string& what, bool is_big_endian) {
   check<FileError>(part.size == static_cast<uint64_t>(target.numel()) * stored_size(dtype), "read",
                    "{} must have {} elements of {}, got {} bytes", what, target.numel(), dtype,
                    part.size);
-  fill_dense(target, [&](const Tensor& dense) { upload_dense(dtype, {part, order}, dense, what); });
+  fill_dense(target, [&](const Tensor& dense) {
+    upload_dense(dtype, {part, is_big_endian}, dense, what);
+  });
 }
 
 void upload_floats(const Tensor& target, const std::string& what,

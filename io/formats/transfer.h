@@ -15,12 +15,6 @@ namespace rw {
 size_t stored_size(std::string_view dtype);  // bytes per element; 0: unknown
 std::string_view stored_name(DType dtype);   // "F32", "F16", "BF16", "I32", "U8"
 
-// The order of the bytes of an element. The hosts that this framework runs on are little-endian.
-enum class ByteOrder {
-  little,  // the least significant byte comes first
-  big      // it comes last
-};
-
 // Calls `piece` with consecutive pieces of the tensor's elements as `dtype`, in row-major order:
 // all but the last have 2^20 elements. Floats are converted to each other; one that 16 bits do not
 // hold is a ValueError with `what`.
@@ -29,9 +23,10 @@ void download(const Tensor& source, DType dtype, const std::string& what,
 
 // Fills `target`, of any strides, with as many elements of a file. Throws FileError with `what` if
 // the types do not go together, or a float is beyond a target of 16 bits: floats become any floats,
-// and integers i32, which each of them must fit; U8 and BOOL also u8.
+// and integers i32, which each of them must fit; U8 and BOOL also u8. In a file that is big-endian,
+// the least significant byte of an element comes last; on all hosts here it comes first.
 void upload(std::string_view dtype, const FilePart& part, const Tensor& target,
-            const std::string& what, ByteOrder order = ByteOrder::little);
+            const std::string& what, bool is_big_endian = false);
 // Fills `target`, of floats and of any strides, with values that `fill` writes: those of elements
 // `first` and following, in row-major order and in the same pieces. FileError as upload().
 void upload_floats(const Tensor& target, const std::string& what,

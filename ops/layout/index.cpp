@@ -18,8 +18,8 @@ namespace {
 // of places leaves unfinished becomes a place of the next level.
 void add_rows(const Tensor& dy, const Rows& rows, const Tensor& y) {
   const auto u = [](int64_t n) { return count32(n, "scatter"); };
-  const Sorted sorted = sort_lines(reshape(rows.index, {1, rows.n}), false);
-  Tensor x = dy, key = sorted.key, order = sorted.order;
+  auto [key, order] = sort_lines(reshape(rows.index, {1, rows.n}), false);
+  Tensor x = dy;
   for (int64_t n = rows.n, chunks = 0; chunks != 1; n = 2 * chunks) {
     chunks = (n + SCATTER_CHUNK - 1) / SCATTER_CHUNK;
     const Tensor open = empty_on(y, {2 * chunks, rows.width}, y.dtype());
@@ -36,9 +36,9 @@ void add_rows(const Tensor& dy, const Rows& rows, const Tensor& y) {
 // Marks the rows that are the last ones of their index: i32 [n].
 Tensor lasts_of(const Rows& rows) {
   const uint32_t n = count32(rows.n, "scatter");
-  const Sorted sorted = sort_lines(reshape(rows.index, {1, rows.n}), false);
+  const auto [key, order] = sort_lines(reshape(rows.index, {1, rows.n}), false);
   Tensor last = empty_on(rows.index, {rows.n}, DType::i32);
-  launch("sorted_lasts", {in(sorted.key), in(sorted.order), out(last)}, kernels::SortParams{.n = n},
+  launch("sorted_lasts", {in(key), in(order), out(last)}, kernels::SortParams{.n = n},
          {.threads = {n, 1, 1}});
   return last;
 }

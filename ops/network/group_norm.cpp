@@ -180,17 +180,18 @@ void group_norm_second(SecondOrder& s) {
     return t.defined() ? reshape(wide(t), to) : Tensor();
   };
   const Shape of_channels = {a.groups, width};
-  const auto from = norm_second({.x = as(s.input(0), grouped),
-                                 .weight = s.g(0) ? as(s.input(1), of_channels) : Tensor(),
-                                 .dy = as(s.dy(), grouped),
-                                 .g_x = as(s.g(0), grouped),
-                                 .g_weight = as(s.g(1), of_channels),
-                                 .g_bias = as(s.g(2), of_channels),
-                                 .axes = {1, 3},
-                                 .eps = a.eps});
-  s.give_input(0, as(from.x, shape));
-  s.give_input(1, as(from.weight, {channels}));
-  s.give_dy(as(from.dy, shape));
+  const auto [x, weight, dy] =
+      norm_second({.x = as(s.input(0), grouped),
+                   .weight = s.g(0) ? as(s.input(1), of_channels) : Tensor(),
+                   .dy = as(s.dy(), grouped),
+                   .g_x = as(s.g(0), grouped),
+                   .g_weight = as(s.g(1), of_channels),
+                   .g_bias = as(s.g(2), of_channels),
+                   .axes = {1, 3},
+                   .eps = a.eps});
+  s.give_input(0, as(x, shape));
+  s.give_input(1, as(weight, {channels}));
+  s.give_dy(as(dy, shape));
 }
 
 // Like layer_norm's, every gradient reads x and the statistics; the gradient of x also reads the

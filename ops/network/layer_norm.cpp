@@ -71,18 +71,18 @@ std::vector<Tensor> norm_vjp(Record& r, std::span<Tensor> dys) {
 void norm_op_second(SecondOrder& s) {
   const auto& a = s.attributes<NormAttrs>();
   const bool has_dx = s.g(0).defined();
-  const auto from = norm_second({.x = wide(s.input(0)),
-                                 .weight = has_dx ? s.input(1) : Tensor(),
-                                 .dy = wide(s.dy()),
-                                 .g_x = has_dx ? wide(s.g(0)) : Tensor(),
-                                 .g_weight = s.g(1),
-                                 .g_bias = a.rms ? Tensor() : s.g(2),
-                                 .axes = {-1},
-                                 .eps = a.eps,
-                                 .is_centred = !a.rms});
-  s.give_input(0, from.x);
-  s.give_input(1, from.weight);
-  s.give_dy(from.dy);
+  const auto [x, weight, dy] = norm_second({.x = wide(s.input(0)),
+                                            .weight = has_dx ? s.input(1) : Tensor(),
+                                            .dy = wide(s.dy()),
+                                            .g_x = has_dx ? wide(s.g(0)) : Tensor(),
+                                            .g_weight = s.g(1),
+                                            .g_bias = a.rms ? Tensor() : s.g(2),
+                                            .axes = {-1},
+                                            .eps = a.eps,
+                                            .is_centred = !a.rms});
+  s.give_input(0, x);
+  s.give_input(1, weight);
+  s.give_dy(dy);
 }
 
 // Every gradient reads x and the statistics; the gradient of x also reads the weight.
@@ -120,33 +120,33 @@ Tensor detail::per_channel(const Tensor& weight, float value, const Tensor& x, c
 
 // With h = (x - mean) r, r = 1 / deviation, and P(u) = r (u - mean(u) - h mean(u h)), which is the
 // derivative of h in x and symmetric, the gradients are P(weight dy), sum(dy h) and sum(dy).
-detail::NormSecondGradients detail::norm_second(const NormSecond& n) {
+std::array<Tensor, 3> detail::norm_second(const NormSecond& n) {
   const auto average = [&](const Tensor& t) { return mean(t, n.axes, true); };
   const auto centred = [&](const Tensor& t) { return n.is_centred ? t - average(t) : t; };
   const Tensor from_mean = centred(n.x), r = rsqrt(average(square(from_mean)) + n.eps),
                h = from_mean * r;
   const auto projected = [&](const Tensor& u) { return r * (centred(u) - h * average(u * h)); };
-  NormSecondGradients of;
+  Tensor to_x, to_weight, to_dy;
   const auto add_to = [](Tensor& total, Tensor t) {
     total = total ? std::move(total) + std::move(t) : std::move(t);
   };
   Tensor of_h;  // the gradient of h
   if (n.g_x) {
     const Tensor along = projected(n.g_x), v = n.dy * n.weight;
-    of.dy = along * n.weight;
-    of.weight = sum_to(along * n.dy, n.weight.shape());
+    to_dy = along * n.weight;
+    to_weight = sum_to(along * n.dy, n.weight.shape());
     const Tensor v_h = average(v * h), g_h = average(n.g_x * h);
     // P(v) is proportional to r, too.
-    of.x = neg(square(r) * h * (average(centred(n.g_x) * v) - g_h * v_h));
+    to_x = neg(square(r) * h * (average(centred(n.g_x) * v) - g_h * v_h));
     of_h = neg(r * (v_h * n.g_x + g_h * v));
   }
   if (n.g_weight) {
-    add_to(of.dy, h * n.g_weight);
+    add_to(to_dy, h * n.g_weight);
     add_to(of_h, n.dy * n.g_weight);
   }
-  if (of_h) add_to(of.x, projected(of_h));
-  if (n.g_bias) add_to(of.dy, expand(n.g_bias, n.dy.shape()));
-  return of;
+  if (of_h) add_to(to_x, projected(of_h));
+  if (n.g_bias) add_to(to_dy, expand(n.g_bias, n.dy.shape()));
+  return {std::move(to_x), std::move(to_weight), std::move(to_dy)};
 }
 
 Tensor layer_norm(Tensor x, Tensor weight, Tensor bias, float eps) {

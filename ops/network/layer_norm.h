@@ -1,6 +1,8 @@
 // Shared by normalisations.
 #pragma once
 
+#include <array>
+
 #include "../ops.h"
 
 namespace rw::detail {
@@ -20,9 +22,6 @@ struct NormSecond {
   bool is_centred = true;  // false: x is divided by the root of its mean square (RMS norm)
 };
 // Returns the gradients of x, weight and dy, that of the weight summed to its shape.
-struct NormSecondGradients {
-  Tensor x, weight, dy;
-};
-NormSecondGradients norm_second(const NormSecond& n);
+std::array<Tensor, 3> norm_second(const NormSecond& n);
 
 }  // namespace rw::detail

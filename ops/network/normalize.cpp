@@ -168,18 +168,18 @@ Tensor rows_of_channels(const Tensor& t) {
 }
 
 void batch_norm_second(SecondOrder& s) {
-  const auto from = norm_second({.x = rows_of_channels(s.input(0)),
-                                 .weight = s.input(1),
-                                 .dy = rows_of_channels(s.dy()),
-                                 .g_x = rows_of_channels(s.g(0)),
-                                 .g_weight = s.g(1),
-                                 .g_bias = s.g(2),
-                                 .axes = {0},
-                                 .eps = s.attributes<BatchNormAttrs>().eps});
+  const auto [x, weight, dy] = norm_second({.x = rows_of_channels(s.input(0)),
+                                            .weight = s.input(1),
+                                            .dy = rows_of_channels(s.dy()),
+                                            .g_x = rows_of_channels(s.g(0)),
+                                            .g_weight = s.g(1),
+                                            .g_bias = s.g(2),
+                                            .axes = {0},
+                                            .eps = s.attributes<BatchNormAttrs>().eps});
   const Shape& shape = s.of().inputs[0].shape;
-  if (from.x) s.give_input(0, reshape(from.x, shape));
-  s.give_input(1, from.weight);
-  if (from.dy) s.give_dy(reshape(from.dy, shape));
+  if (x) s.give_input(0, reshape(x, shape));
+  s.give_input(1, weight);
+  if (dy) s.give_dy(reshape(dy, shape));
 }
 
 constexpr Op batch_norm_by(void (*second)(SecondOrder&)) {

@@ -46,7 +46,7 @@ TEST_CASE("host bandwidth: how fast copies to the host are" * doctest::test_suit
 TEST_CASE("host bandwidth: copies to the host are measured where the device has other memory") {
   const TemporaryFolder folder;
   const Env cache("REWIND_CACHE", folder.path.c_str());
-  const With on("tuning");
+  const Without on = with("tuning");
   const Without shared("unified-memory");
   const TuneOptions options{.device = "vulkan", .quick = true};
   try {

@@ -18,7 +18,7 @@ using namespace rw;
 using test::bytes_of;
 using test::Env;
 using test::FaultyDriver;
-using test::With;
+using test::with;
 using test::Without;
 namespace fs = std::filesystem;
 
@@ -124,7 +124,7 @@ TEST_CASE("vulkan: memory types in order, the next where one is full") {
 
 TEST_CASE("vulkan: mapped memory that is slow to read is read through memory that is not") {
   const Without trusts("self-check");
-  const With unified("unified-memory");
+  const Without unified = with("unified-memory");
   if (list_devices()[0].type == "discrete GPU") return;  // which has memory of its own
   test::DriverFaults slow;
   slow.types = {{0x7, 0}, {0xe, 0}};

@@ -215,7 +215,7 @@ vulkan::Tuning some_tuning() {
 TEST_CASE("tuning: a device's file, whole or not at all" * doctest::test_suite("host")) {
   const TemporaryFolder folder;
   const Env cache("REWIND_CACHE", folder.path.c_str());
-  const With on("tuning");
+  const Without on = with("tuning");
   const Caps caps = cpu_driver();
   CHECK(vulkan::load_tuning(caps) == vulkan::Tuning{});
   vulkan::save_tuning(caps, some_tuning());
@@ -323,7 +323,7 @@ TEST_CASE("tuning: odd choices are right, repeat their bits, and are predicted t
 
   const TemporaryFolder folder;
   const Env cache("REWIND_CACHE", folder.path.c_str());
-  const With on("tuning");
+  const Without on = with("tuning");
   const vulkan::Tuning tuning = odd_tuning(caps, *lines);
   if (tuning.choices.empty()) return;  // the driver has only one way (SwiftShader)
   vulkan::save_tuning(caps, tuning);
@@ -367,7 +367,7 @@ TEST_CASE("tuning: what a program asks for is measured and kept") {
   REQUIRE(lines.size() >= 6);
   const std::string device = "vulkan:uuid=" + open_backend("vulkan")->info().uuid;
   const Env cache("REWIND_CACHE", folder.path.c_str());
-  const With on("tuning");
+  const Without on = with("tuning");
   const Without proved("self-check");
   std::vector<TunedClass> found;
   const auto each = [&](const TunedClass& c) { found.push_back(c); };

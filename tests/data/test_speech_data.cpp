@@ -250,7 +250,7 @@ TEST_CASE("spoken_digits: once, whole, voices held out" * doctest::test_suite("h
   const TemporaryFolder folder;
   int starts = 0;
   const auto count = [&](const fs::path&) { ++starts; };
-  const SpokenDigitsSizes sizes{.train = 6, .test = 3, .seed = 4};
+  const SyntheticSizes sizes{.train = 6, .test = 3, .seed = 4};
   const char* path = std::getenv("PATH");
   const std::string before = path ? path : "";
   ::setenv("PATH", "/nonexistent", 1);

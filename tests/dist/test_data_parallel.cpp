@@ -57,7 +57,7 @@ TEST_CASE("data parallel: an overflow on one rank is one on all" * doctest::test
   for (const int64_t at : {0, 1, 4, 5})
     for (const Overflow overflow : {Overflow::voids_window, Overflow::voids_micro_batch}) {
       CAPTURE(at);
-      const NetOptions options{.overflow = overflow, .poison = {at}, .max_norm = 0.5f};
+      const NetOptions options{.overflow = overflow, .poisoned = at, .max_norm = 0.5f};
       const RankTest test{.ranks = 3, .micro_batches = 9};
       check_ranks(maker<SmallResNet>(options), test);
       const RankResult one = in_ranks(maker<SmallResNet>(options), test)[1];
@@ -116,7 +116,7 @@ TEST_CASE("data parallel: states that ranks keep in parts" * doctest::test_suite
                 {.ranks = ranks, .micro_batches = 2 * ranks, .shards = true});
     check_ranks(maker<SmallBert>({.blocks = 1,
                                   .overflow = Overflow::voids_micro_batch,
-                                  .poison = {ranks},
+                                  .poisoned = ranks,
                                   .max_norm = 0.1f}),
                 {.ranks = ranks, .each = 2, .micro_batches = 4 * ranks + 1, .shards = true});
   }

@@ -72,7 +72,7 @@ TEST_CASE("parameters in parts: ranks have the bits of one process") {
     check_ranks(maker<SmallResNet>(),
                 {.ranks = 2, .micro_batches = 4, .is_exact = true, .parts = true});
     check_ranks(
-        maker<SmallBert>({.overflow = Accumulate::Overflow::voids_micro_batch, .poison = {3}}),
+        maker<SmallBert>({.overflow = Accumulate::Overflow::voids_micro_batch, .poisoned = 3}),
         {.ranks = 2, .micro_batches = 8, .parts = true});
   });
 }

@@ -67,11 +67,8 @@ inline std::vector<Target> all_targets() {
 bool accepts(const Target& target, std::span<const uint8_t> input, std::string& error);
 
 // Checks, for targets, properties that everything that a reader accepts must have.
-struct BrokenPromise : std::logic_error {
-  using std::logic_error::logic_error;
-};
 inline void expect(bool ok, const char* what) {
-  if (!ok) throw BrokenPromise(what);
+  if (!ok) throw std::logic_error(what);
 }
 
 // Makes the reference backend the default device, once.

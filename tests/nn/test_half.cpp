@@ -200,7 +200,7 @@ TEST_CASE("half: a snapshot goes on with the same bits, with averages and in win
       HalfNet net;
       Accumulate optimizer{Adam(net.model.parameters(), {.lr = 0.01f}), 2};
       Ema ema{optimizer, {.decay = 0.9f}};
-      Lookahead lookahead{optimizer, {.every = 2}};
+      Lookahead lookahead{optimizer, 2};
       explicit Training(int seed) : net(seed) {}
       void run(int begin, int end) {
         for (int i = begin; i < end; ++i) take_step(optimizer, net, i);

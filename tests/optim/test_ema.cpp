@@ -130,7 +130,7 @@ TEST_CASE("lookahead: slow weights, by the paper's rule") {
     Tensor w = parameter(some_values(ema_size), "w");
     SGD sgd({w}, {.lr = 0.1f});
     ema_step(sgd, w, 9);  // before the slow weights begin
-    Lookahead lookahead(sgd, {.every = 3, .alpha = 0.25f});
+    Lookahead lookahead(sgd, 3, 0.25f);
     std::vector<double> fast = doubles(w.to_vector()), slow = fast;
     for (int t = 0, updates = 0; t < 10; ++t) {
       const bool overflows = t == 4;
@@ -154,7 +154,7 @@ TEST_CASE("lookahead: state continues it to the bit") {
   on_each_device([] {
     Tensor a = parameter(some_values(ema_size), "w"), b = parameter(some_values(ema_size, 8), "w");
     SGD first({a}, {.lr = 0.1f}), second({b}, {.lr = 0.1f});
-    Lookahead lookahead(first, {.every = 3}), resumed(second, {.every = 3});
+    Lookahead lookahead(first, 3), resumed(second, 3);
     for (int t = 0; t < 4; ++t) ema_step(first, a, t);
     b.copy_(a);
     second.load_state(first.state());

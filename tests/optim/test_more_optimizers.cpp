@@ -393,7 +393,7 @@ TEST_CASE("more optimizers: mistakes are typed errors" * doctest::test_suite("ho
   CHECK_THROWS_AS(Muon(p, {.ns_steps = 0}), ValueError);
   CHECK_THROWS_AS(Muon(vector, MuonOptions{}), ShapeError);
   SGD sgd(p);  // none of these changed the parameters
-  CHECK_THROWS_AS(Lookahead(sgd, {.every = 0}), ValueError);
-  CHECK_THROWS_AS(Lookahead(sgd, {.alpha = 0}), ValueError);
+  CHECK_THROWS_AS(Lookahead(sgd, 0), ValueError);
+  CHECK_THROWS_AS(Lookahead(sgd, 5, 0), ValueError);
   CHECK_THROWS_AS(Swa(sgd, 0), ValueError);
 }

@@ -264,7 +264,7 @@ TEST_CASE("offload: groups, windows, skipped updates and what follows updates") 
         Accumulate optimizer(AdamW(groups), 2);
         optimizer.set_scaler(LossScaler::dynamic(0x1p10f, 2, 0.5f, 3));
         Ema ema(optimizer);
-        const Lookahead lookahead(optimizer, {.every = 2});
+        const Lookahead lookahead(optimizer, 2);
         for (int t = 0; t < 8; ++t) {
           const Tensor loss = offload_loss(p, t);
           optimizer.backward(t == 4 ? loss * std::numeric_limits<float>::infinity() : loss);

@@ -43,14 +43,13 @@ inline uint16_t to_brain(float x) {
 }
 
 // Elements of 16 bits, and a register of them as f32.
-struct Half {
+template <float (*as_float)(uint16_t)>
+struct Element16 {
   uint16_t bits;
-  operator float() const { return from_half(bits); }
+  operator float() const { return as_float(bits); }
 };
-struct Brain {
-  uint16_t bits;
-  operator float() const { return from_brain(bits); }
-};
+using Half = Element16<from_half>;
+using Brain = Element16<from_brain>;
 inline Vec load(const Half* from) {
 #if defined(__AVX512F__)
   return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));

@@ -11,17 +11,14 @@ inline constexpr auto VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATU
 inline constexpr auto VK_STRUCTURE_TYPE_COOPERATIVE_MATRIX_PROPERTIES_KHR =
     static_cast<VkStructureType>(1000506001);
 
-enum VkComponentTypeKHR : int32_t {
-  VK_COMPONENT_TYPE_FLOAT16_KHR = 0,
-  VK_COMPONENT_TYPE_FLOAT32_KHR = 1,
-};
-enum VkScopeKHR : int32_t { VK_SCOPE_SUBGROUP_KHR = 3 };
+// These are what they were in NVIDIA's extension, from which this one was made.
+using VkComponentTypeKHR = VkComponentTypeNV;
+using VkScopeKHR = VkScopeNV;
+using VkPhysicalDeviceCooperativeMatrixFeaturesKHR = VkPhysicalDeviceCooperativeMatrixFeaturesNV;
+inline constexpr auto VK_COMPONENT_TYPE_FLOAT16_KHR = VK_COMPONENT_TYPE_FLOAT16_NV;
+inline constexpr auto VK_COMPONENT_TYPE_FLOAT32_KHR = VK_COMPONENT_TYPE_FLOAT32_NV;
+inline constexpr auto VK_SCOPE_SUBGROUP_KHR = VK_SCOPE_SUBGROUP_NV;
 
-struct VkPhysicalDeviceCooperativeMatrixFeaturesKHR {
-  VkStructureType sType;
-  void* pNext;
-  VkBool32 cooperativeMatrix, cooperativeMatrixRobustBufferAccess;
-};
 struct VkCooperativeMatrixPropertiesKHR {
   VkStructureType sType;
   void* pNext;

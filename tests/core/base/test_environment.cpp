@@ -9,7 +9,7 @@
 using namespace rw;
 using test::Env;
 using test::message_of;
-using test::With;
+using test::with;
 using test::Without;
 
 TEST_SUITE_BEGIN("host");
@@ -23,7 +23,7 @@ TEST_CASE("environment: what REWIND_WITHOUT names is not used") {
     const Without more("halves");
     CHECK(is_without("halves"));
     CHECK(is_without("texels"));
-    const With less("texels");
+    const Without less = with("texels");
     CHECK(!is_without("texels"));
     CHECK(is_without("fusion"));
   }
