@@ -26,8 +26,17 @@ void uniform_of_std_(const Tensor& weight, float std, Generator& generator) {
 
 }  // namespace
 
-thread_local int SkipInit::depth_ = 0;
-thread_local bool HostParameters::is_active_ = false;
+template <>
+bool& SkipInit::flag() {
+  thread_local bool is_on = false;
+  return is_on;
+}
+
+template <>
+bool& HostParameters::flag() {
+  thread_local bool is_on = false;
+  return is_on;
+}
 
 void zeros_(const Tensor& t) {
   constant_(t, 0);

@@ -9,37 +9,32 @@
 
 namespace rw::init {
 
-// While it lives, uniform_() and normal_(), and all that draw by them, leave tensors of this
-// thread's new modules as they are: for models whose values are loaded next, as
-// torch.nn.utils.skip_init.
-class [[nodiscard]] SkipInit {
+// A setting of this thread's new modules while it lives.
+template <int which>
+class [[nodiscard]] InitScope {
  public:
-  SkipInit() { ++depth_; }
-  ~SkipInit() { --depth_; }
-  SkipInit(const SkipInit&) = delete;
-  SkipInit& operator=(const SkipInit&) = delete;
+  explicit InitScope(bool on = true) : before_(std::exchange(flag(), flag() || on)) {}
+  ~InitScope() { flag() = before_; }
+  InitScope(const InitScope&) = delete;
+  InitScope& operator=(const InitScope&) = delete;
 
-  static bool is_active() { return depth_ > 0; }  // on this thread
+  static bool is_active() { return flag(); }  // on this thread
 
  private:
-  static thread_local int depth_;
-};
-
-// While it lives, the parameters of this thread's new modules lie in host memory, until an
-// optimizer takes them: for models that the device cannot hold (offload_parameters).
-class [[nodiscard]] HostParameters {
- public:
-  explicit HostParameters(bool on = true) : before_(std::exchange(is_active_, on)) {}
-  ~HostParameters() { is_active_ = before_; }
-  HostParameters(const HostParameters&) = delete;
-  HostParameters& operator=(const HostParameters&) = delete;
-
-  static bool is_active() { return is_active_; }  // on this thread
-
- private:
+  static bool& flag();
   bool before_;
-  static thread_local bool is_active_;
 };
+template <>
+bool& InitScope<0>::flag();
+template <>
+bool& InitScope<1>::flag();
+
+// uniform_() and normal_(), and all that draw by them, leave tensors as they are: for models whose
+// values are loaded next, as torch.nn.utils.skip_init.
+using SkipInit = InitScope<0>;
+// Parameters lie in host memory until an optimizer takes them: for models that the device cannot
+// hold (offload_parameters).
+using HostParameters = InitScope<1>;
 
 // Sets every element to one number.
 void zeros_(const Tensor& t);

@@ -44,7 +44,9 @@ class TaskSteps : public ModelSteps, public Task {
   using Batch = typename Task::Batch;    // a batch to train on
 
   TaskSteps(const Recipe& recipe, const StepSettings& settings)
-      : Task(recipe, HostParameters(settings).settings),
+      // The scope lives until the task is built: offloaded parameters begin in host memory.
+      : Task(recipe,
+             (static_cast<void>(init::HostParameters(settings.offload == "parameters")), settings)),
         ranks(settings),
         optimizer(this->make_optimizer(ranks)),
         numerics(recipe.numerics, *optimizer, settings.dtype),
@@ -92,14 +94,6 @@ class TaskSteps : public ModelSteps, public Task {
   const std::unique_ptr<DataParallel> parallel;  // null: there is one rank
 
  private:
-  // Offloaded parameters begin in host memory, while it lives: until the task is built.
-  struct HostParameters {
-    explicit HostParameters(const StepSettings& of)
-        : settings(of), scope(of.offload == "parameters") {}
-    const StepSettings& settings;
-    const init::HostParameters scope;
-  };
-
   std::unique_ptr<DataParallel> share() {
     if constexpr (requires { &Task::rank_options; })
       return ranks.share(*optimizer, this->rank_options());

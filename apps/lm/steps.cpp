@@ -1,7 +1,5 @@
 #include "apps/lm/steps.h"
 
-#include <optional>
-
 #include "nn/init.h"
 #include "ops/autocast.h"
 
@@ -11,8 +9,7 @@ namespace {
 
 // Files that come next spare its parameters their first values.
 Decoder decoder_of(const LmRecipe& recipe) {
-  std::optional<init::SkipInit> loaded_next;
-  if (recipe.is_loaded) loaded_next.emplace();
+  const init::SkipInit loaded_next(recipe.is_loaded);
   return Decoder(recipe.config);
 }
 

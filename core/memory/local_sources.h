@@ -27,18 +27,6 @@ class HostSource : public StreamSource {
   std::vector<std::shared_ptr<Storage>> storages_;
 };
 
-// A stream of storages whose contents are in host memory.
-class HostStream {
- public:
-  HostStream(const std::vector<std::shared_ptr<Storage>>& storages, const StreamOptions& options)
-      : source_(storages), stream_(storages, source_, options) {}
-  Stream* operator->() { return &stream_; }  // as a pointer to it
-
- private:
-  HostSource source_;
-  Stream stream_;
-};
-
 // Contents in a file, byte for byte, which a thread reads while the device works, and which nobody
 // writes: weights that are frozen. FileError if the file ends early by then.
 class FileSource : public StreamSource {

@@ -60,7 +60,7 @@ void FlatParameters::check_whole(const char* op) const {
 
 // An old slab is freed when its parameters have left it, before their states take memory.
 void FlatParameters::separate() {
-  if (values_) return;
+  if (values_.second) return;
   const OpScope scope(owner);
   for (Slab& slab : slabs_) slab.states.clear();
   std::vector<Slab> old = std::exchange(slabs_, {});
@@ -135,18 +135,20 @@ bool FlatParameters::leaves(const Tensor& tensor) const {
   return placement_.streamed_bytes > 0 && tensor.bytes() >= least_streamed_bytes;
 }
 
-std::unique_ptr<HostStream> FlatParameters::streamed(const std::vector<Tensor>& tensors) const {
+FlatParameters::HostStream FlatParameters::streamed(const std::vector<Tensor>& tensors) const {
   std::vector<std::shared_ptr<Storage>> storages;
   for (const Tensor& tensor : tensors)
     if (leaves(tensor)) storages.push_back(tensor.impl().storage);
-  if (storages.empty()) return nullptr;
-  return std::make_unique<HostStream>(storages,
-                                      StreamOptions{.most_bytes = placement_.streamed_bytes});
+  if (storages.empty()) return {};
+  auto source = std::make_unique<HostSource>(storages);
+  auto stream = std::make_unique<Stream>(std::move(storages), *source,
+                                         StreamOptions{.most_bytes = placement_.streamed_bytes});
+  return {std::move(source), std::move(stream)};
 }
 
 void FlatParameters::end_window() const {
-  if (values_) (*values_)->end_window();
-  if (gradients_) (*gradients_)->end_window();
+  for (const HostStream* one : {&values_, &gradients_})
+    if (one->second) one->second->end_window();
 }
 
 void FlatParameters::add_states(size_t index) {
@@ -207,7 +209,7 @@ void FlatParameters::publish(size_t run, const Tensor& masters) {
 }
 
 void FlatParameters::set_weight_copies(WeightCopyUse use) {
-  if (placement_.keeps_parts || values_) use = WeightCopyUse::never;
+  if (placement_.keeps_parts || values_.second) use = WeightCopyUse::never;
   weight_copies_ = use;
   for (const Slab& slab : slabs_)
     if (!slab.low && !slab.whole)
@@ -230,8 +232,8 @@ Tensor FlatParameters::place_gradients_of(size_t slab, DType dtype) const {
 }
 
 void FlatParameters::stream_gradients() const {
-  gradients_ = nullptr;  // those of the last window
-  if (!values_) return place_gradients();
+  gradients_ = {};  // those of the last window
+  if (!values_.second) return place_gradients();
   const OpScope scope(owner);
   std::vector<Tensor> all;
   for (size_t i = 0; i < slabs_.size(); ++i) {
@@ -246,7 +248,7 @@ void FlatParameters::bring_gradients(size_t run) const {
     const Tensor& gradient = slots()[runs()[run].first_slot + i].parameter.impl().grad;
     if (!gradient) continue;
     Storage* const storage = gradient.impl().storage.get();
-    (*gradients_)->need({&storage, 1});
+    gradients_.second->need({&storage, 1});
   }
 }
 

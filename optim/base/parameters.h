@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "../../core/memory/local_sources.h"
@@ -89,7 +90,7 @@ class FlatParameters {
   // The same, but where parameters are offloaded, these gradients lie in host memory, too.
   void stream_gradients() const;
   // Whether they do; then a run's gradients are to be brought before they are located.
-  bool has_streamed_gradients() const { return gradients_ != nullptr; }
+  bool has_streamed_gradients() const { return gradients_.second != nullptr; }
   void bring_gradients(size_t run) const;
   // The part of `whole` (a tensor of a slab) that belongs to a slot, in the parameter's shape.
   static Tensor view(const Tensor& whole, const Slot& slot);
@@ -103,12 +104,13 @@ class FlatParameters {
   Tensor state(const Slot& slot, size_t state) const;
 
  private:
+  using HostStream = std::pair<std::unique_ptr<HostSource>, std::unique_ptr<Stream>>;
   explicit FlatParameters(const StateRule& rule) : rule_(rule) {}
   void move_into(size_t slab);
   void add_states(size_t slab);
   Tensor place_gradients_of(size_t slab, DType dtype) const;
   bool leaves(const Tensor& tensor) const;  // whether it is streamed, being offloaded
-  std::unique_ptr<HostStream> streamed(const std::vector<Tensor>& tensors) const;
+  HostStream streamed(const std::vector<Tensor>& tensors) const;
 
   const StateRule& rule_;
   std::vector<ParameterGroup> groups_;
@@ -117,8 +119,8 @@ class FlatParameters {
   WeightCopyUse weight_copies_ = WeightCopyUse::never;
   // These bring offloaded parameters and gradients; null: all of them are on the device. Gradients
   // come and go without a change of the parameters.
-  std::unique_ptr<HostStream> values_;
-  mutable std::unique_ptr<HostStream> gradients_;
+  HostStream values_;
+  mutable HostStream gradients_;
 };
 
 }  // namespace rw

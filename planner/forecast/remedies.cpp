@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <optional>
 
-#include "planner/forecast/choices.h"
-
 namespace rw {
 
 namespace {
@@ -28,7 +26,7 @@ class RemedySearch {
   // The least that the current settings can do with; nothing where nobody trains.
   const std::optional<Choice>& least() const { return least_; }
 
-  std::vector<Remedy> run() {
+  std::vector<Choice> run() {
     StepSettings block = now_.plain(), half = now_;
     block.checkpoint = "block";
     block.checkpoint_every = 1;
@@ -60,7 +58,7 @@ class RemedySearch {
 
   void try_out(const std::string& options, const StepSettings& settings) {
     try {
-      found_.push_back({options, settings, planner_.forecast(settings, {.memory_limit = limit_})});
+      found_.push_back({settings, options, planner_.forecast(settings, {.memory_limit = limit_})});
     } catch (const OutOfMemory&) {  // no remedy
     }
   }
@@ -72,7 +70,7 @@ class RemedySearch {
     const std::optional<Choice> quickest = choices.quickest();
     if (!quickest || quickest->options.empty()) return;
     const std::string all = options + quickest->options;
-    if (std::ranges::find(found_, all, &Remedy::options) == found_.end())
+    if (std::ranges::find(found_, all, &Choice::options) == found_.end())
       try_out(all, quickest->settings);
   }
 
@@ -102,12 +100,12 @@ class RemedySearch {
   uint64_t limit_;
   StepSettings now_;
   std::optional<Choice> least_;
-  std::vector<Remedy> found_;
+  std::vector<Choice> found_;
 };
 
 }  // namespace
 
-std::vector<Remedy> find_remedies(const Planner& planner, const StepSettings& settings,
+std::vector<Choice> find_remedies(const Planner& planner, const StepSettings& settings,
                                   uint64_t memory_limit) {
   return RemedySearch(planner, settings, memory_limit).run();
 }
@@ -140,7 +138,7 @@ std::string remedies_text(const Planner& planner, const StepSettings& settings,
       fmt::format("The run as it is needs {} ({} in blocks).", format_bytes(needed.peak),
                   least_limit(planner, now, needed.peak_reserved));
   RemedySearch search(planner, settings, memory_limit);
-  const std::vector<Remedy> remedies = search.run();
+  const std::vector<Choice> remedies = search.run();
   if (const std::optional<Choice>& least = search.least())
     out += fmt::format(" The least that it can do with is {} ({} bytes){}{}.",
                        format_bytes(least->peak()), least->peak(),
@@ -148,7 +146,7 @@ std::string remedies_text(const Planner& planner, const StepSettings& settings,
   if (remedies.empty()) return out + " Nothing that was tried fits.";
   out += " These fit, by dry runs (options to add, peak, blocks, FLOPs per sample):";
   const double plain = as_it_is.flops_per_sample();
-  for (const Remedy& r : remedies)
+  for (const Choice& r : remedies)
     out += fmt::format("\n  {:<44}{:>12}{:>12}{:>+8.1f} %", r.options,
                        format_bytes(r.forecast.memory.peak),
                        format_bytes(r.forecast.memory.peak_reserved),

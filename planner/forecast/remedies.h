@@ -4,18 +4,13 @@
 #include <string>
 #include <vector>
 
-#include "planner.h"
+#include "choices.h"
 
 namespace rw {
 
-// A change of a program's settings that makes it fit.
-struct Remedy {
-  std::string options;    // as TrainingProgram::words spell them
-  StepSettings settings;  // that the options mean
-  Forecast forecast;      // of a step with these settings
-};
-// Changes of `settings` that fit in `memory_limit` bytes (0: in the device's memory).
-std::vector<Remedy> find_remedies(const Planner& planner, const StepSettings& settings,
+// Changes of `settings` that fit in `memory_limit` bytes (0: in the device's memory), with complete
+// forecasts.
+std::vector<Choice> find_remedies(const Planner& planner, const StepSettings& settings,
                                   uint64_t memory_limit);
 
 // The end of an error message: the remedies with their numbers, or that there is none.

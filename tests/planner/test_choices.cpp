@@ -266,7 +266,7 @@ TEST_CASE("choices: the table says what each change saves, and the words for it"
   CHECK(ample.quickest().value().options.empty());
   // Remedies know the same ways.
   const auto remedies = find_remedies(planner, planner.settings(), plain / 3);
-  CHECK(std::ranges::find(remedies, chosen.options, &Remedy::options) != remedies.end());
+  CHECK(std::ranges::find(remedies, chosen.options, &Choice::options) != remedies.end());
 }
 
 TEST_CASE("choices: ranks take the way of the one that needs most" * doctest::test_suite("host")) {

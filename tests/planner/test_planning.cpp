@@ -396,7 +396,7 @@ TEST_CASE("plan: what an out-of-memory error suggests fits" * doctest::test_suit
       CHECK_THROWS_AS(real_run(example, settings, limit), OutOfMemory);
       const auto remedies = find_remedies(planner, settings, limit);
       CHECK(remedies.size() >= 2);
-      for (const Remedy& remedy : remedies) {
+      for (const Choice& remedy : remedies) {
         INFO(remedy.options);
         const int64_t samples = remedy.settings.batch * remedy.settings.accumulate;
         CHECK(samples >= batch);

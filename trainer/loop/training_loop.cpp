@@ -225,23 +225,33 @@ void TrainingLoop::check_finite(double loss, int64_t done) const {
                       numerics_ ? numerics_->diagnose() : optimizer_.diagnose());
 }
 
+namespace {
+
+void add_loss(const Meter::Values& values, Meter::Values& sum) {
+  sum.loss += values.loss * values.count;
+  sum.count += values.count;
+}
+
+}  // namespace
+
 // The first steps, whose values show() may have taken, give the loss to compare with.
 void TrainingLoop::begin_loss(const Meter::Values& values, int64_t done) {
   check_finite(values.loss, done);
-  LossSum sum = first_;
-  sum.add(values);
-  if (sum.targets >= enough_targets) start_loss_ = sum.mean();
+  Meter::Values sum = first_;
+  add_loss(values, sum);
+  if (sum.count >= enough_targets) start_loss_ = sum.loss / sum.count;
 }
 
 // Batches differ, so it takes means over many targets and a twentieth of the run, two in succession
 // or the last one; and a small loss may rise by a quarter.
 void TrainingLoop::check_rise(const Meter::Values& values, int64_t done) {
-  if (!start_loss_) return first_.add(values);
-  recent_.add(values);
+  if (!start_loss_) return add_loss(values, first_);
+  add_loss(values, recent_);
   const bool is_last = done == options_.steps;
-  if (recent_.targets < enough_targets || ((done - compared_) * 20 < options_.steps && !is_last))
+  if (recent_.count < enough_targets || ((done - compared_) * 20 < options_.steps && !is_last))
     return;
-  const double mean = std::exchange(recent_, {}).mean(), start = *start_loss_;
+  const Meter::Values sum = std::exchange(recent_, {});
+  const double mean = sum.loss / sum.count, start = *start_loss_;
   compared_ = done;
   rises_ = mean > start + 0.5 * std::max(start, 0.5) ? rises_ + 1 : 0;
   check<NumericsError>(

@@ -92,19 +92,10 @@ class TrainingLoop {
   int64_t start_ = 0;
   bool changes_scaler_ = false;  // the dtype differs from the snapshot's
   int64_t trained_ = 0;          // samples, by this rank
-  // Sums of losses and targets: of the first steps of the whole run, and of those since the loss
-  // was last compared with their mean, at step `compared_`. It was too high `rises_` times in
+  // Sums over targets and their counts: of the first steps of the whole run, and of those since the
+  // loss was last compared with their mean, at step `compared_`. It was too high `rises_` times in
   // succession.
-  struct LossSum {
-    double loss = 0, targets = 0;
-
-    void add(const Meter::Values& values) {
-      loss += values.loss * values.count;
-      targets += values.count;
-    }
-    double mean() const { return loss / targets; }
-  };
-  LossSum first_, recent_;
+  Meter::Values first_, recent_;
   std::optional<double> start_loss_;  // empty: the first steps had too few targets
   int64_t compared_ = 0, rises_ = 0;
   double seconds_ = 0, evaluation_seconds_ = 0, rate_ = 0;
