@@ -278,7 +278,7 @@ void print_plan(const Planner& planner, const PlanningOptions& options, const Fo
   const std::vector<std::string> problems = problems_of_segments(planner, planner.settings());
   if (!by_rank.empty()) fmt::print("{}\n", rank_table(by_rank));
   fmt::print("{}\n{}", savings_table(savings), estimate_text(usual));
-  warn_of_segments(problems);
+  if (!options.decides_all()) warn_of_segments(problems);
   write_trace(options, *forecast.trace);
   nlohmann::json json = {{"program", program.title},
                          {"title", "Plan of " + program.title},
@@ -346,7 +346,7 @@ void run_planned(TrainingProgram program, const PlanningOptions& options,
   if (!options.timeline.empty() || !options.trace.empty() || has_page)
     on_trace = [&](const MemoryTrace& trace) { write_trace(options, trace); };
   PlannedRun run(std::move(program), options.recomputation(), std::move(on_trace));
-  warn_of_segments(run.segment_problems());
+  if (!options.decides_all()) warn_of_segments(run.segment_problems());
   if (!options.profile.empty()) {
     const DeviceInfo& info = default_device()->info();
     check(info.backend == "vulkan", "options", "--save-profile is of Vulkan devices, got '{}'",
