@@ -147,8 +147,8 @@ FlatParameters::HostStream FlatParameters::streamed(const std::vector<Tensor>& t
 }
 
 void FlatParameters::end_window() const {
-  for (const HostStream* one : {&values_, &gradients_})
-    if (one->second) one->second->end_window();
+  if (values_.second) values_.second->end_window();
+  if (gradients_.second) gradients_.second->end_window();
 }
 
 void FlatParameters::add_states(size_t index) {

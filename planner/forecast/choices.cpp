@@ -263,7 +263,7 @@ std::optional<Choice> Choices::quickest() {
   return std::nullopt;
 }
 
-Choice Choices::least() {
+Choice Choices::least(uint64_t host_bytes) {
   std::vector<Way> ways;
   for (size_t group = 0; group < groups_.size(); ++group)
     for (size_t i = 0; i < activations_.size(); ++i)
@@ -272,8 +272,7 @@ Choice Choices::least() {
   measure_together(ways);
   const auto least = std::ranges::min_element(ways, {}, [&](Way way) {
     const Choice& choice = measured(way);
-    return std::tuple(choice.forecast.memory.host_peak > options_.host_bytes, choice.peak(),
-                      choice.seconds);
+    return std::tuple(choice.forecast.memory.host_peak > host_bytes, choice.peak(), choice.seconds);
   });
   return measured(*least);
 }
@@ -294,18 +293,24 @@ std::vector<Choice> Choices::front() {
 }
 
 std::string Choices::refusal() {
-  const Choice least = this->least();
+  const Choice least = this->least(), beyond = this->least(UINT64_MAX);
+  const auto options = [](const Choice& choice) {
+    return choice.options.empty() ? "as it was asked for" : "with " + choice.options;
+  };
   const MemoryReport& memory = least.forecast.memory;
   std::vector<size_t> order(purpose_count);
   std::iota(order.begin(), order.end(), 0);
   std::ranges::sort(order, std::greater(), [&](size_t p) { return memory.peak_by_purpose[p]; });
   std::string text = fmt::format(
       "[memory] no way to take this update fits in {} of the device and {} of the host. The least "
-      "is {} and {}, of which {} are {} and {} {}; options for it: {}",
+      "is {} and {}, {}; most of it are {} ({}) and {} ({})",
       format_bytes(options_.bytes), format_bytes(options_.host_bytes), format_bytes(memory.peak),
-      format_bytes(memory.host_peak), format_bytes(memory.peak_by_purpose[order[0]]),
-      name(static_cast<Purpose>(order[0])), format_bytes(memory.peak_by_purpose[order[1]]),
-      name(static_cast<Purpose>(order[1])), least.options.empty() ? "none" : least.options);
+      format_bytes(memory.host_peak), options(least), name(static_cast<Purpose>(order[0])),
+      format_bytes(memory.peak_by_purpose[order[0]]), name(static_cast<Purpose>(order[1])),
+      format_bytes(memory.peak_by_purpose[order[1]]));
+  if (beyond.peak() < least.peak())
+    text += fmt::format(". With more of the host it is {} and {}, {}", format_bytes(beyond.peak()),
+                        format_bytes(beyond.forecast.memory.host_peak), options(beyond));
   return text;
 }
 

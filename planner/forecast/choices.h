@@ -58,7 +58,9 @@ class Choices {
   const Choice& asked() { return measured({}); }  // as it was asked for, whether it fits or not
   // The quickest way that fits, in blocks, too; nothing if none does.
   std::optional<Choice> quickest();
-  Choice least();  // the least bytes on the device, of ways that fit the host
+  // The least bytes on the device, of ways that fit the host, or so many bytes of it.
+  Choice least() { return least(options_.host_bytes); }
+  Choice least(uint64_t host_bytes);
   // All ways that fit the host, but those of which another one needs no more on the device and
   // takes no more time; the quickest first. It measures every way.
   std::vector<Choice> front();

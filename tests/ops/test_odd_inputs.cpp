@@ -10,6 +10,7 @@
 #include "backends/open.h"
 #include "core/memory/default_device.h"
 #include "nn/weight_norm.h"
+#include "ops/layout/indexing.h"
 #include "ops/losses/losses.h"
 #include "ops/numeric.h"
 #include "tests/fixtures/optim_fixture.h"
@@ -93,6 +94,17 @@ class OddInputs {
 };
 
 }  // namespace
+
+TEST_CASE("odd inputs: ranges of whole numbers between any bounds, by any step") {
+  const DeviceScope scope(Device::create(open_backend("cpu")));
+  using Ints = std::vector<int32_t>;
+  CHECK(arange(2, 5).to_ints() == Ints{2, 3, 4});
+  CHECK(arange(-3, 3, 4).to_ints() == Ints{-3, 1});
+  CHECK(arange(-5, -2).to_ints() == Ints{-5, -4, -3});
+  CHECK(arange(5, -1, -2).to_ints() == Ints{5, 3, 1});
+  CHECK(arange(4, 8, 4).to_ints() == Ints{4});
+  CHECK(arange(4, 8, 100).to_ints() == Ints{4});
+}
 
 TEST_CASE("odd inputs: sizes of 0") {
   const OddInputs odd;

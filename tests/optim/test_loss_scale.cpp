@@ -262,6 +262,7 @@ TEST_CASE("loss scale: the diagnosis changes at the limits that it names") {
       {patient, {.scale = 4, .updates = 90, .skipped = 41, .skipped_in_a_row = 41}, whatever},
       {dynamic, {.scale = 4, .updates = 0, .skipped = 1, .skipped_in_a_row = 1}, falling},
       {dynamic, {.scale = 4, .updates = 0, .voided = 1}, normal},
+      {dynamic, {.scale = 4, .updates = 9, .skipped = 1, .voided = 1}, normal},
       {dynamic, {.scale = 4, .updates = 5, .skipped = 5}, normal},
       {dynamic, {.scale = 4, .updates = 5, .skipped = 6}, most},
       {dynamic, {.scale = 4, .updates = 50, .skipped = 9, .falls = 9}, normal},

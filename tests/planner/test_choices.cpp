@@ -173,6 +173,12 @@ TEST_CASE("choices: the quickest way is that of an enumeration" * doctest::test_
   const std::string refusal = none.refusal();
   CHECK(contains(refusal, "fits in " + format_bytes(front.back().peak() / 2) + " of the device"));
   CHECK(contains(refusal, "The least is " + format_bytes(front.back().peak())));
+  CHECK(!contains(refusal, "With more of the host"));
+  Choices poor(planner, planner.settings(),
+               {.bytes = front.back().peak(), .host_bytes = 1 << 20, .speed = speed});
+  CHECK(!poor.quickest());
+  CHECK(
+      contains(poor.refusal(), "With more of the host it is " + format_bytes(front.back().peak())));
 }
 
 TEST_CASE("choices: what is chosen gives the bits and the memory that were promised") {
