@@ -18,10 +18,10 @@ namespace rw {
 
 // One way to take an update.
 struct Choice {
-  StepSettings settings;
-  std::string options;  // the differences from the settings asked for, in the program's words
-  Forecast forecast;    // Planner::measure(); of ranks, that of the one that needs most
-  double seconds = 0;   // of an update, by the device's speed
+  StepSettings settings;  // of the steps
+  std::string options;    // the differences from the settings asked for, in the program's words
+  Forecast forecast;      // Planner::measure(); of ranks, that of the one that needs most
+  double seconds = 0;     // of an update, by the device's speed
 
   uint64_t peak() const { return forecast.memory.peak; }  // bytes on the device
 };

@@ -13,7 +13,7 @@ struct DeviceSpeed {
   double bytes = OpCost::flops_per_second / 20;  // that kernels read and write, per second
   double kernel = 5e-6;                          // seconds that a kernel takes at least
   HostBandwidth host = {};                       // of copies to host memory, and back
-  bool is_measured = false;
+  bool is_measured = false;                      // by measure_speed()
 
   // The seconds of an update. Copies hide behind kernels of the same pass, or kernels behind
   // copies, whichever take longer.
