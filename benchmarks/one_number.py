@@ -4,8 +4,10 @@
     benchmarks/one_number.py > benchmarks/results/one-number.md      uses the programs of build/
 """
 import datetime
+import json
 import re
 import subprocess
+import tempfile
 import time
 from pathlib import Path
 
@@ -21,6 +23,24 @@ MODELS = {f"{name}, 8 x 2048": ["lm", "--config", name, "--seq", "2048", "--batc
     "BERT-large, 32 x 512": ["bert", "--model", "large", "--vocab-size", "30522", "--seq", "512", "--batch", "32",
                              "--accumulate", "1"],
     "ResNet-50, 128 x 224": ["resnet", "--model", "resnet50", "--image", "224", "--classes", "1000", "--batch", "128"]}
+
+
+REAL = {"language model `tiny`, 8 x 128": ["lm", "train", "--steps", "20", "--memory", "40MiB", "--sample", ""],
+        "BERT-mini, 16 x 64": ["bert", "--steps", "20", "--batch", "16", "--memory", "18MiB"],
+        "ResNet-20, 32 images": ["resnet", "--steps", "60", "--memory", "16MiB"]}
+
+
+def real(command):
+    """Returns the cells of a run on the cpu: the bound, the peaks as forecast and real, and the times of an update."""
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder) / "report.json"
+        subprocess.run([ROOT / "build/apps" / command[0], *command[1:], "--save", f"{folder}/model", "--report", report,
+                        "--device", "cpu", "--quiet"], check=True, capture_output=True)
+        found = json.loads(report.read_text())
+    device, memory = found["device"], found["device"]["memory"]
+    before, after = found["predicted_update_seconds"], found["update_seconds"]
+    return [command[command.index("--memory") + 1], f"{device['predicted_peak']:,}", f"{memory['peak']:,}",
+            f"{before:.3g} s", f"{after:.3g} s", f"{after / before:.2f}"]
 
 
 def chosen(model, machine):
@@ -54,6 +74,10 @@ def main():
         print(f"\n## {name}\n\n| | as asked | | chosen | peak | time | planned in |\n|---|---:|---:|---|---:|---:|---:|")
         for title, model in MODELS.items():
             print("| " + " | ".join([title, *chosen(model, machine)]) + " |", flush=True)
+    print("\n## Real runs\n\nOn the device `cpu` of this machine, at speeds that are measured before each run.\n\n"
+          "| | bound | forecast peak | real peak | update, predicted | measured | ratio |\n|---|---:|---:|---:|---:|---:|---:|")
+    for title, command in REAL.items():
+        print("| " + " | ".join([title, *real(command)]) + " |", flush=True)
 
 
 if __name__ == "__main__":
