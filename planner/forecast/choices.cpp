@@ -161,6 +161,11 @@ std::string Choices::options_of(const StepSettings& to, uint64_t peak) const {
     add("batch", to.batch, to.accumulate * static_cast<uint32_t>(to.ranks));
   if (to.recompute && to.recompute != asked_.recompute) add("budget", peak);
   if (to.checkpoint == "block" && asked_.checkpoint != "block") add("block");
+  if (to.checkpoint == "none" && !to.recompute && asked_.checkpoint != "none") {
+    std::string none = planner_.program().words.at("block");
+    none.replace(none.rfind("block"), 5, "none");
+    changes.push_back(none);
+  }
   if (to.host_boundaries && !asked_.host_boundaries) add("boundaries");
   return fmt::format("{}", fmt::join(changes, " "));
 }

@@ -270,6 +270,12 @@ TEST_CASE("choices: the table says what each change saves, and the words for it"
   CHECK(!chosen.options.empty());
   Choices ample(planner, planner.settings(), {.bytes = 2 * plain});
   CHECK(ample.quickest().value().options.empty());
+  // Segments that were asked for go where there is room.
+  StepSettings segments = planner.settings();
+  segments.checkpoint = "block";
+  Choices roomy(planner, segments, {.bytes = 2 * plain});
+  CHECK(roomy.quickest().value().options == "checkpoint none");
+  CHECK(contains(roomy.table(roomy.quickest().value()), "checkpoint none"));
   // Remedies know the same ways.
   const auto remedies = find_remedies(planner, planner.settings(), plain / 3);
   CHECK(std::ranges::find(remedies, chosen.options, &Choice::options) != remedies.end());
