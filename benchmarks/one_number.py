@@ -19,7 +19,7 @@ MACHINES = {
                                          "--host-memory", "128GiB"],
     "laptop without a GPU, 16 GB": ["--device", "dry:cpu", "--memory", "13GiB"]}
 LANGUAGE = ("smollm2-135m", "smollm2-360m", "qwen3-0.6b", "llama-3.2-1b", "qwen3-1.7b", "llama-3.2-3b", "llama-3.1-8b")
-MODELS = {f"{name}, 8 x 2048": ["lm", "--config", name, "--seq", "2048", "--batch", "8"] for name in LANGUAGE} | {
+MODELS = {f"{name}, 8 x 2048": ["lm", "train", "--config", name, "--seq", "2048", "--batch", "8"] for name in LANGUAGE} | {
     "BERT-large, 32 x 512": ["bert", "--model", "large", "--vocab-size", "30522", "--seq", "512", "--batch", "32",
                              "--accumulate", "1"],
     "ResNet-50, 128 x 224": ["resnet", "--model", "resnet50", "--image", "224", "--classes", "1000", "--batch", "128"]}
@@ -45,11 +45,8 @@ def real(command):
 
 def chosen(model, machine):
     """Returns the cells of a row: what was asked for, and what was chosen."""
-    program, *options = model
     start = time.monotonic()
-    done = subprocess.run([ROOT / "build/apps" / program, "--plan", *options, *machine] if program != "lm" else
-                          [ROOT / "build/apps/lm", "train", "--plan", *options, *machine],
-                          capture_output=True, text=True)
+    done = subprocess.run([ROOT / "build/apps" / model[0], *model[1:], "--plan", *machine], capture_output=True, text=True)
     seconds = time.monotonic() - start
     text = done.stdout + done.stderr
     rows = re.findall(r"^  (.+?) {2,}([\d.]+ \w+) +([\d.]+ \w+) +([\d.e+]+) s$", text, re.M)

@@ -87,7 +87,7 @@ void print(const Found& found, bool kernels) {
   if (found.is_vulkan()) fmt::print("  uuid          {}\n", info.uuid);
   fmt::print("  memory        {}, blocks of at most {}\n", format_bytes(info.memory_bytes),
              format_bytes(info.max_block_bytes));
-  if (const HostBandwidth& copies = info.host_bandwidth; copies.to_host > 0)
+  if (const HostBandwidth& copies = info.host_bandwidth; copies.gains())
     fmt::print("  host memory   copies at {:.1f} GB/s there, {:.1f} GB/s back\n",
                copies.to_host / 1e9, copies.from_host / 1e9);
   if (found.is_vulkan()) fmt::print("  subgroups     of {}\n", info.subgroup_size);

@@ -87,10 +87,11 @@ struct HostBandwidth {
   // gains nothing.
   double to_host = 0, from_host = 0;
 
+  // Whether a copy gains anything.
+  bool gains() const { return to_host > 0 && from_host > 0; }
   // The seconds that a byte takes to host memory and back; infinite where it gains nothing.
   double seconds_there_and_back() const {
-    const bool gains = to_host > 0 && from_host > 0;
-    return gains ? 1 / to_host + 1 / from_host : std::numeric_limits<double>::infinity();
+    return gains() ? 1 / to_host + 1 / from_host : std::numeric_limits<double>::infinity();
   }
 };
 

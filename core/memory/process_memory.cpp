@@ -54,16 +54,10 @@ uint64_t spare_host_bytes() {
 }
 
 HostMemory host_memory() {
-  HostMemory memory;
-  std::ifstream status("/proc/self/status");
-  for (std::string line; std::getline(status, line);) {
-    uint64_t* value = line.starts_with("VmRSS:")   ? &memory.current
-                      : line.starts_with("VmHWM:") ? &memory.peak
-                                                   : nullptr;
-    if (!value) continue;
-    std::istringstream(line.substr(line.find(':') + 1)) >> *value;
-    *value *= 1024;
-  }
+  const auto bytes = [](const char* name) {
+    return 1024 * number_in("/proc/self/status", name).value_or(0);
+  };
+  HostMemory memory{.current = bytes("VmRSS:"), .peak = bytes("VmHWM:")};
   if (memory.peak == 0) {  // no /proc; this number may include a parent before exec
     rusage usage{};
     getrusage(RUSAGE_SELF, &usage);

@@ -120,6 +120,12 @@ bool GradientTable::locate(size_t run) {
   is_whole_ = false;
   std::erase_if(parts_, [&](const Part& part) { return part.run == run; });
   const auto [first, end] = std::ranges::equal_range(entries_, run, {}, &Entry::run);
+  for (const Entry& entry : std::ranges::subrange(first, end)) {
+    const Tensor& gradient = entry.parameter.impl().grad;
+    if (!gradient || !gradient.impl().storage->keeper()) continue;
+    Storage* const storage = gradient.impl().storage.get();
+    storage->keeper()->need({&storage, 1});
+  }
   return locate(static_cast<size_t>(first - entries_.begin()),
                 static_cast<size_t>(end - entries_.begin()));
 }

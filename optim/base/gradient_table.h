@@ -53,7 +53,8 @@ class GradientTable {
   // Finds the current gradients and brings the table up to date. False if there are none. Throws
   // AutogradError for gradients of another device.
   bool locate();
-  // The same for one run, which has one parameter; the knowledge of the others stays.
+  // The same for one run, whose gradients come to the device if they are away; the knowledge of the
+  // others stays.
   bool locate(size_t run);
 
   // Whether all parameters had a gradient when they were located together.

@@ -110,7 +110,7 @@ bool Optimizer::update(float weight, uint32_t part) {
   if (parameters_->shard() || !gradients_->has_all())
     control_->count_missed(gradients_->all_stats());
   StateStaging(*parameters_).update([&](size_t run, RunValues values) {
-    if (by_runs) locate_brought(run);
+    if (by_runs) gradients_->locate(run);
     rule_->update(target(run, std::move(values)));
   });
   share_parameters();
@@ -118,17 +118,12 @@ bool Optimizer::update(float weight, uint32_t part) {
   return true;
 }
 
-bool Optimizer::locate_brought(size_t run) {
-  parameters_->bring_gradients(run);
-  return gradients_->locate(run);
-}
-
 // Takes the statistics of gradients that are not on the device together.
 bool Optimizer::measure_by_runs() {
   bool has_any = false;
   gradients_->clear_stats();
   for (size_t run = 0; run < parameters_->runs().size(); ++run) {
-    if (!locate_brought(run)) continue;
+    if (!gradients_->locate(run)) continue;
     gradients_->stats(run);
     has_any = true;
   }

@@ -147,8 +147,6 @@ class Optimizer {
 
  private:
   UpdateTarget target(size_t run, RunValues values) const;
-  // For gradients in host memory: these bring them one run after the other.
-  bool locate_brought(size_t run);
   bool measure_by_runs();
   NamedState state(const std::function<bool(const std::string&, const Tensor&)>& is_wanted) const;
   void tell_observers(void (UpdateObserver::*message)());

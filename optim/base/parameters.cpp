@@ -22,12 +22,6 @@ Tensor filled(int64_t size, float value, Device& device, Purpose purpose, DType 
   return t;
 }
 
-// Keeps a copy of it there, too, as streams do.
-void send_to_host(const Tensor& t) {
-  t.impl().storage->keep_host_copy();
-  t.device().to_host(*t.impl().storage);
-}
-
 // Notes that 16-bit parameters and their masters agree.
 void note_same(FlatParameters::Slab& slab) {
   const auto version = [](const Tensor& t) { return t ? t.impl().storage->version() : 0; };
@@ -127,7 +121,7 @@ void FlatParameters::move_into(size_t index) {
                     : view(slab.values(), {begin, slot.own.size});
   }
   // One leaves before the next one comes, so that they never lie on the device together.
-  if (leaves(slab.held())) send_to_host(slab.held());
+  if (leaves(slab.held())) device.to_host(*slab.held().impl().storage);
   slabs_.push_back(std::move(slab));
 }
 
@@ -238,18 +232,9 @@ void FlatParameters::stream_gradients() const {
   std::vector<Tensor> all;
   for (size_t i = 0; i < slabs_.size(); ++i) {
     all.push_back(place_gradients_of(i, DType::f32));
-    if (leaves(all.back())) send_to_host(all.back());
+    if (leaves(all.back())) device().to_host(*all.back().impl().storage);
   }
   gradients_ = streamed(all);
-}
-
-void FlatParameters::bring_gradients(size_t run) const {
-  for (size_t i = 0; i < runs()[run].slots; ++i) {
-    const Tensor& gradient = slots()[runs()[run].first_slot + i].parameter.impl().grad;
-    if (!gradient) continue;
-    Storage* const storage = gradient.impl().storage.get();
-    gradients_.second->need({&storage, 1});
-  }
 }
 
 Tensor FlatParameters::view(const Tensor& whole, const Slot& slot) {

@@ -89,9 +89,8 @@ class FlatParameters {
   void place_gradients(DType dtype = DType::f32) const;
   // The same, but where parameters are offloaded, these gradients lie in host memory, too.
   void stream_gradients() const;
-  // Whether they do; then a run's gradients are to be brought before they are located.
+  // Whether they do, and so are not on the device together.
   bool has_streamed_gradients() const { return gradients_.second != nullptr; }
-  void bring_gradients(size_t run) const;
   // The part of `whole` (a tensor of a slab) that belongs to a slot, in the parameter's shape.
   static Tensor view(const Tensor& whole, const Slot& slot);
   static Tensor view(const Tensor& whole, const ElementRange& range);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <functional>
 #include <numeric>
+#include <string_view>
 #include <tuple>
 
 #include "core/base/parallel.h"
@@ -25,7 +26,7 @@ std::vector<int64_t> divisions(int64_t samples) {
   return found;
 }
 
-bool is_among(const std::vector<std::string>& names, const char* name) {
+bool is_among(const std::vector<std::string>& names, std::string_view name) {
   return std::ranges::find(names, name) != names.end();
 }
 
@@ -38,22 +39,16 @@ StepSettings unbounded(StepSettings settings) {
   return settings;
 }
 
-const std::vector<std::pair<std::string, std::string>>& approximate_ways() {
-  static const std::vector<std::pair<std::string, std::string>> ways = {
-      {"last-norm", "gradients are clipped by the norm of the update before"},
-      {"8-bit-activations", "gradients are made of activations that were kept in 8 bits"},
-      {"batch-norm", "BatchNorm has the statistics of other numbers of samples"}};
+const std::vector<std::string>& approximate_ways() {
+  static const std::vector<std::string> ways = {"last-norm", "8-bit-activations", "batch-norm"};
   return ways;
 }
 
 Choices::Choices(const Planner& planner, const StepSettings& asked, ChoiceOptions options)
     : planner_(planner), asked_(unbounded(asked)), options_(std::move(options)) {
   for (const std::string& name : options_.allowed)
-    check(std::ranges::find(approximate_ways(), name, [](const auto& w) { return w.first; }) !=
-              approximate_ways().end(),
-          "memory",
-          "ways that are allowed must be last-norm, 8-bit-activations or batch-norm, "
-          "got '{}'",
+    check(is_among(approximate_ways(), name), "memory",
+          "ways that are allowed must be last-norm, 8-bit-activations or batch-norm, got '{}'",
           name);
   if (options_.bytes == 0) options_.bytes = planner.info().memory_bytes;
   if (options_.host_bytes == 0) options_.host_bytes = spare_host_bytes();
@@ -67,7 +62,7 @@ bool Choices::may(const char* way) const {
 }
 
 bool Choices::has_bus() const {
-  return planner_.info().host_bandwidth.to_host > 0;
+  return planner_.info().host_bandwidth.gains();
 }
 
 // The settings that were asked for come first, here and in add_groups().
@@ -93,10 +88,10 @@ void Choices::add_groups() {
     if (std::ranges::find(list, value) == list.end()) list.push_back(value);
   };
   std::vector<std::string> offloads = {asked_.offload};
-  if (planner_.trains() && may("offload") && has_bus() && asked_.shard == "none")
+  if (may("offload") && planner_.can_offload(asked_))
     for (const char* word : {"none", "states", "parameters"}) add_once(offloads, std::string(word));
   std::vector<int> fused = {asked_.fused_update};
-  if (planner_.trains() && may("fused") && asked_.ranks == 1) {
+  if (may("fused") && planner_.can_fuse(asked_)) {
     for (const int passes : {0, 2}) add_once(fused, passes);
     if (is_among(options_.allowed, "last-norm")) add_once(fused, 1);
   }
@@ -172,10 +167,7 @@ std::string Choices::options_of(const StepSettings& to, uint64_t peak) const {
 
 Choice Choices::measure(const StepSettings& settings) const {
   Choice choice{.settings = settings};
-  std::vector<StepSettings> kinds = {settings};
-  if (settings.ranks > 1) kinds = settings_by_rank(settings);
-  if (settings.shard == "none") kinds.resize(std::min<size_t>(kinds.size(), 2));
-  for (const StepSettings& one : kinds) {
+  for (const StepSettings& one : kinds_of_ranks(settings)) {
     Forecast found = planner_.measure(one);
     if (found.memory.peak < choice.peak()) continue;
     choice.forecast = std::move(found);
@@ -233,7 +225,8 @@ void Choices::try_group(size_t group, uint64_t bytes, std::optional<Way>& best) 
   }
 }
 
-// Plans again, where it will run: by hand, its budget gives the same plan.
+// Plans again for the settings that were chosen, so that their budget given by hand leads to the
+// same plan.
 Choice Choices::planned_again(const Choice& choice, uint64_t bytes) const {
   if (!choice.settings.recompute || choice.settings.recompute == asked_.recompute) return choice;
   StepSettings settings = choice.settings;
@@ -308,7 +301,7 @@ std::string Choices::refusal() {
   std::ranges::sort(order, std::greater(), [&](size_t p) { return memory.peak_by_purpose[p]; });
   std::string text = fmt::format(
       "[memory] no way to take this update fits in {} of the device and {} of the host. The least "
-      "is {} and {}, {}; most of it are {} ({}) and {} ({})",
+      "is {} and {}, {}; the largest parts are {} ({}) and {} ({})",
       format_bytes(options_.bytes), format_bytes(options_.host_bytes), format_bytes(memory.peak),
       format_bytes(memory.host_peak), options(least), name(static_cast<Purpose>(order[0])),
       format_bytes(memory.peak_by_purpose[order[0]]), name(static_cast<Purpose>(order[1])),
@@ -337,13 +330,12 @@ std::string Choices::table(const Choice& chosen) const {
   };
   add_row("as it was asked for");
   const auto change = [&](const auto& apply) {
-    const StepSettings last = now;
     apply(now);
     const std::string options = options_of(now, chosen.peak());
     if (options == before) return;
     std::string name = options.starts_with(before) ? options.substr(before.size()) : options;
     name.erase(0, name.find_first_not_of(' '));
-    add_row(name.empty() ? "activations kept" : name);
+    add_row(name);
   };
   const StepSettings& to = chosen.settings;
   change([&](StepSettings& s) { s.offload = to.offload; });

@@ -43,9 +43,11 @@ struct ChoiceOptions {
   std::function<void(double share)> on_progress = {};  // as AutoRecomputeOptions::on_progress
 };
 
-// The names of ways that change an update, with what they do. Others give the same bits, or those
-// of another order of sums.
-const std::vector<std::pair<std::string, std::string>>& approximate_ways();
+// The ways that change an update. Others give the same bits, or those of another order of sums.
+// last-norm: gradients are clipped by the norm of the update before. 8-bit-activations: gradients
+// are made of activations that were kept in 8 bits. batch-norm: BatchNorm has the statistics of
+// other numbers of samples.
+const std::vector<std::string>& approximate_ways();
 
 // Decides about all memory together: activations are kept, made again, or wait in host memory;
 // states and parameters lie on the device or in host memory; weights are updated after backward or
@@ -65,8 +67,6 @@ class Choices {
   // takes no more time; the quickest first. It measures every way.
   std::vector<Choice> front();
 
-  uint64_t bytes() const { return options_.bytes; }            // that may be taken
-  uint64_t host_bytes() const { return options_.host_bytes; }  // the same of host memory
   // The end of an error message where nothing fits: the least that does, and what it consists of.
   std::string refusal();
   // The chosen way as a table for people: what each change saves, and its time.

@@ -28,14 +28,11 @@ constexpr int64_t least_planned_batch = 8;
 
 // The places of states and parameters and the kinds of updates, from the quickest to the leanest.
 std::vector<Way> places(const Planner& planner, const StepSettings& settings) {
-  const auto& words = planner.program().words;
   std::vector<std::string> offloads = {settings.offload};
-  const bool has_bus = planner.info().host_bandwidth.to_host > 0;
-  if (words.contains("offload") && has_bus && settings.offload == "none" &&
-      settings.shard == "none")
+  if (settings.offload == "none" && planner.can_offload(settings))
     offloads = {"none", "states", "parameters"};
   std::vector<int> fused = {settings.fused_update};
-  if (words.contains("fused") && fused[0] == 0 && settings.ranks == 1) fused.push_back(2);
+  if (settings.fused_update == 0 && planner.can_fuse(settings)) fused.push_back(2);
   std::vector<Way> all;
   for (const std::string& offload : offloads)
     for (const int passes : fused) {
@@ -91,11 +88,12 @@ std::string other_limit(const Planner& planner, StepSettings settings, uint64_t 
 }
 
 // Kernels of larger blocks may take more scratch memory, and work otherwise.
-WorkByPhase work_of(const Planner& planner, const StepSettings& settings) {
+double seconds_of(const Planner& planner, const StepSettings& settings) {
+  const DeviceSpeed speed = assumed_speed(planner.info());
   try {
-    return planner.measure(settings, DryMemory::blocks_of_device).work;
+    return speed.seconds(planner.measure(settings, DryMemory::blocks_of_device).work);
   } catch (const OutOfMemory&) {  // a tensor is larger than blocks
-    return planner.measure(settings).work;
+    return speed.seconds(planner.measure(settings).work);
   }
 }
 
@@ -108,18 +106,18 @@ FitRow find_row(const Planner& planner, const Way& mode, uint64_t bytes, int64_t
   StepSettings kept = row.settings.plain();
   kept.offload = planner.settings().offload;
   kept.fused_update = planner.settings().fused_update;
-  const DeviceSpeed speed = assumed_speed(planner.info());
-  row.cost = speed.seconds(row.forecast.work) / speed.seconds(work_of(planner, kept));
+  row.cost = seconds_of(planner, row.settings) / seconds_of(planner, kept);
   return row;
 }
 
-// Whether another row of the kind is at least as good in every respect, and better in one.
+// Whether another row of the kind is at least as good in every respect, and better in one or before
+// it.
 bool is_dominated(const FitRow& row, const std::vector<FitRow>& rows) {
   return std::any_of(rows.begin(), rows.end(), [&](const FitRow& other) {
     const auto &a = other.settings, &b = row.settings;
     return a.dtype == b.dtype && a.shard == b.shard && a.accumulate == b.accumulate &&
            b.batch > 0 && a.batch >= b.batch && other.cost <= row.cost &&
-           (a.batch > b.batch || other.cost < row.cost);
+           (a.batch > b.batch || other.cost < row.cost || &other < &row);
   });
 }
 
@@ -166,7 +164,7 @@ std::vector<FitRow> fit(const Planner& planner, uint64_t bytes, const FitOptions
         way.settings.fused_update = place.settings.fused_update;
         for (const uint32_t accumulate : accumulations)
           if (accumulate == 1 || way.settings.fused_update == 0)
-            by_base[i].push_back({way, accumulate, std::max<int64_t>(1, batch)});
+            by_base[i].push_back({way, accumulate, batch});
       }
   });
   std::vector<Row> searches;
@@ -176,11 +174,11 @@ std::vector<FitRow> fit(const Planner& planner, uint64_t bytes, const FitOptions
     const Row& s = searches[i];
     rows[i] = find(s.way, s.accumulate, s.guess);
   });
-  const std::vector<FitRow> all = rows;
-  std::erase_if(rows, [&](const FitRow& row) {
-    return is_dominated(row, all) || (row.settings.batch == 0 && row.mode != "plain");
+  std::vector<FitRow> best;
+  std::ranges::copy_if(rows, std::back_inserter(best), [&](const FitRow& row) {
+    return !is_dominated(row, rows) && (row.settings.batch > 0 || row.mode == "plain");
   });
-  return rows;
+  return best;
 }
 
 std::string fit_table(const std::vector<FitRow>& rows, uint64_t bytes, const std::string& samples) {

@@ -35,7 +35,7 @@ struct FitOptions {
 // are several: for each dtype and way of sharding, with and without recomputation, with states and
 // parameters on the device or in host memory, with updates after backward or inside it, with and
 // without the settings' accumulation. Rows that another one of the same dtype, sharding and
-// accumulation beats in everything are left out.
+// accumulation beats in everything, or that does as well and comes first, are left out.
 std::vector<FitRow> fit(const Planner& planner, uint64_t bytes, const FitOptions& options = {});
 
 // The rows as a table for people, with `bytes` in its heading; `samples` is the name of the

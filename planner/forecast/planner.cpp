@@ -92,6 +92,15 @@ Planner::Planner(TrainingProgram program, const Backend& device)
                     "the program must have a make(), got none");
 }
 
+bool Planner::can_offload(const StepSettings& settings) const {
+  return trains() && program_.words.contains("offload") && info().host_bandwidth.gains() &&
+         settings.shard == "none";
+}
+
+bool Planner::can_fuse(const StepSettings& settings) const {
+  return trains() && program_.words.contains("fused") && settings.ranks == 1;
+}
+
 std::unique_ptr<Backend> Planner::open(DryMemory memory) const {
   if (memory == DryMemory::unlimited) return endless_dry(device_);
   DeviceInfo limits = info();

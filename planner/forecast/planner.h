@@ -35,6 +35,10 @@ class Planner {
   const TrainingProgram& program() const { return program_; }         // the program that is planned
   const StepSettings& settings() const { return program_.settings; }  // unless others are given
   bool trains() const { return program_.trains; }                     // or evaluates only
+  // Whether its steps may have states and parameters in host memory, where that gains something,
+  // and updates inside backward.
+  bool can_offload(const StepSettings& settings) const;
+  bool can_fuse(const StepSettings& settings) const;
 
   // The allocations of the steps, for Device::learn: a run is then packed from its first step on.
   std::vector<StepTrace> steps(const StepSettings& settings) const;

@@ -14,12 +14,6 @@ bool needs_less(const MemoryReport& a, const MemoryReport& b) {
   return a.peak < b.peak;
 }
 
-// Unless ranks keep parts, all are alike except for the first, which saves.
-size_t kinds_of(const StepSettings& settings) {
-  const auto ranks = static_cast<size_t>(settings.ranks);
-  return settings.shard == "none" ? std::min<size_t>(ranks, 2) : ranks;
-}
-
 std::string row(size_t rank, const MemoryReport& memory, const char* remark) {
   const auto of = [&](Purpose purpose) {
     return format_bytes(memory.peak_by_purpose[static_cast<size_t>(purpose)]);
@@ -37,6 +31,12 @@ std::vector<StepSettings> settings_by_rank(const StepSettings& settings) {
   return all;
 }
 
+std::vector<StepSettings> kinds_of_ranks(const StepSettings& settings) {
+  std::vector<StepSettings> kinds = settings_by_rank(settings);
+  if (settings.shard == "none") kinds.resize(std::min<size_t>(kinds.size(), 2));
+  return kinds;
+}
+
 std::vector<MemoryReport> memory_of(const Planner& planner,
                                     const std::vector<StepSettings>& settings, unsigned threads) {
   std::vector<MemoryReport> found(settings.size());
@@ -52,8 +52,7 @@ int neediest_rank(const std::vector<MemoryReport>& by_rank) {
 
 int64_t largest_batch_of_ranks(const Planner& planner, StepSettings& settings, uint64_t bytes,
                                int64_t guess, Forecast* forecast) {
-  std::vector<StepSettings> others = settings_by_rank(settings);
-  others.resize(kinds_of(settings));
+  std::vector<StepSettings> others = kinds_of_ranks(settings);
   uint64_t most = 0;
   for (StepSettings& one : others) {
     one.batch = 1;

@@ -11,6 +11,10 @@ namespace rw {
 // The settings of all settings.ranks ranks, by rank, which differ only in the rank.
 std::vector<StepSettings> settings_by_rank(const StepSettings& settings);
 
+// Those of ranks that may need other memory than the ones before: unless ranks keep parts, all are
+// alike except for the first, which saves.
+std::vector<StepSettings> kinds_of_ranks(const StepSettings& settings);
+
 // The memory that the program needs with each of the settings; `threads` as in FitOptions.
 std::vector<MemoryReport> memory_of(const Planner& planner,
                                     const std::vector<StepSettings>& settings,

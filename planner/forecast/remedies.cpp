@@ -42,7 +42,7 @@ class RemedySearch {
       sharded.shard = "states";
       try_out(words_.at("shard"), sharded);
     }
-    try_smaller_batch("", now_);
+    try_smaller_batch();
     if (trains) try_choices(now_, "");
     if (trains && can_half) try_choices(half, words_.at("f16") + " ");
     return std::move(found_);
@@ -76,7 +76,8 @@ class RemedySearch {
 
   // Finds the largest batch per step that fits, with accumulation that keeps the samples per
   // update: exactly, if a batch not much smaller divides them, otherwise with a few more.
-  void try_smaller_batch(const std::string& options, StepSettings settings) {
+  void try_smaller_batch() {
+    StepSettings settings = now_;
     if (settings.batch == 1 || settings.fused_update > 0 || !can("batch")) return;
     const int64_t all = settings.batch * settings.accumulate;
     const int64_t largest =
@@ -90,9 +91,9 @@ class RemedySearch {
     settings.batch = trains ? batch : largest;
     settings.accumulate = trains ? static_cast<uint32_t>((all + batch - 1) / batch) : 1;
     const auto ranks = static_cast<uint32_t>(settings.ranks);  // words are of the whole run
-    try_out(options + fmt::format(fmt::runtime(words_.at("batch")), settings.batch,
-                                  settings.accumulate * ranks),
-            settings);
+    try_out(
+        fmt::format(fmt::runtime(words_.at("batch")), settings.batch, settings.accumulate * ranks),
+        settings);
   }
 
   const Planner& planner_;

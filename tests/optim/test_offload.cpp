@@ -95,17 +95,6 @@ void train_between(Optimizer& optimizer, const Parameters& parameters, int from,
   }
 }
 
-std::vector<std::vector<std::byte>> raw_bytes(const Parameters& parameters) {
-  std::vector<std::vector<std::byte>> all;
-  for (const Tensor& p : parameters) all.push_back(read_bytes(p));
-  return all;
-}
-std::vector<std::vector<std::byte>> raw_bytes(const Optimizer::NamedState& state) {
-  Parameters all;
-  for (const auto& [name, tensor] : state) all.push_back(tensor);
-  return raw_bytes(all);
-}
-
 std::shared_ptr<Device> fresh_device() {
   const auto device = Device::create(open_backend(default_device()->info().backend));
   exchange_default_device(device);

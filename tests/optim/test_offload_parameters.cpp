@@ -17,14 +17,6 @@ using namespace rw::test;
 
 namespace {
 
-using RawBytes = std::vector<std::vector<std::byte>>;
-
-RawBytes bytes_of(const std::vector<Tensor>& tensors) {
-  RawBytes all;
-  for (const Tensor& t : tensors) all.push_back(read_bytes(t));
-  return all;
-}
-
 // Eight layers of 256 KiB, of which the device holds two at a time, or all.
 std::unique_ptr<Sequential> deep_net() {
   auto net = std::make_unique<Sequential>();
@@ -34,7 +26,7 @@ std::unique_ptr<Sequential> deep_net() {
 
 struct DeepRun {
   MemoryReport made, trained;
-  RawBytes values;
+  std::vector<std::vector<std::byte>> values;
 };
 
 // Updates inside backward, in some passes, or after windows of two micro-batches.
@@ -76,7 +68,7 @@ DeepRun train_deep_net(std::unique_ptr<Backend> backend, bool is_offloaded, bool
     device->end_step();
   }
   run.trained = device->memory_report();
-  if (!device->backend().is_dry()) run.values = bytes_of(net->parameters());
+  if (!device->backend().is_dry()) run.values = raw_bytes(net->parameters());
   return run;
 }
 
@@ -112,7 +104,7 @@ TEST_CASE_FIXTURE(CpuDevice, "offload_parameters: they are ordinary parameters w
   manual_seed(2);
   const auto net = deep_net();
   std::vector<Tensor> parameters = net->parameters();
-  const auto before = bytes_of(parameters);
+  const auto before = raw_bytes(parameters);
   const Tensor x = full({2, 256}, 0.1f);
   const NoGrad guard;
   const std::vector<float> y = (*net)(x).to_vector();
@@ -120,7 +112,7 @@ TEST_CASE_FIXTURE(CpuDevice, "offload_parameters: they are ordinary parameters w
     const AdamW optimizer(offload_parameters(parameters, {.parameter_bytes = 512 << 10}));
     CHECK(parameters[0].impl().storage->is_on_host());
     CHECK(!parameters[1].impl().storage->is_on_host());  // a bias
-    CHECK(bytes_of(parameters) == before);
+    CHECK(raw_bytes(parameters) == before);
     CHECK((*net)(x).to_vector() == y);
     parameters[0].copy_(zeros({256, 256}));
     (*net)(x);

@@ -148,6 +148,17 @@ TEST_CASE("planner: f16 follows the settings, and the whole table adds up" *
   CHECK(fit_table(by_threads, bytes) == fit_table(rows, bytes));
 }
 
+TEST_CASE("planner: a way that a program does not know gives no row of its own" *
+          doctest::test_suite("host")) {
+  const auto cpu = open_backend("reference");
+  const Planner planner({.make = planned_steps}, *cpu);
+  const auto rows = fit(planner, 4 << 20, {.dtypes = {DType::f32}, .candidates = 4});
+  REQUIRE(rows.size() > 1);
+  CHECK(rows[0].mode == "plain");
+  CHECK(rows[0].cost == 1);
+  for (const FitRow& row : rows) CHECK(!contains(row.mode, "fused"));
+}
+
 TEST_CASE("planner: a limit other than the memory is named" * doctest::test_suite("host")) {
   const auto cpu = open_backend("reference");
   DeviceInfo limits = cpu->info();

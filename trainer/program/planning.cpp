@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -46,13 +47,11 @@ void PlanningOptions::add_to(CLI::App& app) {
       app, "--memory", memory, "chooses the quickest way to take the same updates in it");
   app.add_option("--host-memory", host_memory,
                  "with --memory: the same of host memory, instead of what the machine has free");
-  std::vector<std::string> ways;
-  for (const auto& [way, effect] : approximate_ways()) ways.push_back(way);
   app.add_option("--allow", allowed,
-                 "with --memory: ways that change the updates and may be chosen: last-norm, "
-                 "8-bit-activations, batch-norm")
+                 fmt::format("with --memory: ways that change the updates and may be chosen: {}",
+                             fmt::join(approximate_ways(), ", ")))
       ->delimiter(',')
-      ->check(CLI::IsMember(ways));
+      ->check(CLI::IsMember(approximate_ways()));
   app.add_option("--memory-budget", budget,
                  "recompute just enough to stay below this, as 2GiB, instead of --checkpoint")
       ->excludes(number);
@@ -60,8 +59,8 @@ void PlanningOptions::add_to(CLI::App& app) {
          "--recompute", recompute,
          "instead of --checkpoint: memory (the least, with every op at most twice), speed (keeps "
          "matrix products), collection:NAME,... (keeps the results of ops of these names, and "
-         "values "
-         "with these names), or evict (drops and recomputes values while it runs, to stay below "
+         "values with these names), or evict (drops and recomputes values while it runs, to stay "
+         "below "
          "--memory-budget)")
       ->excludes(number);
   shared_flag(app, "--keep-8-bits", keep_8_bits, "needs --memory-budget");
