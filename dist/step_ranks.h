@@ -35,6 +35,8 @@ class StepRanks {
   // The groups, sharded and offloaded as the settings say.
   std::vector<ParameterGroup> placed(std::vector<ParameterGroup> groups) const;
   std::vector<ParameterGroup> placed(std::vector<Tensor> parameters) const;
+  // Whether the settings ask for an optimizer with its moments in 8 bits.
+  bool has_states_in_8_bits() const { return settings_.states_in_8_bits; }
   // The optimizer, an Accumulate or FusedBackward as the settings say. ValueError for fused updates
   // of several steps.
   template <class O>

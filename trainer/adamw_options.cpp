@@ -10,9 +10,9 @@ namespace rw {
 std::unique_ptr<Optimizer> AdamWRecipe::make(const Module& model, const StepRanks& ranks) const {
   std::vector<ParameterGroup> groups = ranks.placed(decay_groups(model.parameters(), weight_decay));
   const AdamWOptions options{.lr = lr};
-  std::unique_ptr<Optimizer> made = optimizer == "adamw-8bit"
-                                        ? ranks.wrap(AdamW8bit(std::move(groups), options))
-                                        : ranks.wrap(AdamW(std::move(groups), options));
+  const bool in_8_bits = optimizer == "adamw-8bit" || ranks.has_states_in_8_bits();
+  std::unique_ptr<Optimizer> made = in_8_bits ? ranks.wrap(AdamW8bit(std::move(groups), options))
+                                              : ranks.wrap(AdamW(std::move(groups), options));
   made->set_max_norm(1);
   return made;
 }

@@ -243,7 +243,8 @@ TrainingProgram LmTrain::program(const LmRecipe& made) const {
           .loads = !model.empty(),
           .saves = !save.empty(),
           .estimator_states = update.estimator_states(),
-          .words = command_line_words()};
+          .words = command_line_words(),
+          .longest = made.config.max_position_embeddings};
 }
 
 void LmTrain::run() {

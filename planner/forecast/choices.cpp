@@ -4,13 +4,12 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <functional>
-#include <numeric>
 #include <string_view>
 #include <tuple>
 
 #include "core/base/parallel.h"
 #include "core/memory/process_memory.h"
+#include "planner/forecast/largest.h"
 #include "planner/forecast/rank_memory.h"
 
 namespace rw {
@@ -40,7 +39,8 @@ StepSettings unbounded(StepSettings settings) {
 }
 
 const std::vector<std::string>& approximate_ways() {
-  static const std::vector<std::string> ways = {"last-norm", "8-bit-activations", "batch-norm"};
+  static const std::vector<std::string> ways = {"last-norm", "8-bit-activations", "8-bit-states",
+                                                "batch-norm"};
   return ways;
 }
 
@@ -48,7 +48,7 @@ Choices::Choices(const Planner& planner, const StepSettings& asked, ChoiceOption
     : planner_(planner), asked_(unbounded(asked)), options_(std::move(options)) {
   for (const std::string& name : options_.allowed)
     check(is_among(approximate_ways(), name), "memory",
-          "ways that are allowed must be last-norm, 8-bit-activations or batch-norm, got '{}'",
+          "ways that are allowed must be of {}, got '{}'", fmt::join(approximate_ways(), ", "),
           name);
   if (options_.bytes == 0) options_.bytes = planner.info().memory_bytes;
   if (options_.host_bytes == 0) options_.host_bytes = spare_host_bytes();
@@ -57,8 +57,40 @@ Choices::Choices(const Planner& planner, const StepSettings& asked, ChoiceOption
   add_activations();
 }
 
+Choices::Choices(const Choices& known, ChoiceOptions options)
+    : planner_(known.planner_),
+      asked_(known.asked_),
+      options_(std::move(options)),
+      activations_(known.activations_),
+      plain_(known.plain_),
+      plans_(known.plans_) {
+  add_groups();
+  const size_t unplanned = activations_.size() - (plans_ ? plans_->size() : 0);
+  if (allows("8-bit-activations") != known.allows("8-bit-activations")) {
+    plans_.reset();
+    activations_.resize(unplanned);
+  }
+  for (const auto& [way, choice] : known.measured_) {
+    const auto group = std::ranges::find(groups_, known.groups_[way.first]);
+    if (way.second < activations_.size())
+      measured_.emplace(Way{group - groups_.begin(), way.second}, choice);
+  }
+}
+
 bool Choices::may(const char* way) const {
   return planner_.program().words.contains(way) && !is_among(options_.fixed, way);
+}
+
+bool Choices::allows(const char* way) const {
+  return is_among(options_.allowed, way);
+}
+
+bool Choices::applies(const std::string& approximate) const {
+  if (!planner_.trains()) return false;
+  if (approximate == "last-norm") return may("fused") && planner_.can_fuse(asked_);
+  if (approximate == "8-bit-activations") return may("budget") && !asked_.recompute;
+  if (approximate == "8-bit-states") return may("8-bit-states");
+  return may("batch") && planner_.program().has_batch_statistics;
 }
 
 bool Choices::has_bus() const {
@@ -80,7 +112,6 @@ void Choices::add_activations() {
     block.host_boundaries = true;
     if (may("boundaries") && has_bus()) activations_.push_back(block);
   }
-  if (may("budget") && !asked_.recompute) add_plans();
 }
 
 void Choices::add_groups() {
@@ -93,12 +124,11 @@ void Choices::add_groups() {
   std::vector<int> fused = {asked_.fused_update};
   if (may("fused") && planner_.can_fuse(asked_)) {
     for (const int passes : {0, 2}) add_once(fused, passes);
-    if (is_among(options_.allowed, "last-norm")) add_once(fused, 1);
+    if (allows("last-norm")) add_once(fused, 1);
   }
   const int64_t samples = asked_.batch * asked_.accumulate;
   std::vector<int64_t> steps = {asked_.accumulate};
-  const bool keeps_batch =
-      planner_.program().has_batch_statistics && !is_among(options_.allowed, "batch-norm");
+  const bool keeps_batch = planner_.program().has_batch_statistics && !allows("batch-norm");
   if (planner_.trains() && may("batch") && !keeps_batch)
     for (const int64_t n : divisions(samples)) add_once(steps, n);
   for (const int passes : fused)
@@ -111,28 +141,39 @@ void Choices::add_groups() {
         group.batch = samples / n;
         group.accumulate = static_cast<uint32_t>(n);
       }
+  if (!allows("8-bit-states") || !applies("8-bit-states")) return;
+  for (size_t i = 0, n = groups_.size(); i < n; ++i) {
+    groups_.push_back(groups_[i]);
+    groups_.back().states_in_8_bits = true;
+  }
 }
 
 AutoRecomputeOptions Choices::planning() const {
   return {.host_bytes = has_bus() ? options_.host_bytes : 0,
-          .keep_8_bits = is_among(options_.allowed, "8-bit-activations"),
+          .keep_8_bits = allows("8-bit-activations"),
           .on_progress = options_.on_progress};
 }
 
 // Plans are made where activations have most of the memory, for the largest steps: they hold for
-// any, because the ops are the same.
-void Choices::add_plans() {
+// any, because the ops are the same. A rough search does: the way that is chosen is planned again.
+const std::vector<size_t>& Choices::plans() {
+  if (plans_) return *plans_;
+  plans_.emplace();
+  if (!planner_.trains() || !may("budget") || asked_.recompute) return *plans_;
   const auto leanest = std::ranges::max_element(groups_, {}, [](const StepSettings& s) {
-    return std::tuple(s.batch, s.fused_update > 0, s.offload == "parameters",
-                      s.offload == "states");
+    return std::tuple(s.batch, s.fused_update > 0, s.offload == "parameters", s.offload == "states",
+                      s.states_in_8_bits);
   });
-  Search search = planner_.search(*leanest, planning());
+  AutoRecomputeOptions rough = planning();
+  rough.effort = 0.1;
+  Search search = planner_.search(*leanest, rough);
   for (const Candidate& candidate : search.candidates()) {
     if (candidate.plan.is_plain()) continue;
-    plans_.push_back(activations_.size());
+    plans_->push_back(activations_.size());
     activations_.push_back(asked_.plain());
     activations_.back().recompute = std::make_shared<const Plan>(candidate.plan);
   }
+  return *plans_;
 }
 
 StepSettings Choices::settings_of(Way way) const {
@@ -140,6 +181,7 @@ StepSettings Choices::settings_of(Way way) const {
   const StepSettings& group = groups_[way.first];
   settings.offload = group.offload;
   settings.fused_update = group.fused_update;
+  settings.states_in_8_bits = group.states_in_8_bits;
   settings.batch = group.batch;
   settings.accumulate = group.accumulate;
   return settings;
@@ -152,6 +194,7 @@ std::string Choices::options_of(const StepSettings& to, uint64_t peak) const {
   };
   if (to.offload != asked_.offload) add("offload", to.offload);
   if (to.fused_update != asked_.fused_update) add("fused", to.fused_update);
+  if (to.states_in_8_bits) add("8-bit-states");
   if (to.accumulate != asked_.accumulate)
     add("batch", to.batch, to.accumulate * static_cast<uint32_t>(to.ranks));
   if (to.recompute && to.recompute != asked_.recompute) add("budget", peak);
@@ -198,6 +241,15 @@ bool Choices::fits(const Choice& choice, uint64_t bytes) const {
   return choice.peak() <= bytes && choice.forecast.memory.host_peak <= options_.host_bytes;
 }
 
+// All activations but the plans that others of them need less than.
+std::vector<size_t> Choices::lean_activations() {
+  const std::vector<size_t>& plans = this->plans();
+  std::vector<size_t> lean;
+  for (size_t i = 0; i < activations_.size() - plans.size(); ++i) lean.push_back(i);
+  if (!plans.empty()) lean.push_back(plans.back());
+  return lean;
+}
+
 // Tries the ways of a group that may be quicker than the best one so far. Keeping everything takes
 // least time; plans cost more the less they need.
 void Choices::try_group(size_t group, uint64_t bytes, std::optional<Way>& best) {
@@ -211,11 +263,14 @@ void Choices::try_group(size_t group, uint64_t bytes, std::optional<Way>& best) 
     return does_fit;
   };
   if (try_way(plain_) || !is_quicker({group, plain_})) return;
-  for (size_t i = 0; i < activations_.size(); ++i)
-    if (!activations_[i].recompute || i == 0) try_way(i);
-  const auto try_plan = [&](size_t i) { return try_way(plans_[i]); };
-  if (plans_.empty() || !try_plan(plans_.size() - 1)) return;
-  size_t low = 0, high = plans_.size() - 1;  // the latter fits
+  const std::vector<size_t> lean = lean_activations();
+  std::vector<Way> ways;
+  for (const size_t i : lean) ways.push_back({group, i});
+  measure_together(ways);
+  for (const size_t i : lean) try_way(i);
+  const auto try_plan = [&](size_t i) { return try_way(plans()[i]); };
+  if (plans().empty() || !try_plan(plans().size() - 1)) return;
+  size_t low = 0, high = plans().size() - 1;  // the latter fits
   while (low < high) {
     const size_t middle = (low + high) / 2;
     if (try_plan(middle))
@@ -231,7 +286,7 @@ Choice Choices::planned_again(const Choice& choice, uint64_t bytes) const {
   if (!choice.settings.recompute || choice.settings.recompute == asked_.recompute) return choice;
   StepSettings settings = choice.settings;
   try {
-    Search search = planner_.search(settings, planning());
+    Search search = planner_.search(settings, planning().of_a_run());
     settings.recompute = std::make_shared<const Plan>(search.budget(bytes).plan);
   } catch (const OutOfMemory&) {
     return choice;
@@ -240,15 +295,26 @@ Choice Choices::planned_again(const Choice& choice, uint64_t bytes) const {
   return fits(again, bytes) ? again : choice;
 }
 
-std::optional<Choice> Choices::quickest() {
+// The ways that keep everything, the quickest first.
+std::vector<Choices::Way> Choices::plain_ways() {
   std::vector<Way> plain;
   for (size_t i = 0; i < groups_.size(); ++i) plain.push_back({i, plain_});
   measure_together(plain);
   std::ranges::sort(plain, {}, [&](Way way) { return measured(way).seconds; });
+  return plain;
+}
+
+std::optional<Choices::Way> Choices::best_within(uint64_t bytes, const std::vector<Way>& plain) {
+  std::optional<Way> best;
+  for (const Way& way : plain) try_group(way.first, bytes, best);
+  return best;
+}
+
+std::optional<Choice> Choices::quickest() {
+  const std::vector<Way> plain = plain_ways();
   // Blocks are larger than what lies in them.
   for (uint64_t bytes = options_.bytes; bytes > options_.bytes / 8 * 7; bytes -= bytes / 64) {
-    std::optional<Way> best;
-    for (const Way& way : plain) try_group(way.first, bytes, best);
+    const std::optional<Way> best = best_within(bytes, plain);
     if (!best) return std::nullopt;
     const Choice choice = planned_again(measured(*best), bytes);
     try {
@@ -263,10 +329,9 @@ std::optional<Choice> Choices::quickest() {
 
 Choice Choices::least(uint64_t host_bytes) {
   std::vector<Way> ways;
+  const std::vector<size_t> lean = lean_activations();
   for (size_t group = 0; group < groups_.size(); ++group)
-    for (size_t i = 0; i < activations_.size(); ++i)
-      if (!activations_[i].recompute || i == 0 || (!plans_.empty() && i == plans_.back()))
-        ways.push_back({group, i});
+    for (const size_t i : lean) ways.push_back({group, i});
   measure_together(ways);
   const auto least = std::ranges::min_element(ways, {}, [&](Way way) {
     const Choice& choice = measured(way);
@@ -276,6 +341,7 @@ Choice Choices::least(uint64_t host_bytes) {
 }
 
 std::vector<Choice> Choices::front() {
+  plans();
   std::vector<Way> ways;
   for (size_t group = 0; group < groups_.size(); ++group)
     for (size_t i = 0; i < activations_.size(); ++i) ways.push_back({group, i});
@@ -290,63 +356,33 @@ std::vector<Choice> Choices::front() {
   return front;
 }
 
-std::string Choices::refusal() {
-  const Choice least = this->least(), beyond = this->least(UINT64_MAX);
-  const auto options = [](const Choice& choice) {
-    return choice.options.empty() ? "as it was asked for" : "with " + choice.options;
-  };
-  const MemoryReport& memory = least.forecast.memory;
-  std::vector<size_t> order(purpose_count);
-  std::iota(order.begin(), order.end(), 0);
-  std::ranges::sort(order, std::greater(), [&](size_t p) { return memory.peak_by_purpose[p]; });
-  std::string text = fmt::format(
-      "[memory] no way to take this update fits in {} of the device and {} of the host. The least "
-      "is {} and {}, {}; the largest parts are {} ({}) and {} ({})",
-      format_bytes(options_.bytes), format_bytes(options_.host_bytes), format_bytes(memory.peak),
-      format_bytes(memory.host_peak), options(least), name(static_cast<Purpose>(order[0])),
-      format_bytes(memory.peak_by_purpose[order[0]]), name(static_cast<Purpose>(order[1])),
-      format_bytes(memory.peak_by_purpose[order[1]]));
-  if (beyond.peak() < least.peak())
-    text += fmt::format(". With more of the host it is {} and {}, {}", format_bytes(beyond.peak()),
-                        format_bytes(beyond.forecast.memory.host_peak), options(beyond));
-  return text;
+std::vector<std::pair<std::string, Choice>> Choices::gains(const Choice* chosen) const {
+  std::vector<std::pair<std::string, Choice>> found;
+  for (const std::string& name : approximate_ways()) {
+    if (allows(name.c_str()) || !applies(name)) continue;
+    ChoiceOptions more = options_;
+    more.allowed.push_back(name);
+    more.on_progress = {};
+    Choices wider(*this, more);
+    const std::optional<Way> best = wider.best_within(options_.bytes, wider.plain_ways());
+    if (best && (!chosen || wider.measured(*best).seconds < 0.99 * chosen->seconds))
+      found.emplace_back(name, wider.measured(*best));
+  }
+  return found;
 }
 
-std::string Choices::table(const Choice& chosen) const {
-  const bool has_ranks = chosen.settings.ranks > 1;
-  std::string text = fmt::format(
-      "{} of the device{}, {} {} per update{}:\n  {:<44}{:>12}{:>12}{:>12}\n",
-      format_bytes(options_.bytes),
-      has_bus() ? fmt::format(" and {} of the host", format_bytes(options_.host_bytes)) : "",
-      asked_.batch * asked_.accumulate * asked_.ranks, planner_.program().samples,
-      has_ranks ? " of all ranks" : "", "", "peak", "on the host", "time");
-  StepSettings now = asked_;
-  std::string before;
-  const auto add_row = [&](const std::string& name) {
-    const Choice row = measure(now);
-    text += fmt::format("  {:<44}{:>12}{:>12}{:>10.3g} s\n", name, format_bytes(row.peak()),
-                        format_bytes(row.forecast.memory.host_peak), row.seconds);
-    before = row.options;
+int64_t Choices::longest(const Choice& choice) const {
+  constexpr int64_t step = 64;
+  const int64_t most = planner_.program().longest / step;
+  if (most == 0 || !may("length")) return 0;
+  const auto needs = [&](int64_t n) -> std::optional<uint64_t> {
+    if (n > most) return std::nullopt;
+    StepSettings settings = choice.settings;
+    settings.length = n * step;
+    const Choice found = measure(settings);
+    return fits(found, options_.bytes) ? found.peak() : std::max(found.peak(), options_.bytes + 1);
   };
-  add_row("as it was asked for");
-  const auto change = [&](const auto& apply) {
-    apply(now);
-    const std::string options = options_of(now, chosen.peak());
-    if (options == before) return;
-    std::string name = options.starts_with(before) ? options.substr(before.size()) : options;
-    name.erase(0, name.find_first_not_of(' '));
-    add_row(name);
-  };
-  const StepSettings& to = chosen.settings;
-  change([&](StepSettings& s) { s.offload = to.offload; });
-  change([&](StepSettings& s) {
-    s.batch = to.batch, s.accumulate = to.accumulate, s.fused_update = to.fused_update;
-  });
-  change([&](StepSettings& s) {
-    s.checkpoint = to.checkpoint, s.checkpoint_every = to.checkpoint_every;
-    s.host_boundaries = to.host_boundaries, s.recompute = to.recompute;
-  });
-  return text;
+  return step * largest_within(needs, options_.bytes);
 }
 
 }  // namespace rw

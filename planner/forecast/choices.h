@@ -45,8 +45,8 @@ struct ChoiceOptions {
 
 // The ways that change an update. Others give the same bits, or those of another order of sums.
 // last-norm: gradients are clipped by the norm of the update before. 8-bit-activations: gradients
-// are made of activations that were kept in 8 bits. batch-norm: BatchNorm has the statistics of
-// other numbers of samples.
+// are made of activations that were kept in 8 bits. 8-bit-states: the optimizer has its moments in
+// 8 bits. batch-norm: BatchNorm has the statistics of other numbers of samples.
 const std::vector<std::string>& approximate_ways();
 
 // Decides about all memory together: activations are kept, made again, or wait in host memory;
@@ -57,6 +57,7 @@ class Choices {
   // `planner` must outlive it.
   Choices(const Planner& planner, const StepSettings& asked, ChoiceOptions options);
 
+  bool has_bus() const;                           // the device has memory of its own
   const Choice& asked() { return measured({}); }  // as it was asked for, whether it fits or not
   // The quickest way that fits, in blocks, too; nothing if none does.
   std::optional<Choice> quickest();
@@ -67,28 +68,42 @@ class Choices {
   // takes no more time; the quickest first. It measures every way.
   std::vector<Choice> front();
 
-  // The end of an error message where nothing fits: the least that does, and what it consists of.
-  std::string refusal();
-  // The chosen way as a table for people: what each change saves, and its time.
-  std::string table(const Choice& chosen) const;
+  // For each approximate way that was not allowed, its name with the quickest choice that allowing
+  // it adds, if that is quicker than `chosen` by a hundredth (null: if it fits). It plans roughly,
+  // so what is chosen then may be quicker still.
+  std::vector<std::pair<std::string, Choice>> gains(const Choice* chosen) const;
+  // The most tokens per sample, in steps of 64, with which this way fits; 0 where samples have
+  // none.
+  int64_t longest(const Choice& choice) const;
+  // Measures any other way to take the update.
+  Choice measure(const StepSettings& settings) const;
+
+  const Planner& planner() const { return planner_; }        // of the program
+  const ChoiceOptions& options() const { return options_; }  // with its defaults filled in
 
  private:
   // Numbers of what lies where and when weights are updated, and of how activations are kept.
   using Way = std::pair<size_t, size_t>;
 
+  // As the other constructor, with the plans and measurements of `known`.
+  Choices(const Choices& known, ChoiceOptions options);
+
   bool may(const char* way) const;
-  bool has_bus() const;  // the device has memory of its own
+  bool allows(const char* way) const;
+  bool applies(const std::string& approximate) const;
   void add_groups();
   void add_activations();
-  void add_plans();
+  const std::vector<size_t>& plans();
+  std::vector<size_t> lean_activations();
   AutoRecomputeOptions planning() const;
   StepSettings settings_of(Way way) const;
   std::string options_of(const StepSettings& to, uint64_t peak) const;
-  Choice measure(const StepSettings& settings) const;
   const Choice& measured(Way way);
   void measure_together(std::vector<Way> ways);
   bool fits(const Choice& choice, uint64_t bytes) const;
   void try_group(size_t group, uint64_t bytes, std::optional<Way>& best);
+  std::vector<Way> plain_ways();
+  std::optional<Way> best_within(uint64_t bytes, const std::vector<Way>& plain);
   Choice planned_again(const Choice& choice, uint64_t bytes) const;
 
   const Planner& planner_;
@@ -96,7 +111,8 @@ class Choices {
   ChoiceOptions options_;
   std::vector<StepSettings> groups_, activations_;  // of ways, which take a part of each
   size_t plain_ = 0;                                // the activations that are all kept
-  std::vector<size_t> plans_;                       // the activations of plans, by rising cost
+  // The activations of plans, by rising cost, which come last; nothing before they are needed.
+  std::optional<std::vector<size_t>> plans_;
   std::map<Way, Choice> measured_;
 };
 

@@ -37,12 +37,16 @@ struct StepSettings {
   // Updates of each weight inside backward, in 1 or 2 passes (FusedBackward), of one step per
   // update; 0: after it.
   int fused_update = 0;
+  bool states_in_8_bits = false;  // the optimizer's moments, where the program has them in f32
+  int64_t length = 0;  // tokens per sample, where it has any; 0: as many as the program says
 
   // The same with all activations kept: no segments, no recomputation and no budget.
   StepSettings plain() const;
   // The same with as many steps per update as there are kinds of steps: a first one, one between,
   // and a last one. More steps need no more memory.
   StepSettings shortened() const;
+
+  bool operator==(const StepSettings&) const = default;
 };
 
 // Applies settings to this thread while it lives, except for those that steps read themselves
@@ -128,14 +132,18 @@ struct TrainingProgram {
   double estimator_states = 4;  // floats per parameter in the usual estimate: SGD 2, Adam 4
   // The words for ways to save memory, as a user can choose them: segments of each block, with the
   // values between them in host memory, activations in f16, optimizer states that ranks shard,
-  // a word of offloading_words() ({}), the passes of fused updates ({}), a budget ({} stands for
-  // the bytes), and a smaller batch accumulated to the same update by all ranks together ({} and {}
-  // stand for both). What has no words cannot be chosen.
+  // a word of offloading_words() ({}), the passes of fused updates ({}), moments in 8 bits, a
+  // budget ({} stands for the bytes), a smaller batch accumulated to the same update by all ranks
+  // together ({} and {} stand for both), the tokens per sample ({}), and ways that change updates
+  // ({}). What has no words cannot be chosen.
   std::map<std::string, std::string> words = {
       {"block", "checkpoint block"},  {"boundaries", "host boundaries"},
       {"f16", "dtype f16"},           {"shard", "shard states"},
       {"offload", "offload {}"},      {"fused", "fused update {}"},
-      {"budget", "memory budget {}"}, {"batch", "batch {} accumulate {}"}};
+      {"budget", "memory budget {}"}, {"batch", "batch {} accumulate {}"},
+      {"length", "length {}"},        {"allow", "allow {}"}};
+  // The most tokens per sample that the model has positions for; 0: samples have no tokens.
+  int64_t longest = 0;
   // The most samples that are evaluated at a time, if that takes no more memory than everything
   // else.
   int64_t most_evaluated = 0;  // 0: as in training

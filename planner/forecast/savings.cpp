@@ -46,6 +46,10 @@ std::vector<Saving> attribute_savings(const Planner& planner, const StepSettings
     now.fused_update = settings.fused_update;
     add("updates inside backward");
   }
+  if (settings.states_in_8_bits) {
+    now.states_in_8_bits = true;
+    add("moments in 8 bits");
+  }
   if (settings.offload != "none") {
     now.offload = settings.offload;
     add(now.offload == "states" ? "optimizer states in host memory"

@@ -14,7 +14,8 @@
 #include "nn/layers.h"
 #include "nn/sequential.h"
 #include "optim/adam.h"
-#include "planner/forecast/choices.h"
+#include "optim/adam8bit.h"
+#include "planner/forecast/choice_text.h"
 #include "planner/forecast/planned_run.h"
 #include "planner/forecast/rank_memory.h"
 #include "planner/forecast/remedies.h"
@@ -50,11 +51,16 @@ class ObedientSteps : public TrainingSteps {
       for (int i = 0; i < 6; ++i) net.emplace<ResidualBlock>();
     }
     net.set_checkpoint(settings.checkpoint == "block" ? settings.checkpoint_every : 0);
-    optimizer_ = ranks_.wrap(AdamW(ranks_.placed(net.parameters()), {.lr = 1e-3f}));
+    std::vector<ParameterGroup> groups = ranks_.placed(net.parameters());
+    optimizer_ = ranks_.has_states_in_8_bits() ? ranks_.wrap(AdamW8bit(std::move(groups), rate))
+                                               : ranks_.wrap(AdamW(std::move(groups), rate));
     optimizer_->set_max_norm(1);
     parallel_ = ranks_.share(*optimizer_);
   }
-  void dry_step(const BatchShape&) override { step(empty({settings_.batch, width})); }
+  void dry_step(const BatchShape&) override {
+    const int64_t rows = std::max<int64_t>(1, settings_.length);  // of each sample
+    step(empty({settings_.batch * rows, width}));
+  }
   void step(const Tensor& x) {
     {
       const Tensor loss = mean(square(net(x)));
@@ -68,6 +74,8 @@ class ObedientSteps : public TrainingSteps {
   Sequential net;
 
  private:
+  static constexpr AdamWOptions rate = {.lr = 1e-3f};
+
   const StepSettings settings_;
   const StepRanks ranks_;
   std::unique_ptr<Optimizer> optimizer_;
@@ -75,8 +83,12 @@ class ObedientSteps : public TrainingSteps {
 };
 
 TrainingProgram obedient(const StepSettings& settings) {
-  return {.make = [](const StepSettings& s) { return std::make_unique<ObedientSteps>(s); },
-          .settings = settings};
+  TrainingProgram program = {
+      .make = [](const StepSettings& s) { return std::make_unique<ObedientSteps>(s); },
+      .settings = settings,
+      .longest = 1024};
+  program.words["8-bit-states"] = "moments in 8 bits";
+  return program;
 }
 
 // A device with memory of its own, which copies to host memory as fast as is said.
@@ -170,15 +182,15 @@ TEST_CASE("choices: the quickest way is that of an enumeration" * doctest::test_
   }
   Choices none(planner, planner.settings(), {.bytes = front.back().peak() / 2});
   CHECK(!none.quickest());
-  const std::string refusal = none.refusal();
+  const std::string refusal = refusal_text(none);
   CHECK(contains(refusal, "fits in " + format_bytes(front.back().peak() / 2) + " of the device"));
   CHECK(contains(refusal, "The least is " + format_bytes(front.back().peak())));
   CHECK(!contains(refusal, "With more of the host"));
   Choices poor(planner, planner.settings(),
                {.bytes = front.back().peak(), .host_bytes = 1 << 20, .speed = speed});
   CHECK(!poor.quickest());
-  CHECK(
-      contains(poor.refusal(), "With more of the host it is " + format_bytes(front.back().peak())));
+  CHECK(contains(refusal_text(poor),
+                 "With more of the host it is " + format_bytes(front.back().peak())));
 }
 
 TEST_CASE("choices: what is chosen gives the bits and the memory that were promised") {
@@ -241,8 +253,9 @@ TEST_CASE("choices: what is fixed stays, and what changes updates is asked for" 
   const auto splits = [](const Choice& c) { return c.settings.batch != 512; };
   CHECK(!has(front(of_norms, {}, {}), splits));
   CHECK(has(front(of_norms, {}, {"batch-norm"}), splits));
-  CHECK(contains(message_of<ValueError>([&] { front(planner, {}, {"nothing"}); }),
-                 "must be last-norm, 8-bit-activations or batch-norm, got 'nothing'"));
+  CHECK(
+      contains(message_of<ValueError>([&] { front(planner, {}, {"nothing"}); }),
+               "must be of last-norm, 8-bit-activations, 8-bit-states, batch-norm, got 'nothing'"));
   // Where the device computes in host memory, nothing is gained there.
   const auto shared = open_backend("dry:cpu");
   const Planner on_cpu(obedient({.batch = 512}), *shared);
@@ -255,6 +268,71 @@ TEST_CASE("choices: what is fixed stays, and what changes updates is asked for" 
   for (const Choice& choice : tight.front()) CHECK(choice.forecast.memory.host_peak <= 1 << 20);
 }
 
+TEST_CASE("choices: what changes updates is offered where it gains something" *
+          doctest::test_suite("host")) {
+  const auto device = discrete();
+  const DeviceSpeed speed = slow_speed(device->info());
+  TrainingProgram program = obedient({.batch = 512});
+  const Planner planner(program, *device);
+  const uint64_t plain = planner.peak(planner.settings());
+  const auto named = [](const auto& gains, const char* way) {
+    return std::ranges::find(gains, way, [](const auto& gain) { return gain.first; });
+  };
+  Choices choices(planner, planner.settings(), {.bytes = plain / 2, .speed = speed});
+  const Choice chosen = choices.quickest().value();
+  const auto gains = choices.gains(&chosen);
+  for (const auto& [way, choice] : gains) {
+    CAPTURE(way);
+    CHECK(choice.seconds < chosen.seconds);
+    CHECK(choice.peak() <= plain / 2);
+    Choices allowing(planner, planner.settings(),
+                     {.bytes = plain / 2, .allowed = {way}, .speed = speed});
+    CHECK(allowing.quickest().value().seconds <= 1.001 * choice.seconds);
+    CHECK(allowing.gains(&choice).size() < gains.size() + 1);
+  }
+  const auto states = named(gains, "8-bit-states");
+  REQUIRE(states != gains.end());
+  CHECK(states->second.settings.states_in_8_bits);
+  CHECK(contains(states->second.options, "moments in 8 bits"));
+  CHECK(named(gains, "batch-norm") == gains.end());  // there are no statistics of the batch
+  // A way that is fixed is not offered.
+  Choices fixed(planner, planner.settings(),
+                {.bytes = plain / 2, .fixed = {"8-bit-states"}, .speed = speed});
+  const auto others = fixed.gains(nullptr);
+  CHECK(named(others, "8-bit-states") == others.end());
+  // Where nothing fits without them, the refusal names those with which something does.
+  Choices known(planner, planner.settings(),
+                {.fixed = {"budget"}, .allowed = {"8-bit-states"}, .speed = speed});
+  const uint64_t least = known.least().peak();
+  Choices small(planner, planner.settings(), {.bytes = least, .fixed = {"budget"}, .speed = speed});
+  REQUIRE(!small.quickest());
+  const std::string refusal = refusal_text(small);
+  CAPTURE(refusal);
+  CHECK(contains(refusal, "With allow 8-bit-states it fits, with "));
+  CHECK(contains(refusal, "moments in 8 bits"));
+}
+
+TEST_CASE("choices: the most tokens with which a way fits" * doctest::test_suite("host")) {
+  const auto device = discrete();
+  TrainingProgram program = obedient({.batch = 4});
+  const Planner planner(program, *device);
+  StepSettings longer = planner.settings();
+  longer.length = 320;
+  const auto longest = [&](uint64_t bytes, Strings fixed = {}) {
+    Choices choices(planner, planner.settings(), {.bytes = bytes, .fixed = std::move(fixed)});
+    return choices.longest(choices.asked());
+  };
+  CHECK(longest(planner.peak(longer)) == 320);
+  CHECK(longest(planner.peak(longer) - 1) == 256);
+  CHECK(longest(uint64_t{1} << 40) == 1024);
+  CHECK(longest(planner.peak(planner.settings())) == 0);
+  CHECK(longest(uint64_t{1} << 40, {"length"}) == 0);
+  program.longest = 0;
+  const Planner without(program, *device);
+  Choices none(without, without.settings(), {});
+  CHECK(none.longest(none.asked()) == 0);
+}
+
 TEST_CASE("choices: the table says what each change saves, and the words for it" *
           doctest::test_suite("host")) {
   const auto device = discrete();
@@ -262,7 +340,7 @@ TEST_CASE("choices: the table says what each change saves, and the words for it"
   const uint64_t plain = planner.peak(planner.settings());
   Choices choices(planner, planner.settings(), {.bytes = plain / 3});
   const Choice chosen = choices.quickest().value();
-  const std::string table = choices.table(chosen);
+  const std::string table = choice_table(choices, chosen);
   CHECK(contains(table, "2048 samples per update"));
   CHECK(contains(table, "as it was asked for"));
   CHECK(contains(table, format_bytes(plain)));
@@ -275,7 +353,7 @@ TEST_CASE("choices: the table says what each change saves, and the words for it"
   segments.checkpoint = "block";
   Choices roomy(planner, segments, {.bytes = 2 * plain});
   CHECK(roomy.quickest().value().options == "checkpoint none");
-  CHECK(contains(roomy.table(roomy.quickest().value()), "checkpoint none"));
+  CHECK(contains(choice_table(roomy, roomy.quickest().value()), "checkpoint none"));
   // Remedies know the same ways.
   const auto remedies = find_remedies(planner, planner.settings(), plain / 3);
   CHECK(std::ranges::find(remedies, chosen.options, &Choice::options) != remedies.end());

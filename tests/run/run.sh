@@ -70,7 +70,7 @@ part() { add command "$@"; }
 script() {
   local name
   for name in "$@"; do
-    part "$name" meson test -C "$build" --no-rebuild --logbase "testlog-$name" --print-errorlogs "$name"
+    part "$name" meson test -C "$build" --no-rebuild --timeout-multiplier 4 --logbase "testlog-$name" --print-errorlogs "$name"
   done
 }
 
@@ -135,7 +135,7 @@ show_sizes() { python3 "$root/tests/checks/check_size.py" "$root" || true; }
 test_quick() {
   local changed
   need "${packages[@]}"
-  compile tests/rewind_tests
+  compile tests/rewind_tests tests/fake_nvml.so
   changed=$(changed_tests)
   cases 'host' -ts=host
   cases 'ops' '-tc=ops: vulkan against reference in f32' REWIND_TESTS_BRIEF=1

@@ -17,6 +17,7 @@
 #include "core/memory/process_memory.h"
 #include "data/base/files.h"
 #include "planner/environment.h"
+#include "planner/forecast/choice_text.h"
 #include "planner/forecast/rank_memory.h"
 #include "planner/forecast/remedies.h"
 #include "planner/timeline/timeline.h"
@@ -52,6 +53,9 @@ void PlanningOptions::add_to(CLI::App& app) {
                              fmt::join(approximate_ways(), ", ")))
       ->delimiter(',')
       ->check(CLI::IsMember(approximate_ways()));
+  app.add_flag("--front", front,
+               "with --plan and --memory: list all ways that are worth having, by time and bytes")
+      ->needs("--plan");
   app.add_option("--memory-budget", budget,
                  "recompute just enough to stay below this, as 2GiB, instead of --checkpoint")
       ->excludes(number);
@@ -125,7 +129,10 @@ std::map<std::string, std::string> command_line_words() {
   add("shard", "--shard", "states");
   add("offload", "--offload", "{}");
   add("fused", "--fused-update", "{}");
+  add("8-bit-states", "--optimizer", "adamw-8bit");
   add("budget", "--memory-budget", "{}");
+  add("length", "--seq", "{}");
+  add("allow", "--allow", "{}");
   add("batch", "--batch", has_option("--accumulate") ? "{} --accumulate {}" : "{}");
   return words;
 }
@@ -134,13 +141,14 @@ namespace {
 
 // The ways that options of the running command decide about.
 std::vector<std::string> fixed_ways() {
-  constexpr std::array<std::pair<const char*, const char*>, 7> deciders = {
+  constexpr std::array<std::pair<const char*, const char*>, 8> deciders = {
       {{"block", "--checkpoint"},
        {"block", "--checkpoint-every"},
        {"budget", "--checkpoint"},
        {"boundaries", "--host-boundaries"},
        {"offload", "--offload"},
        {"fused", "--fused-update"},
+       {"8-bit-states", "--optimizer"},
        {"batch", "--accumulate"}}};
   std::vector<std::string> fixed;
   for (const auto& [way, option] : deciders)
@@ -148,7 +156,7 @@ std::vector<std::string> fixed_ways() {
   return fixed;
 }
 
-// The table of what was chosen, and what more is to gain.
+// Prints the table of what was chosen, and if nothing runs, what more is to have.
 Choice quickest_choice(const Planner& planner, const PlanningOptions& options,
                        const std::optional<DeviceSpeed>& speed) {
   ChoiceOptions how{.bytes = parse_bytes(options.memory),
@@ -160,11 +168,13 @@ Choice quickest_choice(const Planner& planner, const PlanningOptions& options,
   if (!options.host_memory.empty()) how.host_bytes = parse_bytes(options.host_memory);
   Choices choices(planner, planner.settings(), how);
   std::optional<Choice> chosen = choices.quickest();
-  if (!chosen) throw OutOfMemory(choices.refusal());
-  if (is_first_rank())
-    fmt::print(
-        "{}{}\n\n", choices.table(*chosen),
-        chosen->options.empty() ? "Nothing needs to change." : "By hand: " + chosen->options);
+  if (!chosen) throw OutOfMemory(refusal_text(choices));
+  if (!is_first_rank()) return std::move(*chosen);
+  fmt::print("{}{}\n", choice_table(choices, *chosen),
+             chosen->options.empty() ? "Nothing needs to change." : "By hand: " + chosen->options);
+  if (options.plan) fmt::print("{}", more_text(choices, *chosen));
+  if (options.front) fmt::print("\n{}", front_table(choices.front()));
+  fmt::print("\n");
   return std::move(*chosen);
 }
 
@@ -182,6 +192,7 @@ std::string settings_text(const TrainingProgram& program, const StepSettings& s)
   if (steps > 1) text += fmt::format(", {} steps per update", steps);
   if (s.ranks > 1) text += fmt::format(", rank {} of {}", s.rank, s.ranks);
   if (s.shard != "none") text += fmt::format(", {} in parts", s.shard);
+  if (s.states_in_8_bits) text += ", moments in 8 bits";
   if (s.recompute)
     text += s.recompute->evicts ? ", evicting" : ", " + plan_text(*s.recompute);
   else if (s.checkpoint != "none")

@@ -21,6 +21,7 @@ namespace rw {
 struct PlanningOptions {
   bool plan = false;        // predict instead of training
   bool launches = false;    // with the kernels of two updates
+  bool front = false;       // with all ways that are worth having within `memory`
   std::string fit;          // bytes in which the settings are to fit
   std::string memory;       // bytes of the device, in which the quickest settings are chosen
   std::string host_memory;  // bytes of host memory for that

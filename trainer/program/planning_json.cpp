@@ -30,6 +30,7 @@ nlohmann::json settings_json(const StepSettings& s) {
           {"shard", s.shard},
           {"offload", s.offload},
           {"fused_update", s.fused_update},
+          {"states_in_8_bits", s.states_in_8_bits},
           {"memory_budget", s.budget},
           {"evicts", s.recompute && s.recompute->evicts},
           {"in_8_bits", s.recompute ? s.recompute->in_8_bits : 0}};
