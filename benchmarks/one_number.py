@@ -59,6 +59,33 @@ def chosen(model, machine):
             f"{float(last[3]) / float(asked[3]):.2f}", f"{seconds:.1f} s"]
 
 
+ROW = re.compile(r"^  (.+?) {2,}([\d.]+) (KiB|MiB|GiB) +([\d.]+ \w+) +([\d.e+]+) s$", re.M)
+UNITS = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
+BLOCKS = 63 / 64  # blocks are larger than what lies in them: so much of a bound holds values
+
+
+def plan(model, *options):
+    """Returns (bytes, seconds) of the rows of both tables: what is chosen, and all ways."""
+    done = subprocess.run([ROOT / "build/apps" / model[0], *model[1:], "--plan", "--device", "dry:rx7900xtx.json",
+                           "--host-memory", "128GiB", *options], capture_output=True, text=True)
+    tables = done.stdout.partition("all ways that no other one beats")
+    return [[(float(row[1]) * UNITS[row[2]], float(row[4])) for row in ROW.findall(tables[i])] for i in (0, 2)]
+
+
+def against_all(model):
+    """Returns the cells of a row: what is chosen for three bounds beside the best of all ways, which are measured."""
+    front = plan(model, "--memory", "1000GiB", "--front")[1]
+    peaks = sorted({peak for peak, _ in front})
+    cells = [str(len(front))]
+    for share in (0.1, 0.4, 0.7):
+        at = int(share * (len(peaks) - 1))
+        bound = (peaks[at] + peaks[at + 1]) / 2
+        chosen = plan(model, "--memory", f"{bound / 2**20:.0f}MiB")[0][-1][1]
+        best = min(seconds for peak, seconds in front if peak <= BLOCKS * bound)
+        cells.append(f"{bound / 2**30:.2f} GiB: {chosen / best:.3f}")
+    return cells
+
+
 def main():
     commit = subprocess.run(["git", "-C", ROOT, "rev-parse", "--short", "HEAD"], capture_output=True, text=True)
     print("# One number for memory\n\n"
@@ -71,6 +98,11 @@ def main():
         print(f"\n## {name}\n\n| | as asked | | chosen | peak | time | planned in |\n|---|---:|---:|---|---:|---:|---:|")
         for title, model in MODELS.items():
             print("| " + " | ".join([title, *chosen(model, machine)]) + " |", flush=True)
+    print("\n## Beside all ways\n\nEvery way that `--memory` knows is measured (`--front`), on an RX 7900 XTX with 128 GiB of\n"
+          "host memory. For three bounds: the modelled time of what is chosen over the least of all ways that fit.\n\n"
+          "| | ways worth having | | | |\n|---|---:|---|---|---|")
+    for title, model in MODELS.items():
+        print("| " + " | ".join([title, *against_all(model)]) + " |", flush=True)
     print("\n## Real runs\n\nOn the device `cpu` of this machine, at speeds that are measured before each run.\n\n"
           "| | bound | forecast peak | real peak | update, predicted | measured | ratio |\n|---|---:|---:|---:|---:|---:|---:|")
     for title, command in REAL.items():

@@ -105,7 +105,14 @@ void Device::swap_in(Storage& storage) {
 bool Device::to_host(Storage& storage) {
   const Lock lock(mutex_);
   if (storage.is_swapped_out()) return storage.is_on_host();
-  if (storage.place() == MemoryPlace::host) return true;
+  if (storage.place() == MemoryPlace::host) {
+    if (storage.keeps_host_copy_) {  // its memory becomes the copy
+      storage.host_ = std::exchange(storage.place_, {});
+      storage.host_version_ = storage.version();
+      storage.is_swapped_out_ = true;
+    }
+    return true;
+  }
   const bool is_new = storage.host_.range.size == 0;
   if (is_new) {
     const auto host = pool_.take(storage.bytes(), MemoryPool::Part::host);
