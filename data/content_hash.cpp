@@ -84,4 +84,10 @@ uint64_t content_hash(std::span<const TextExample> data) {
   return content.hash();
 }
 
+uint64_t content_hash(std::span<const InstructionExample> data) {
+  Content content;
+  for (const InstructionExample& example : data) content.add(example.tokens).add(example.counts);
+  return content.hash();
+}
+
 }  // namespace rw

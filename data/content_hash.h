@@ -5,6 +5,7 @@
 #include <span>
 
 #include "base/dataset.h"
+#include "chat/instructions.h"
 #include "images/photos.h"
 #include "speech/speech.h"
 #include "text/text_examples.h"
@@ -23,5 +24,7 @@ uint64_t content_hash(const SpeechDataset& data);
 uint64_t content_hash(std::span<const int32_t> tokens);
 // Covers tokens and labels.
 uint64_t content_hash(std::span<const TextExample> data);
+// Covers tokens, and which of them count.
+uint64_t content_hash(std::span<const InstructionExample> data);
 
 }  // namespace rw

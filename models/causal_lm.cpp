@@ -68,15 +68,32 @@ Tensor CausalLM::forward(Tensor ids, KeyValueCaches* caches) {
   return logits(hidden(std::move(ids), caches));
 }
 
-Tensor CausalLM::logits(Tensor states) {
-  Linear* const own = head();
-  return own ? (*own)(std::move(states)) : linear(std::move(states), head_weight());
+int64_t CausalLM::vocabulary() {
+  if (const Linear* own = head()) return own->out_features();
+  return head_blocks() ? head_blocks()->rows() : head_weight().size(0);
 }
 
-Tensor CausalLM::loss(Tensor ids, const Tensor& targets) {
+Tensor CausalLM::logits(Tensor states) {
+  if (Linear* const own = head()) return (*own)(std::move(states));
+  if (head_blocks()) return linear(std::move(states), *head_blocks());
+  return linear(std::move(states), head_weight());
+}
+
+Tensor CausalLM::positions_of(const Tensor& ids, const KeyValueCaches* caches,
+                              const Tensor& starts) {
+  check(!caches, "hidden", "starts are for rows of whole texts, without caches");
+  check<ShapeError>(starts.shape() == ids.shape(), "hidden",
+                    "needs a start for each token, got {} and {}", ids, starts);
+  check<DTypeError>(starts.dtype() == DType::i32, "hidden", "starts must be i32, got {}", starts);
+  return arange(ids.size(1)) - starts;
+}
+
+Tensor CausalLM::loss(Tensor ids, const Tensor& targets, const Tensor& starts) {
   check<ShapeError>(ids.shape() == targets.shape(), "loss",
                     "needs a target for each token, got {} and {}", ids, targets);
-  Tensor states = flatten(hidden(std::move(ids), nullptr), 0, 1);
+  Tensor states = flatten(hidden(std::move(ids), nullptr, starts), 0, 1);
+  if (head_blocks())
+    return tied_cross_entropy(std::move(states), *head_blocks(), {}, flatten(targets));
   const bool has_substitute = head() && head()->substitute();
   return has_substitute
              ? cross_entropy(logits(std::move(states)), flatten(targets))

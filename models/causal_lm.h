@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "../nn/adapters/block_layers.h"
 #include "../nn/layers.h"
 #include "../nn/transformer/kv_cache.h"
 
@@ -40,12 +41,16 @@ struct GenerateOptions {
 class CausalLM : public Module {
  public:
   // ids i32 [N, S] -> what the head receives for each token, [N, S, H]. With caches (without
-  // gradients: AutogradError), the tokens come after those in the caches. ShapeError for another
-  // rank, another number of caches, or beyond longest().
-  virtual Tensor hidden(Tensor ids, KeyValueCaches* caches) = 0;
-  virtual Tensor head_weight() const = 0;  // [vocabulary, H]
+  // gradients: AutogradError), the tokens come after those in the caches. Where rows hold several
+  // texts, starts i32 [N, S] says for each token where in its row its text begins: it counts its
+  // position from there, and sees no token before. ShapeError for another rank, another number of
+  // caches, or beyond longest(); ValueError for starts together with caches.
+  virtual Tensor hidden(Tensor ids, KeyValueCaches* caches, const Tensor& starts = {}) = 0;
+  virtual Tensor head_weight() const = 0;  // [vocabulary, H]; undefined: it is in blocks
+  virtual const BlockMatrix* head_blocks() const { return nullptr; }  // null: it is not in blocks
   // The head, if it is a module of its own; null: its weight is that of the embeddings.
   virtual Linear* head() { return nullptr; }
+  int64_t vocabulary();                 // rows of the head
   virtual int64_t longest() const = 0;  // tokens that there are positions for
   // Empty caches for `batch` texts of `longest` tokens, of the dtype of the layers' products.
   virtual KeyValueCaches make_caches(int64_t batch, int64_t longest) const = 0;
@@ -56,13 +61,18 @@ class CausalLM : public Module {
   Tensor forward(Tensor ids) override { return forward(std::move(ids), nullptr); }
   Tensor forward(Tensor ids, KeyValueCaches* caches);
   // Mean cross entropy of `targets` i32 [N, S], the tokens that follow each of `ids` (-100: none),
-  // without the logits in memory. ShapeError.
-  Tensor loss(Tensor ids, const Tensor& targets);
+  // without the logits in memory. `starts` is that of hidden(). ShapeError.
+  Tensor loss(Tensor ids, const Tensor& targets, const Tensor& starts = {});
   // ids i32 [N, S] with at most max_new_tokens drawn after each, [N, S + new tokens]. It runs in
   // evaluation mode and without gradients. ShapeError if ids have no tokens or the result may be
   // longer than longest(); ValueError as sample_tokens(); NumericsError, which names the op that
   // overflowed first and what to do, if logits are not finite.
   Tensor generate(const Tensor& ids, const GenerateOptions& options = {});
+
+ protected:
+  // Returns the positions i32 [N, S] that `starts` gives the tokens of [N, S] ids. ShapeError,
+  // DTypeError.
+  static Tensor positions_of(const Tensor& ids, const KeyValueCaches* caches, const Tensor& starts);
 };
 
 // Draws tokens i32 [N] from logits [N, V]: with the probabilities of softmax(logits / temperature),

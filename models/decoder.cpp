@@ -51,17 +51,22 @@ Tensor normed(std::optional<RMSNorm>& norm, Tensor x) {
 
 }  // namespace
 
+// Where texts lie in rows; both are undefined if each row is one text.
+struct Decoder::Texts {
+  Tensor starts, positions;
+};
+
 // x + attention(norm(x)), then x + mlp(norm(x)): [N, S, hidden_size] -> the same.
 class Decoder::Layer : public Module {
  public:
   Layer(const DecoderConfig& c, const RotaryOptions& rotation, int64_t window);
   // With a cache, x comes after the tokens in the cache.
-  Tensor forward(Tensor x, KeyValueCache* cache);
+  Tensor forward(Tensor x, KeyValueCache* cache, const Texts& texts);
 
  private:
   void add_norm(std::optional<RMSNorm>& norm, const char* name, const DecoderConfig& c,
                 int64_t size);
-  Tensor attend(const Tensor& x, KeyValueCache* cache);
+  Tensor attend(const Tensor& x, KeyValueCache* cache, const Texts& texts);
   Tensor mlp(const Tensor& x);
 
   const RotaryOptions& rotation_;
@@ -115,13 +120,14 @@ void Decoder::Layer::add_norm(std::optional<RMSNorm>& norm, const char* name,
   register_module(name, norm.emplace(size, static_cast<float>(c.rms_norm_eps), norm_offset(c)));
 }
 
-Tensor Decoder::Layer::attend(const Tensor& x, KeyValueCache* cache) {
+Tensor Decoder::Layer::attend(const Tensor& x, KeyValueCache* cache, const Texts& texts) {
   const int64_t n = x.size(0), length = x.size(1), past = cache ? cache->length() : 0;
   const auto split = [&](Linear& proj, int64_t heads) {
     return reshape(proj(x), {n, length, heads, dim_});
   };
   RotaryOptions rotation = rotation_;
   rotation.offset = past;
+  rotation.positions = texts.positions;
   const auto turned = [&](Tensor t) { return rotary(transpose(std::move(t), 1, 2), rotation); };
   Tensor q = turned(normed(q_norm_, split(q_proj_, heads_)));
   Tensor k = turned(normed(k_norm_, split(k_proj_, key_heads_)));
@@ -129,6 +135,7 @@ Tensor Decoder::Layer::attend(const Tensor& x, KeyValueCache* cache) {
   if (cache) std::tie(k, v) = cache->append(k, v);
   AttentionOptions options = options_;
   options.lower_right = cache != nullptr;
+  options.starts = texts.starts;
   Tensor y = attention(std::move(q), std::move(k), std::move(v), options);
   return o_proj_(reshape(transpose(std::move(y), 1, 2), {n, length, heads_ * dim_}));
 }
@@ -139,8 +146,8 @@ Tensor Decoder::Layer::mlp(const Tensor& x) {
                               : swiglu(std::move(gate), std::move(up)));
 }
 
-Tensor Decoder::Layer::forward(Tensor x, KeyValueCache* cache) {
-  Tensor more = normed(after_attention_, attend((*before_attention_)(x), cache));
+Tensor Decoder::Layer::forward(Tensor x, KeyValueCache* cache, const Texts& texts) {
+  Tensor more = normed(after_attention_, attend((*before_attention_)(x), cache, texts));
   x = add(std::move(x), std::move(more));
   more = normed(after_mlp_, mlp((*before_mlp_)(x)));
   return add(std::move(x), std::move(more));
@@ -173,15 +180,29 @@ Decoder::Decoder(const DecoderConfig& c, DType dtype)
 
 Decoder::~Decoder() = default;
 
+const BlockMatrix* Decoder::head_blocks() const {
+  if (lm_head_) {
+    const auto* blocks = dynamic_cast<const BlockLinear*>(lm_head_->substitute());
+    return blocks ? &blocks->weight() : nullptr;
+  }
+  const auto* blocks = dynamic_cast<const BlockEmbedding*>(embed_tokens_.substitute());
+  return blocks ? &blocks->weight() : nullptr;
+}
+
+DType Decoder::dtype() const {
+  const auto* blocks = dynamic_cast<const BlockEmbedding*>(embed_tokens_.substitute());
+  return blocks ? blocks->dtype() : embed_tokens_.weight.dtype();
+}
+
 KeyValueCaches Decoder::make_caches(int64_t batch, int64_t longest) const {
   KeyValueCaches caches;
-  const DType dtype = Autocast::input(slice(embed_tokens_.weight.detach(), 0, 0, 1)).dtype();
+  const DType dtype = Autocast::input(empty({1}, this->dtype())).dtype();
   for (int64_t i = 0; i < config_.num_hidden_layers; ++i)
     caches.emplace_back(batch, config_.num_key_value_heads, longest, config_.heads_dim(), dtype);
   return caches;
 }
 
-Tensor Decoder::hidden(Tensor ids, KeyValueCaches* caches) {
+Tensor Decoder::hidden(Tensor ids, KeyValueCaches* caches, const Tensor& starts) {
   check<ShapeError>(ids.rank() == 2, "Decoder", "ids must be [N, S], got {}", ids);
   check<ShapeError>(!caches || caches->size() == layers_.size(), "Decoder",
                     "needs {} caches, one for each layer, got {}", layers_.size(),
@@ -190,6 +211,8 @@ Tensor Decoder::hidden(Tensor ids, KeyValueCaches* caches) {
   check<ShapeError>(past + length <= longest(), "Decoder",
                     "the model has positions for {} tokens, got {} after {}", longest(), length,
                     past);
+  Texts texts;
+  if (starts) texts = {starts, positions_of(ids, caches, starts)};
   Tensor x = embed_tokens_(std::move(ids));
   if (config_.is_gemma()) {  // the factor is rounded to the dtype of the embeddings, as published
     const double root = std::sqrt(static_cast<double>(config_.hidden_size));
@@ -202,7 +225,7 @@ Tensor Decoder::hidden(Tensor ids, KeyValueCaches* caches) {
   size_t index = 0;
   x = through_layers(layers_, layers_per_segment(), std::move(x), [&](Layer& layer, Tensor h) {
     KeyValueCache* cache = caches ? &(*caches)[index++] : nullptr;
-    return layer.forward(std::move(h), cache);
+    return layer.forward(std::move(h), cache, texts);
   });
   return norm_(std::move(x));
 }

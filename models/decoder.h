@@ -24,16 +24,19 @@ class Decoder : public CausalLM {
   explicit Decoder(const DecoderConfig& config, DType dtype = DType::f32);
   ~Decoder() override;
 
-  Tensor hidden(Tensor ids, KeyValueCaches* caches) override;
+  Tensor hidden(Tensor ids, KeyValueCaches* caches, const Tensor& starts = {}) override;
   Tensor head_weight() const override { return lm_head_ ? lm_head_->weight : embed_tokens_.weight; }
+  const BlockMatrix* head_blocks() const override;
   Linear* head() override { return lm_head_.get(); }
   int64_t longest() const override { return config_.max_position_embeddings; }
   KeyValueCaches make_caches(int64_t batch, int64_t longest) const override;
 
   const DecoderConfig& config() const { return config_; }  // as given to the constructor
+  DType dtype() const;                                     // of the embeddings of tokens
 
  private:
   class Layer;
+  struct Texts;
 
   DecoderConfig config_;
   // Those of Gemma 3's layers without and with a window; others have the first.

@@ -89,6 +89,15 @@ DecoderConfig qwen3(int64_t hidden, int64_t inner) {
           .tie_word_embeddings = true};
 }
 
+// The larger ones have a head of their own.
+DecoderConfig large_qwen3(int64_t hidden, int64_t inner, int64_t layers, int64_t heads) {
+  DecoderConfig c = qwen3(hidden, inner);
+  c.num_hidden_layers = layers;
+  c.num_attention_heads = heads;
+  c.tie_word_embeddings = false;
+  return c;
+}
+
 DecoderConfig qwen2() {
   return {.model_type = "qwen2",
           .vocab_size = 151936,
@@ -230,6 +239,9 @@ DecoderConfig DecoderConfig::preset(const std::string& name) {
       {"qwen2.5-0.5b", qwen2()},
       {"qwen3-0.6b", qwen3(1024, 3072)},
       {"qwen3-1.7b", qwen3(2048, 6144)},
+      {"qwen3-8b", large_qwen3(4096, 12288, 36, 32)},
+      {"qwen3-14b", large_qwen3(5120, 17408, 40, 40)},
+      {"qwen3-32b", large_qwen3(5120, 25600, 64, 64)},
       {"llama-3.2-1b", llama3(2048, 8192, 16, 32, 32)},
       {"llama-3.2-3b", llama3(3072, 8192, 28, 24, 32)},
       {"llama-3.1-8b", llama3(4096, 14336, 32, 32, 8)},

@@ -67,9 +67,10 @@ struct DecoderConfig {
 
   // ValueError for sizes that are not positive or do not go together, and for unknown words.
   void check() const;
-  // smollm2-135m, smollm2-360m, qwen2.5-0.5b, qwen3-0.6b, qwen3-1.7b, llama-3.2-1b, llama-3.2-3b,
-  // llama-3.1-8b, mistral-7b (0.1) or gemma-3-1b, as published; or tiny, of Qwen3's kind, which
-  // learns from a short text in minutes. Throws ValueError.
+  // smollm2-135m, smollm2-360m, qwen2.5-0.5b, qwen3-0.6b, qwen3-1.7b, qwen3-8b, qwen3-14b,
+  // qwen3-32b, llama-3.2-1b, llama-3.2-3b, llama-3.1-8b, mistral-7b (0.1) or gemma-3-1b, as
+  // published; or tiny, of Qwen3's kind, which learns from a short text in minutes. Throws
+  // ValueError.
   static DecoderConfig preset(const std::string& name);
 
   bool operator==(const DecoderConfig&) const = default;

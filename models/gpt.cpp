@@ -56,10 +56,10 @@ class GptModel::Block : public Module {
  public:
   explicit Block(const GptConfig& config);
   // With a cache, x comes after the tokens in the cache.
-  Tensor forward(Tensor x, KeyValueCache* cache);
+  Tensor forward(Tensor x, KeyValueCache* cache, const Tensor& starts);
 
  private:
-  Tensor attend(Tensor x, KeyValueCache* cache);
+  Tensor attend(Tensor x, KeyValueCache* cache, const Tensor& starts);
 
   LayerNorm ln_1_;
   Linear c_attn_, attn_proj_;  // attn.c_attn makes query, key and value; attn.c_proj
@@ -89,7 +89,7 @@ GptModel::Block::Block(const GptConfig& c)
   register_module("dropout", dropout_);
 }
 
-Tensor GptModel::Block::attend(Tensor x, KeyValueCache* cache) {
+Tensor GptModel::Block::attend(Tensor x, KeyValueCache* cache, const Tensor& starts) {
   const int64_t n = x.size(0), length = x.size(1), hidden = x.size(2);
   std::vector<Tensor> qkv =
       unbind(reshape(c_attn_(std::move(x)), {n, length, 3, heads_, hidden / heads_}), 2);
@@ -98,12 +98,13 @@ Tensor GptModel::Block::attend(Tensor x, KeyValueCache* cache) {
   Tensor y = attention(std::move(qkv[0]), std::move(qkv[1]), std::move(qkv[2]),
                        {.causal = true,
                         .dropout = is_training() ? attention_dropout_ : 0,
-                        .lower_right = cache != nullptr});
+                        .lower_right = cache != nullptr,
+                        .starts = starts});
   return attn_proj_(reshape(transpose(std::move(y), 1, 2), {n, length, hidden}));
 }
 
-Tensor GptModel::Block::forward(Tensor x, KeyValueCache* cache) {
-  Tensor more = dropout_(attend(ln_1_(x), cache));
+Tensor GptModel::Block::forward(Tensor x, KeyValueCache* cache, const Tensor& starts) {
+  Tensor more = dropout_(attend(ln_1_(x), cache, starts));
   x = add(std::move(x), std::move(more));
   more = dropout_(mlp_proj_(gelu_tanh(c_fc_(ln_2_(x)))));
   return add(std::move(x), std::move(more));
@@ -136,7 +137,8 @@ KeyValueCaches GptModel::make_caches(int64_t batch, int64_t longest) const {
   return caches;
 }
 
-Tensor GptModel::forward(Tensor ids, KeyValueCaches* caches) {
+Tensor GptModel::forward(Tensor ids, KeyValueCaches* caches, const Tensor& starts,
+                         const Tensor& positions) {
   check<ShapeError>(ids.rank() == 2, "GptModel", "ids must be [N, S], got {}", ids);
   check<ShapeError>(!caches || caches->size() == blocks_.size(), "GptModel",
                     "needs {} caches, one for each layer, got {}", blocks_.size(),
@@ -145,13 +147,14 @@ Tensor GptModel::forward(Tensor ids, KeyValueCaches* caches) {
   check<ShapeError>(past + length <= config_.n_positions, "GptModel",
                     "the model has positions for {} tokens, got {} after {}", config_.n_positions,
                     length, past);
-  Tensor x = wte(std::move(ids)) + slice(wpe.weight, 0, past, past + length);
+  Tensor places = positions ? wpe(positions) : slice(wpe.weight, 0, past, past + length);
+  Tensor x = wte(std::move(ids)) + std::move(places);
   // The sum is f32; the residual stream of the layers has the dtype of their matrix products.
   x = Autocast::input(dropout_(std::move(x)));
   size_t layer = 0;
   x = through_layers(blocks_, layers_per_segment(), std::move(x), [&](Block& block, Tensor h) {
     KeyValueCache* cache = caches ? &(*caches)[layer++] : nullptr;
-    return block.forward(std::move(h), cache);
+    return block.forward(std::move(h), cache, starts);
   });
   return ln_f_(std::move(x));
 }

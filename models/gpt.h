@@ -44,7 +44,12 @@ class GptModel : public Module {
   // ids i32 [N, S] -> [N, S, n_embd]. With caches, the tokens come after those in the caches.
   // ShapeError for another rank, or beyond n_positions.
   Tensor forward(Tensor ids) override { return forward(std::move(ids), nullptr); }
-  Tensor forward(Tensor ids, KeyValueCaches* caches);
+  Tensor forward(Tensor ids, KeyValueCaches* caches) {
+    return forward(std::move(ids), caches, {}, {});
+  }
+  // The same with rows of several texts: `starts` is that of CausalLM::hidden(), and positions i32
+  // [N, S] are those of the tokens in their texts. Both are undefined if each row is one text.
+  Tensor forward(Tensor ids, KeyValueCaches* caches, const Tensor& starts, const Tensor& positions);
 
   // Empty caches for `batch` sequences of `longest` tokens, of the dtype of the layers' products.
   KeyValueCaches make_caches(int64_t batch, int64_t longest) const;
@@ -67,8 +72,9 @@ class GptLMHeadModel : public CausalLM {
  public:
   explicit GptLMHeadModel(const GptConfig& config);
 
-  Tensor hidden(Tensor ids, KeyValueCaches* caches) override {
-    return transformer.forward(std::move(ids), caches);
+  Tensor hidden(Tensor ids, KeyValueCaches* caches, const Tensor& starts = {}) override {
+    const Tensor positions = starts ? positions_of(ids, caches, starts) : Tensor();
+    return transformer.forward(std::move(ids), caches, starts, positions);
   }
   Tensor head_weight() const override { return transformer.wte.weight; }
   int64_t longest() const override { return transformer.config().n_positions; }

@@ -38,6 +38,12 @@ bool& HostParameters::flag() {
   return is_on;
 }
 
+template <>
+bool& WithoutWeights::flag() {
+  thread_local bool is_on = false;
+  return is_on;
+}
+
 void zeros_(const Tensor& t) {
   constant_(t, 0);
 }

@@ -28,6 +28,8 @@ template <>
 bool& InitScope<0>::flag();
 template <>
 bool& InitScope<1>::flag();
+template <>
+bool& InitScope<2>::flag();
 
 // uniform_() and normal_(), and all that draw by them, leave tensors as they are: for models whose
 // values are loaded next, as torch.nn.utils.skip_init.
@@ -35,6 +37,9 @@ using SkipInit = InitScope<0>;
 // Parameters lie in host memory until an optimizer takes them: for models that the device cannot
 // hold (offload_parameters).
 using HostParameters = InitScope<1>;
+// Linear and Embedding have no weights: for models whose matrices come in another form, as blocks
+// do (nn/adapters/block_layers.h). Each then needs a substitute, or restore_weight().
+using WithoutWeights = InitScope<2>;
 
 // Sets every element to one number.
 void zeros_(const Tensor& t);

@@ -11,6 +11,8 @@ namespace rw {
 
 namespace {
 
+constexpr const char* no_weight = "the weight was released: another module must stand in its place";
+
 // These are checked here, where the faulty line is the user's, and not in the first forward.
 Pool2dOptions pool_options(const char* module, Size2d kernel, Size2d stride, Size2d padding) {
   if (stride.h == 0) stride.h = kernel.h;
@@ -25,20 +27,25 @@ Pool2dOptions pool_options(const char* module, Size2d kernel, Size2d stride, Siz
 
 }  // namespace
 
-Linear::Linear(int64_t in, int64_t out, bool has_bias) {
+Linear::Linear(int64_t in, int64_t out, bool has_bias) : in_(in), out_(out) {
   check_positive("Linear", {{"in_features", in}, {"out_features", out}});
-  weight = register_parameter("weight", {out, in});
+  const bool has_weight = !init::WithoutWeights::is_active();
+  if (has_weight) weight = register_parameter("weight", {out, in});
   if (has_bias) bias = register_parameter("bias", {out});
-  init::uniform_by_fan_in_(weight, bias);
+  if (has_weight)
+    init::uniform_by_fan_in_(weight, bias);
+  else if (has_bias)
+    init::zeros_(bias);
 }
 
 Tensor Linear::forward(Tensor x) {
-  return substitute_ ? (*substitute_)(std::move(x)) : linear(std::move(x), weight, bias);
+  if (substitute_) return (*substitute_)(std::move(x));
+  check(weight.defined(), "Linear", no_weight);
+  return linear(std::move(x), weight, bias);
 }
 
 std::unique_ptr<Module> Linear::substitute(std::unique_ptr<Module> module) {
-  check(module || weight, "Linear",
-        "the weight was released: another module must stand in its place");
+  check(module || weight, "Linear", no_weight);
   if (substitute_) unregister_module(*substitute_);
   std::swap(substitute_, module);
   if (substitute_) {
@@ -52,6 +59,11 @@ void Linear::release_weight() {
   check(substitute_ != nullptr, "Linear", "a weight is released when a module stands in its place");
   unregister_parameter("weight");
   weight = {};
+}
+
+void Linear::restore_weight(DType dtype) {
+  check(!weight.defined(), "Linear", "the weight must be restored only if there is none");
+  weight = register_parameter("weight", {out_, in_}, dtype);
 }
 
 BatchNorm2d::BatchNorm2d(int64_t channels, float eps, float momentum)
@@ -88,20 +100,48 @@ Tensor Dropout::forward(Tensor x) {
 }
 
 Embedding::Embedding(int64_t rows, int64_t dimension, const EmbeddingOptions& options)
-    : options_(options) {
+    : options_(options), rows_(rows), dimension_(dimension) {
   check_positive("Embedding", {{"rows", rows}, {"dimension", dimension}});
   const auto padding = options.padding_index;
   check(!padding || (*padding >= 0 && *padding < rows), "Embedding",
         "the padding index must be 0 to {}, got {}", rows - 1, padding.value_or(0));
+  if (init::WithoutWeights::is_active()) return;
   weight = register_parameter("weight", {rows, dimension});
   init::normal_(weight, 0, 1);
   if (padding) fill_(select(weight.detach(), 0, *padding), 0);
 }
 
 Tensor Embedding::forward(Tensor index) {
+  if (substitute_) return (*substitute_)(std::move(index));
+  check(weight.defined(), "Embedding", no_weight);
   if (!options_.max_norm) return embedding(weight, std::move(index), options_.padding_index);
   renormalise(index);  // again by the next call, which changes what a replay would read
   return checkpoint_keep(embedding(weight, std::move(index), options_.padding_index));
+}
+
+std::unique_ptr<Module> Embedding::substitute(std::unique_ptr<Module> module) {
+  check(module || weight, "Embedding", no_weight);
+  check(!module || (!options_.max_norm && !options_.padding_index), "Embedding",
+        "a table with a substitute must have no options, got one with max_norm or padding_index");
+  if (substitute_) unregister_module(*substitute_);
+  std::swap(substitute_, module);
+  if (substitute_) {
+    register_module("", *substitute_);
+    substitute_->train(is_training());
+  }
+  return module;
+}
+
+void Embedding::release_weight() {
+  check(substitute_ != nullptr, "Embedding",
+        "a weight is released when a module stands in its place");
+  unregister_parameter("weight");
+  weight = {};
+}
+
+void Embedding::restore_weight(DType dtype) {
+  check(!weight.defined(), "Embedding", "the weight must be restored only if there is none");
+  weight = register_parameter("weight", {rows_, dimension_}, dtype);
 }
 
 // Side effects stay off the tape, so that replay does not see them.

@@ -13,7 +13,7 @@
 namespace rw {
 
 // [..., in] -> [..., out]. Weight and bias start uniform within 1 / sqrt(in). ValueError, here and
-// below, for sizes that are not positive.
+// below, for sizes that are not positive, and in forward without a weight and without a substitute.
 class Linear : public Module {
  public:
   Linear(int64_t in, int64_t out, bool bias = true);
@@ -24,15 +24,22 @@ class Linear : public Module {
   // names beside weight and bias. Null: weight and bias give the output again. Returns what did so
   // before. ValueError for null if the weight was released.
   std::unique_ptr<Module> substitute(std::unique_ptr<Module> module);
-  const Module* substitute() const { return substitute_.get(); }  // null: weight and bias
+  Module* substitute() const { return substitute_.get(); }  // null: weight and bias
   // The weight is no parameter any more, and its memory goes with its last handle: for a substitute
   // that has it in another form. ValueError without one.
   void release_weight();
+  // The weight is a parameter again, or for the first time (init::WithoutWeights), with any values.
+  // ValueError if there is one.
+  void restore_weight(DType dtype = DType::f32);
 
-  Tensor weight;  // [out, in]; undefined: released
+  int64_t in_features() const { return in_; }    // also without the weight
+  int64_t out_features() const { return out_; }  // likewise
+
+  Tensor weight;  // [out, in]; undefined: there is none
   Tensor bias;    // [out], or undefined
 
  private:
+  int64_t in_, out_;
   std::unique_ptr<Module> substitute_;
 };
 
@@ -80,11 +87,23 @@ class Embedding : public Module {
   Embedding(int64_t rows, int64_t dimension, const EmbeddingOptions& options = {});
   Tensor forward(Tensor index) override;
 
-  Tensor weight;  // [rows, dimension]
+  // From now on `module`, i32 [...] -> [..., dimension], gives the rows; otherwise as those of
+  // Linear. ValueError for options, which a substitute does not know.
+  std::unique_ptr<Module> substitute(std::unique_ptr<Module> module);
+  const Module* substitute() const { return substitute_.get(); }  // null: the table
+  void release_weight();                                          // of the table
+  void restore_weight(DType dtype = DType::f32);
+
+  int64_t rows() const { return rows_; }            // also without the table
+  int64_t dimension() const { return dimension_; }  // likewise
+
+  Tensor weight;  // [rows, dimension]; undefined: there is none
 
  private:
   void renormalise(const Tensor& index);
   EmbeddingOptions options_;
+  int64_t rows_, dimension_;
+  std::unique_ptr<Module> substitute_;
 };
 
 // [N, ...] -> [N, product].

@@ -9,6 +9,15 @@
 
 namespace rw {
 
+namespace {
+
+// The beginning of the names of a child that is registered under `name`.
+std::string beginning_of(const std::string& name) {
+  return name.empty() || name.ends_with('_') ? name : name + ".";
+}
+
+}  // namespace
+
 void check_positive(const char* module,
                     std::initializer_list<std::pair<const char*, int64_t>> sizes) {
   for (const auto& [what, size] : sizes)
@@ -65,6 +74,12 @@ int64_t Module::parameter_count() const {
   int64_t count = 0;
   for (const Tensor& p : parameters()) count += p.numel();
   return count;
+}
+
+std::vector<Module::Named> Module::named_modules() const {
+  std::vector<Named> found;
+  collect_modules("", found);
+  return found;
 }
 
 void Module::apply(const std::function<void(Module&)>& body) {
@@ -127,10 +142,10 @@ void Module::set_checkpoint(int every) {
   for (const auto& [name, child] : children_) child->set_checkpoint(every);
 }
 
-Tensor Module::register_parameter(std::string name, const Shape& shape) {
+Tensor Module::register_parameter(std::string name, const Shape& shape, DType dtype) {
   const PurposeScope scope(Purpose::parameter);
   const PlaceScope place(init::HostParameters::is_active() ? MemoryPlace::host : context().place);
-  Tensor t = empty(shape, DType::f32);
+  Tensor t = empty(shape, dtype);
   t.set_requires_grad();
   parameters_.push_back({std::move(name), t});
   return t;
@@ -147,6 +162,10 @@ Tensor Module::register_buffer(std::string name, const Shape& shape, float value
   Tensor t = full(shape, value);
   buffers_.push_back({std::move(name), t});
   return t;
+}
+
+void Module::register_buffer(std::string name, const Tensor& buffer) {
+  buffers_.push_back({std::move(name), buffer});
 }
 
 void Module::register_module(std::string name, Module& child) {
@@ -169,9 +188,15 @@ void Module::collect(Member member, const std::string& prefix,
     std::string& known = own.tensor.impl().name;  // another thread may be reading it
     if (known != found.back().name) known = found.back().name;
   }
+  for (const auto& [name, child] : children_)
+    child->collect(member, prefix + beginning_of(name), found);
+}
+
+void Module::collect_modules(const std::string& prefix, std::vector<Named>& found) const {
   for (const auto& [name, child] : children_) {
-    const bool is_joined = name.empty() || name.ends_with('_');
-    child->collect(member, prefix + name + (is_joined ? "" : "."), found);
+    const std::string all = prefix + beginning_of(name);  // ends with a dot or an underscore
+    found.push_back({all.substr(0, all.empty() ? 0 : all.size() - 1), child});
+    child->collect_modules(all, found);
   }
 }
 

@@ -19,6 +19,12 @@ void check_positive(const char* module,
 // Children are value members that the constructor registers, so a module never moves.
 class Module {
  public:
+  // A module below another one, by its dotted name.
+  struct Named {
+    std::string name;
+    Module* module;
+  };
+
   Module();
   virtual ~Module() = default;
   Module(Module&) = delete;  // not const, as it would then be a candidate for MaxPool2d({2, 3})
@@ -41,6 +47,9 @@ class Module {
   std::vector<NamedTensor> channels_last_parameters() const;
   int64_t parameter_count() const;  // elements
 
+  // Returns the modules below this one, each before those below it. The name of a part is that of
+  // the module that it is part of, and packed projections lack the underscore of their parameters.
+  std::vector<Named> named_modules() const;
   // Calls body(module) for every module below this one and then for this one, the innermost first.
   void apply(const std::function<void(Module&)>& body);
   // Sets whether parameters of this module and below collect gradients; false freezes them.
@@ -75,12 +84,14 @@ class Module {
   bool has_children() const;  // modules were registered in it, parts apart
 
  protected:
-  // Returns a new f32 leaf that requires a gradient; the caller must set its contents (nn/init.h).
-  Tensor register_parameter(std::string name, const Shape& shape);
+  // Returns a new leaf that requires a gradient; the caller must set its contents (nn/init.h).
+  Tensor register_parameter(std::string name, const Shape& shape, DType dtype = DType::f32);
   // The same for a convolution's weight [..., channels] of any rank (torch_state_dict).
   Tensor register_channels_last(const std::string& name, const Shape& shape);
   // Returns state that is saved with the model but not trained, filled with `value`.
   Tensor register_buffer(std::string name, const Shape& shape, float value);
+  // The same for a tensor that exists, of any dtype.
+  void register_buffer(std::string name, const Tensor& buffer);
   // Registers a module that lives as long as this one: its names begin with `name` and a dot, or
   // with `name` alone if that ends with an underscore. Without a name it is a part of this module.
   void register_module(std::string name, Module& child);
@@ -96,6 +107,7 @@ class Module {
   bool is_block() const;  // as above
   using Member = std::vector<NamedTensor> Module::*;
   void collect(Member member, const std::string& prefix, std::vector<NamedTensor>& found) const;
+  void collect_modules(const std::string& prefix, std::vector<Named>& found) const;
 
   std::vector<NamedTensor> parameters_, buffers_, channels_last_;
   std::vector<std::pair<std::string, Module*>> children_;

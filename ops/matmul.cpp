@@ -64,19 +64,23 @@ bool set_batch(kernels::MatmulParams& params, const Tensor& a, const Tensor& b, 
 }  // namespace
 
 Tensor detail::gemm(const Tensor& a, const Tensor& b, DType dtype, const Tensor& added) {
-  if (!has_unit_stride(a)) return gemm(contiguous(a), b, dtype, added);
-  if (!has_unit_stride(b)) return gemm(a, contiguous(b), dtype, added);
   const int64_t m = a.size(-2), k = a.size(-1), n = b.size(-1);
   const bool is_batch = a.rank() > 2 || b.rank() > 2;
-  const Shape batch =
-      is_batch ? broadcast(leading(a.shape()), leading(b.shape()), "matmul") : Shape();
-  Shape result = batch;
+  Shape result = is_batch ? broadcast(leading(a.shape()), leading(b.shape()), "matmul") : Shape();
   result.push_back(m);
   result.push_back(n);
   if (k == 0) return added ? added : full(result, 0, dtype, a.device().shared_from_this());
   Tensor c = added ? added : empty_on(a, result, dtype);
-  if (c.numel() == 0) return c;
+  gemm_into(a, b, c, added.defined());
+  return c;
+}
 
+void detail::gemm_into(const Tensor& a, const Tensor& b, const Tensor& c, bool adds) {
+  if (!has_unit_stride(a)) return gemm_into(contiguous(a), b, c, adds);
+  if (!has_unit_stride(b)) return gemm_into(a, contiguous(b), c, adds);
+  if (c.numel() == 0) return;
+  const int64_t m = a.size(-2), k = a.size(-1), n = b.size(-1);
+  const Shape batch = leading(c.shape());
   const auto [a_row, a_col] = row_col(a);
   const auto [b_row, b_col] = row_col(b);
   kernels::MatmulParams params{.m = count32(m, "matmul"),
@@ -87,23 +91,22 @@ Tensor detail::gemm(const Tensor& a, const Tensor& b, DType dtype, const Tensor&
                                .a_col = a_col,
                                .b_row = b_row,
                                .b_col = b_col,
-                               .c_row = count32(n, "matmul"),
+                               .c_row = count32(c.strides()[c.rank() - 2], "matmul"),
                                .alpha = 1,
-                               .beta = added ? 1.0f : 0.0f};
-  if (is_batch && !set_batch(params, a, b, c)) {  // makes the steps even
+                               .beta = adds ? 1.0f : 0.0f};
+  if (batch.rank() > 0 && !set_batch(params, a, b, c)) {  // makes the steps even
     const auto full_batch = [&](const Tensor& t) {
       Shape shape = batch;
       shape.push_back(t.size(-2));
       shape.push_back(t.size(-1));
       return contiguous(expand(t, shape));
     };
-    return gemm(full_batch(a), full_batch(b), dtype, added);
+    return gemm_into(full_batch(a), full_batch(b), c, adds);
   }
   count32(c.numel(), "matmul");  // kernels count its elements
   const double flops = 2.0 * static_cast<double>(c.numel()) * static_cast<double>(k);
-  rw::launch("matmul", {in(a), in(b), added ? inout(c) : out(c)}, params,
+  rw::launch("matmul", {in(a), in(b), adds ? inout(c) : out(c)}, params,
              {.threads = {params.n, params.m, params.batch[0] * params.batch[1]}, .flops = flops});
-  return c;
 }
 
 // The first factor's own gradient comes last, when nobody reads the factor any more.

@@ -9,6 +9,9 @@ namespace rw::detail {
 // given.
 Tensor gemm(const Tensor& a, const Tensor& b, DType dtype, const Tensor& added = {});
 
+// c [..., m, n] = a @ b as above, or c += a @ b. The rows of c are dense, and may lie apart.
+void gemm_into(const Tensor& a, const Tensor& b, const Tensor& c, bool adds = false);
+
 // Returns the values that the vjp of a product of two inputs reads: each factor, for the other
 // one's gradient.
 Saves product_saves(const std::any&, uint32_t needs);

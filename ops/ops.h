@@ -341,6 +341,9 @@ struct AttentionOptions {
   bool lower_right = false;  // the last query stands at the last key, not the first at the first: i
                              // counts as i + T - S (PyTorch's causal_lower_right; caches of keys)
   Tensor alibi = {};  // slopes, f32 [H] or [B, H]: -slope * |i - j| is added (Press et al. 2022)
+  // The first key at which each query looks, i32 [B, S], which does not decrease along S: in rows
+  // of several texts, where its text begins. Work on keys before it is left out.
+  Tensor starts = {};
 };
 //! op: attention   torch: scaled_dot_product_attention   autocast: low   order: 1
 // softmax(scale * q k^T + mask) v without the [S, T] matrix in memory: q [B, H, S, D], k and v [B,
@@ -349,9 +352,9 @@ struct AttentionOptions {
 // f32, broadcasts to [B, H, S, T] along all axes but the last, and is added; its gradient is summed
 // over the broadcast axes. lengths [B] i32, 0 to T: keys from there on, even NaN, do not count, nor
 // do scores below -1e38; a row without any other score gives zeros. f32 or f16, of one dtype
-// (DTypeError); ShapeError for sizes, ValueError for options and lengths, and for a mask together
-// with slopes; AutogradError for slopes that require a gradient. CPU drivers bound S and T
-// (ShapeError). The method is that of Dao et al. 2022, "FlashAttention".
+// (DTypeError); ShapeError for sizes, ValueError for options and lengths, for a mask together with
+// slopes, and for starts together with lengths; AutogradError for slopes that require a gradient.
+// CPU drivers bound S and T (ShapeError). The method is that of Dao et al. 2022, "FlashAttention".
 Tensor attention(Tensor q, Tensor k, Tensor v, const AttentionOptions& options = {},
                  Tensor mask = {}, Tensor lengths = {});
 

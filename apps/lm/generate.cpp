@@ -9,6 +9,7 @@
 #include "data/base/files.h"
 #include "data/chat/chat_format.h"
 #include "data/text/text.h"
+#include "io/models/adapter.h"
 #include "io/models/decoder.h"
 #include "ops/autocast.h"
 #include "trainer/language/language_model.h"
@@ -34,7 +35,7 @@ struct LmGenerate {
   LmSampling sampling;
   std::string prompt, model = default_lm_folder();
   bool chat = false, no_cache = false;
-  std::string tokenizer, chat_format, system;
+  std::string adapter, tokenizer, chat_format, system;
 
   void add_to(CLI::App& app);
   void run();
@@ -43,7 +44,7 @@ struct LmGenerate {
 // How well a model predicts a text.
 struct LmPerplexity {
   DeviceOptions device = {.dtype = ""};
-  std::string model = default_lm_folder(), tokenizer;
+  std::string model = default_lm_folder(), adapter, tokenizer;
   std::vector<std::string> data;
   int64_t length = 512;
 
@@ -53,7 +54,7 @@ struct LmPerplexity {
 
 // Rewrites a model in another file format.
 struct LmConvert {
-  std::string from, to, type, tokenizer;
+  std::string from, to, type, adapter, tokenizer;
 
   void add_to(CLI::App& app);
   void run() const;
@@ -83,13 +84,13 @@ void LmGenerate::add_to(CLI::App& app) {
   app.add_option("prompt", prompt, "the text to continue, or with --chat the message to answer")
       ->required();
   shared_option(app, "--model", model, "a folder or FILE.gguf")->capture_default_str();
+  shared_option(app, "--adapter", adapter);
   shared_option(app, "--tokenizer", tokenizer,
                 "in place of the model's own: tokenizer.json, or a folder or FILE.gguf");
   app.add_flag("--chat", chat,
                "answer the prompt as a message, by the model's chat template, which python3 runs "
                "(package python3-jinja2)");
-  app.add_option("--chat-format", chat_format,
-                 "chatml, qwen3, llama3, llama3.1, gemma or llama2, in place of the template");
+  shared_option(app, "--chat-format", chat_format);
   app.add_option("--system", system, "a system message before the prompt")->needs("--chat");
   app.add_flag("--no-cache", no_cache, "read the whole text again for each token");
   sampling.add_to(app);
@@ -100,9 +101,17 @@ namespace {
 
 // Opens a model for reading, in the dtype of --dtype or in that of its files.
 LanguageModel opened_model(const DeviceOptions& device, const std::string& model,
-                           const std::string& tokenizer) {
-  return LanguageModel::open(
+                           const std::string& adapter, const std::string& tokenizer) {
+  LanguageModel opened = LanguageModel::open(
       model, device.dtype.empty() ? working_dtype(model) : device.parsed_dtype(), tokenizer);
+  if (!adapter.empty()) load_adapter(adapter, *opened.model);
+  opened.model->eval();  // without the adapter's dropout
+  return opened;
+}
+
+// In what a model computes: "bf16", or "bf16, with weights in blocks".
+std::string precision_of(const Decoder& model) {
+  return std::string(name(model.dtype())) + (model.head_blocks() ? ", with weights in blocks" : "");
 }
 
 // The input of the model, and with --chat also the ends of its answer.
@@ -134,7 +143,7 @@ void LmGenerate::run() {
                      "there is no model in '{}'; train one first, by lm train", model);
   }
   device.open();
-  const LanguageModel opened = opened_model(device, model, tokenizer);
+  const LanguageModel opened = opened_model(device, model, adapter, tokenizer);
   const Prompt read = prompt_of(*this, opened.tokenizer);
   Generator generator(sampling.seed);
   std::string before = chat ? "" : prompt;  // comes with the first text, and not before an error
@@ -159,7 +168,7 @@ void LmGenerate::run() {
       static_cast<double>(text.prompt_tokens) / text.first_seconds,
       std::max<int64_t>(text.tokens - 1, 0), text.seconds,
       static_cast<double>(std::max<int64_t>(text.tokens - 1, 0)) / std::max(text.seconds, 1e-9),
-      static_cast<double>(memory.peak) / (1 << 20), name(opened.model->head_weight().dtype()),
+      static_cast<double>(memory.peak) / (1 << 20), precision_of(*opened.model),
       default_device()->info().name);
 }
 
@@ -167,6 +176,7 @@ void LmPerplexity::add_to(CLI::App& app) {
   shared_option(app, "--data", data, "text files, joined");
   app.get_option("--data")->required();
   shared_option(app, "--model", model, "a folder or FILE.gguf")->capture_default_str();
+  shared_option(app, "--adapter", adapter);
   shared_option(app, "--tokenizer", tokenizer,
                 "in place of the model's own: tokenizer.json, or a folder or FILE.gguf");
   app.add_option("--context", length, "the tokens of a window, of which the second half counts")
@@ -176,7 +186,7 @@ void LmPerplexity::add_to(CLI::App& app) {
 
 void LmPerplexity::run() const {
   device.open();
-  const LanguageModel opened = opened_model(device, model, tokenizer);
+  const LanguageModel opened = opened_model(device, model, adapter, tokenizer);
   const std::vector<std::filesystem::path> files(data.begin(), data.end());
   std::string text;
   for (const std::string& part : read_texts(files)) text += part;
@@ -186,28 +196,34 @@ void LmPerplexity::run() const {
   const Perplexity found =
       perplexity(*opened.model, ids, length, begins ? opened.tokenizer.bos() : std::nullopt);
   fmt::print("perplexity {:.4f} over {} tokens of {}, in windows of {}, in {}\n", found.value,
-             found.tokens, ids.size(), length, name(opened.model->head_weight().dtype()));
+             found.tokens, ids.size(), length, precision_of(*opened.model));
 }
 
 void LmConvert::add_to(CLI::App& app) {
   app.add_option("from", from, "a folder or FILE.gguf")->required();
   app.add_option("to", to, "a folder or FILE.gguf")->required();
-  app.add_option("--type", type,
-                 "the type of the weights: f32, f16 or bf16, in GGUF also q8_0 (default: that of "
-                 "`from`, and f16 for other quantised types)");
+  shared_option(app, "--type", type,
+                "f32, f16 or bf16, in GGUF also q8_0, q6_k, q5_k, q4_k, q5_1, q5_0, q4_1 or q4_0 "
+                "(default: that of `from`, and f16 for quantised types)");
+  shared_option(app, "--adapter", adapter, "it becomes part of the weights");
   shared_option(app, "--tokenizer", tokenizer,
                 "in place of the model's own: tokenizer.json, or a folder or FILE.gguf");
 }
 
 // The dtypes have all values of the files, so only one tensor at a time is rounded, as it is
 // written. Vectors are small, and f32 in GGUF, where those of Gemma are one more than in a folder.
+// Sums of weights and adapters are rounded only then, too.
 void LmConvert::run() const {
   set_default_device(open_backend("cpu"));
-  const DType dtype = decoder_dtype(from);
+  const DType stored = decoder_dtype(from), dtype = adapter.empty() ? stored : DType::f32;
   const LanguageModel opened = LanguageModel::open(from, dtype, DType::f32, tokenizer);
   const std::string written = !type.empty()        ? type
                               : is_quantised(from) ? "f16"
-                                                   : std::string(name(dtype));
+                                                   : std::string(name(stored));
+  if (!adapter.empty()) {
+    load_adapter(adapter, *opened.model);
+    merge_lora(*opened.model);
+  }
   save_language_model(to, *opened.model, opened.tokenizer, written);
   fmt::print("{}: {} parameters of {}, {} tokens\n", to, opened.model->parameter_count(), written,
              opened.tokenizer.size());

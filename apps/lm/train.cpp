@@ -62,8 +62,8 @@ struct LmTrain : TrainerOptions {
 void LmTrain::add_to(CLI::App& app) {
   shared_option(app, "--data", data,
                 "text files; without them, the licences that come with Debian");
-  app.add_option("--config", config,
-                 "a new model: a preset as tiny, qwen3-0.6b or smollm2-135m, or a config.json")
+  shared_option(app, "--config", config,
+                "of a new one, a preset as tiny, qwen3-0.6b or smollm2-135m, or a config.json")
       ->capture_default_str();
   shared_option(app, "--model", model,
                 "a folder or FILE.gguf to train further, instead of --config");

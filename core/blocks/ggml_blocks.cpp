@@ -1,9 +1,8 @@
-#include <algorithm>
-#include <cmath>
 #include <cstring>
 
 #include "core/base/dtype.h"
 #include "core/blocks/block_type.h"
+#include "core/blocks/ggml_encoders.h"
 
 namespace rw {
 
@@ -112,34 +111,18 @@ void decode_q6_k(const std::byte* block, float* values) {
   }
 }
 
-bool encode_q8_0(const float* values, std::byte* block) {
-  float largest = 0;
-  for (int j = 0; j < small_block; ++j) {
-    if (!std::isfinite(values[j])) return false;
-    largest = std::max(largest, std::abs(values[j]));
-  }
-  const float d = largest / 127, inverse = d == 0 ? 0 : 1 / d;
-  const uint16_t scale = to_half(d);
-  if (!std::isfinite(from_half(scale))) return false;
-  std::memcpy(block, &scale, sizeof scale);
-  block += sizeof scale;
-  for (int j = 0; j < small_block; ++j)
-    block[j] = static_cast<std::byte>(static_cast<int8_t>(std::round(values[j] * inverse)));
-  return true;
-}
-
 }  // namespace
 
 namespace blocks {
 
-const BlockType q4_0 = {"Q4_0", small_block, 2, 16, false, decode_q4_0, nullptr};
-const BlockType q4_1 = {"Q4_1", small_block, 4, 16, false, decode_q4_1, nullptr};
-const BlockType q5_0 = {"Q5_0", small_block, 2, 20, false, decode_q5_0, nullptr};
-const BlockType q5_1 = {"Q5_1", small_block, 4, 20, false, decode_q5_1, nullptr};
+const BlockType q4_0 = {"Q4_0", small_block, 2, 16, false, decode_q4_0, encode_q4_0};
+const BlockType q4_1 = {"Q4_1", small_block, 4, 16, false, decode_q4_1, encode_q4_1};
+const BlockType q5_0 = {"Q5_0", small_block, 2, 20, false, decode_q5_0, encode_q5_0};
+const BlockType q5_1 = {"Q5_1", small_block, 4, 20, false, decode_q5_1, encode_q5_1};
 const BlockType q8_0 = {"Q8_0", small_block, 2, 32, false, decode_q8_0, encode_q8_0};
-const BlockType q4_k = {"Q4_K", large_block, 16, 128, false, decode_q4_k, nullptr};
-const BlockType q5_k = {"Q5_K", large_block, 16, 160, false, decode_q5_k, nullptr};
-const BlockType q6_k = {"Q6_K", large_block, 18, 192, false, decode_q6_k, nullptr};
+const BlockType q4_k = {"Q4_K", large_block, 16, 128, false, decode_q4_k, encode_q4_k};
+const BlockType q5_k = {"Q5_K", large_block, 16, 160, false, decode_q5_k, encode_q5_k};
+const BlockType q6_k = {"Q6_K", large_block, 18, 192, false, decode_q6_k, encode_q6_k};
 
 }  // namespace blocks
 

@@ -154,6 +154,26 @@ std::string ChatFormat::render(std::span<const ChatMessage> messages,
   return generation_prompt ? text + answer_ : text;
 }
 
+std::vector<RenderedChat> ChatFormat::render_all(std::span<const ChatRequest> requests) const {
+  constexpr size_t most = 256;  // that a process surely renders within its limits
+  std::vector<RenderedChat> chats;
+  if (!jinja_.empty()) {
+    for (size_t at = 0; at < requests.size(); at += most)
+      for (RenderedChat& chat : run_chat_template(
+               jinja_, tokens_, requests.subspan(at, std::min(most, requests.size() - at))))
+        chats.push_back(std::move(chat));
+    return chats;
+  }
+  for (const ChatRequest& request : requests) {
+    try {
+      chats.push_back({render(request.messages, request.generation_prompt), {}});
+    } catch (const ValueError& error) {
+      chats.push_back({{}, error.what()});
+    }
+  }
+  return chats;
+}
+
 std::string ChatFormat::chatml(std::span<const ChatMessage> messages) const {
   std::string text;
   const auto say = [&](std::string_view role, std::string_view content) {

@@ -29,6 +29,9 @@ class ChatFormat {
   // the assistant's answer begins. ValueError for roles that are unknown, and for a conversation
   // that the template refuses: Gemma's roles must alternate.
   std::string render(std::span<const ChatMessage> messages, bool generation_prompt = true) const;
+  // The same for many conversations, each with its text or why it is refused; a template is run
+  // once for hundreds of them.
+  std::vector<RenderedChat> render_all(std::span<const ChatRequest> requests) const;
 
   // One of those above, or "template" for one that is run.
   const std::string& name() const { return name_; }

@@ -73,8 +73,8 @@ void check_source(const GgufSource& source, const std::string& path) {
   const BlockType* const blocks = gguf_type_info(type).blocks;
   check<ValueError>(type == GgufType::f32 || type == GgufType::f16 || type == GgufType::bf16 ||
                         (blocks && blocks->encode),
-                    "gguf", "'{}': {:?} must be written as F32, F16, BF16 or Q8_0, got {}", path,
-                    name, gguf_type_info(type).name);
+                    "gguf", "'{}': {:?} must be written as F32, F16, BF16 or in blocks, got {}",
+                    path, name, gguf_type_info(type).name);
   check<ValueError>(shape.rank() >= 1 && shape.rank() <= 4 && is_float(tensor.dtype()) &&
                         shape.numel() == tensor.numel(),
                     "gguf", "'{}': {:?} must be floats of rank 1 to 4, got {} as {}", path, name,
@@ -220,10 +220,22 @@ const std::string& GgufFile::text(const std::string& key) const {
   return *found;
 }
 
-void GgufFile::read(const std::string& name, const Tensor& target) const {
+const GgufTensor& GgufFile::tensor(const std::string& name) const {
   const auto found = tensors().find(name);
   check<FileError>(found != tensors().end(), "gguf", "'{}' has no tensor {:?}", path_, name);
-  const auto& [type, shape, offset, bytes] = found->second;
+  return found->second;
+}
+
+void GgufFile::read_blocks(const std::string& name, const Tensor& target) const {
+  const auto& [type, shape, offset, bytes] = tensor(name);
+  const std::string what = fmt::format("tensor {:?} of '{}'", name, path_);
+  check<FileError>(type->blocks != nullptr, "gguf",
+                   "{} must be of a quantised type that is read, got {}", what, type->name);
+  upload("U8", {file_, offset, bytes}, target, what);
+}
+
+void GgufFile::read(const std::string& name, const Tensor& target) const {
+  const auto& [type, shape, offset, bytes] = tensor(name);
   const std::string what = fmt::format("tensor {:?} of '{}'", name, path_);
   const bool fits =
       target.rank() == shape.rank() ? target.shape() == shape : target.numel() == shape.numel();

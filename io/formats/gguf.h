@@ -81,8 +81,12 @@ class GgufFile {
   // and as many elements: floats and quantised types to any float dtype, I32 and I64 to i32. Throws
   // FileError.
   void read(const std::string& name, const Tensor& target) const;
+  // Copies the bytes of a quantised tensor into `target`, u8 of as many elements and of any
+  // strides. Throws FileError.
+  void read_blocks(const std::string& name, const Tensor& target) const;
 
  private:
+  const GgufTensor& tensor(const std::string& name) const;
   const GgufValue& value(const std::string& key) const;
 
   std::string path_;
@@ -91,7 +95,7 @@ class GgufFile {
   GgufMetadata metadata_;
 };
 
-// A tensor to write, of floats, and how: f32, f16, bf16 or q8_0.
+// A tensor to write, of floats, and how.
 struct GgufSource {
   std::string name;                 // at most 63 bytes
   Tensor tensor;                    // of any strides
@@ -101,7 +105,7 @@ struct GgufSource {
 
 // Writes a file of version 3 with the tensors in their order, whole or not at all. ValueError for
 // what the format cannot hold: a name that is too long or comes twice, ranks that are not 1 to 4,
-// rows of q8_0 that are no whole blocks of 32, values of q8_0 that are not finite. FileError.
+// rows that are no whole blocks, values in blocks that are not finite or too large. FileError.
 void write_gguf(const std::filesystem::path& path, const std::vector<GgufSource>& tensors,
                 const GgufMetadata& metadata);
 

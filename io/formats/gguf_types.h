@@ -8,8 +8,7 @@
 
 namespace rw {
 
-// The types that are read, with the format's numbers; write_gguf() takes f32, f16, bf16 and those
-// whose block type has an encode().
+// The types that are read and written, with the format's numbers.
 enum class GgufType : uint32_t {
   f32 = 0,    // as DType's
   f16 = 1,    // the same

@@ -10,6 +10,7 @@
 #include "io/models/decoder_gguf.h"
 #include "io/models/decoder_json.h"
 #include "io/models/model.h"
+#include "nn/adapters/lora.h"
 
 namespace rw {
 
@@ -227,6 +228,12 @@ std::vector<StateDict> shards(const Module& model, const SaveDecoderOptions& opt
   return parts;
 }
 
+void check_merged(const char* op, const Decoder& model) {
+  check(lora_adapters(model).empty(), op,
+        "the model has adapters, which its files do not hold; merge them (merge_lora), or save "
+        "them apart (save_adapter)");
+}
+
 // The files of an older model that a new one of other files would be mixed with. Those of its
 // tokenizer stay if no tokenizer comes with the new one.
 bool is_of_old_model(const std::string& name, bool has_tokenizer) {
@@ -275,6 +282,12 @@ DType working_dtype(const fs::path& path) {
   return overflows ? DType::bf16 : named;
 }
 
+DecoderTypes read_decoder_types(const fs::path& path) {
+  if (!is_gguf(path)) return {};
+  const GgufFile file(path);
+  return decoder_types(file, parse_decoder_metadata(file));
+}
+
 bool is_quantised(const fs::path& path) {
   if (!is_gguf(path)) return false;
   const GgufFile file(path);
@@ -283,13 +296,13 @@ bool is_quantised(const fs::path& path) {
 }
 
 void load_decoder(const fs::path& path, Decoder& model) {
-  if (is_gguf(path))
-    load_decoder_tensors(GgufFile(path), model, model.config());
-  else
-    load_folder(path, model);
+  if (!is_gguf(path)) return load_folder(path, model);
+  load_decoder_tensors(GgufFile(path), model, model.config());
 }
 
 void save_decoder(const fs::path& folder, const Decoder& model, const SaveDecoderOptions& options) {
+  check_merged("save_decoder", model);
+  check_has_floats(model);
   OrderedJson json = decoder_config_json(model.config());
   json.update(tokens_json(options.tokens));
   json["torch_dtype"] = options.dtype == DType::f16    ? "float16"
@@ -319,6 +332,7 @@ void save_decoder(const fs::path& folder, const Decoder& model, const SaveDecode
 
 void save_decoder_gguf(const fs::path& file, const Decoder& model, GgufType type,
                        const GgufMetadata& more) {
+  check_merged("save_decoder_gguf", model);
   GgufMetadata metadata = decoder_metadata(model.config(), type);
   metadata.insert(more.begin(), more.end());
   write_gguf(file, decoder_tensors(model, model.config(), type), metadata);

@@ -10,6 +10,7 @@
 
 #include "../../models/decoder.h"
 #include "../formats/gguf.h"
+#include "decoder_types.h"
 
 namespace rw {
 
@@ -41,10 +42,15 @@ DType working_dtype(const std::filesystem::path& path);
 // Whether such a file has quantised matrices.
 bool is_quantised(const std::filesystem::path& path);
 
+// The types of such a folder, which has floats alone, or file. FileError, also for quantised types
+// that are not read.
+DecoderTypes read_decoder_types(const std::filesystem::path& path);
+
 // Fills a model of this shape from such a folder, with model.safetensors or its parts, or from
-// such a file, whose quantised tensors become floats. The folder of a model with a tied head may
-// have the head, if it equals the embeddings. FileError before anything is written, if names or
-// shapes do not agree, or if the folder has files that save_decoder() did not write together.
+// such a file, whose quantised tensors become floats, unless the model has them in blocks. The
+// folder of a model with a tied head may have the head, if it equals the embeddings. FileError
+// before anything is written, if names or shapes do not agree, or if the folder has files that
+// save_decoder() did not write together.
 void load_decoder(const std::filesystem::path& path, Decoder& model);
 
 // How save_decoder() writes.
@@ -61,15 +67,16 @@ struct SaveDecoderOptions {
 // folder is made if it is missing. A model that it has is replaced as a whole: whenever the writer
 // is killed, load_decoder() finds the old one or the new one. The list rewind-files.txt names the
 // files with sizes and hashes, and a mixture with others is refused. ValueError for what the
-// model's class in transformers cannot be. FileError.
+// model's class in transformers cannot be, for weights in blocks, and for a model with adapters.
+// FileError.
 void save_decoder(const std::filesystem::path& folder, const Decoder& model,
                   const SaveDecoderOptions& options = {});
 
 // Writes a GGUF file that llama.cpp reads, if `more` has the tokenizer ("tokenizer.ggml.model" and
-// so on, with as many tokens as the embeddings have rows): matrices as `type`, which is f32, f16,
-// bf16 or q8_0, or as f16 where rows are no whole blocks of it, and vectors as f32. What `more`
-// says about the model itself is ignored. llama.cpp does not use windows of Mistral and Qwen.
-// ValueError for what such a file cannot say, FileError.
+// so on, with as many tokens as the embeddings have rows): matrices as `type`, with
+// llama.cpp's exceptions (decoder_tensors), and vectors as f32. What `more` says about the model
+// itself is ignored. llama.cpp does not use windows of Mistral and Qwen. ValueError for what such a
+// file cannot say, for weights in blocks, and for a model with adapters. FileError.
 void save_decoder_gguf(const std::filesystem::path& file, const Decoder& model, GgufType type,
                        const GgufMetadata& more = {});
 

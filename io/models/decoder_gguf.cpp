@@ -1,58 +1,19 @@
 #include "io/models/decoder_gguf.h"
 
-#include <cmath>
-#include <numbers>
+#include <map>
 #include <set>
 
+#include "io/models/decoder_names.h"
 #include "io/models/model.h"
+#include "nn/adapters/block_layers.h"
 #include "ops/operators.h"
 #include "ops/ops.h"
 
 namespace rw {
 
+using namespace detail;
+
 namespace {
-
-constexpr const char* gguf_reader = "read_decoder_config";
-const std::string rope_freqs = "rope_freqs.weight";
-
-std::string architecture_of(const DecoderConfig& c) {
-  if (c.model_type == "mistral") return "llama";
-  return c.model_type == "gemma3_text" ? "gemma3" : c.model_type;
-}
-
-// ---- names and layouts --------------------------------------------------------------------------
-
-// The rules apply one after the other.
-std::string gguf_name(const std::string& name, const DecoderConfig& c) {
-  std::vector<Renaming> rules = {{"model.embed_tokens", "token_embd"},
-                                 {"model.layers.", "blk."},
-                                 {"model.norm", "output_norm"},
-                                 {"lm_head", "output"},
-                                 {"self_attn.q_", "attn_q_"},
-                                 {"self_attn.k_", "attn_k_"},
-                                 {"self_attn.v_", "attn_v_"},
-                                 {"self_attn.o_", "attn_output_"},
-                                 {"mlp.gate_", "ffn_gate_"},
-                                 {"mlp.up_", "ffn_up_"},
-                                 {"mlp.down_", "ffn_down_"},
-                                 {"_proj.", "."},
-                                 {"input_layernorm", "attn_norm"},
-                                 {"pre_feedforward_layernorm", "ffn_norm"},
-                                 {"post_feedforward_layernorm", "post_ffw_norm"}};
-  rules.push_back({"post_attention_layernorm",
-                   c.model_type == "gemma3_text" ? "post_attention_norm" : "ffn_norm"});
-  return renamed({{name, {}}}, rules).front().name;
-}
-
-// Rows of q and k in files of llama: its rotary embeddings turn neighbours, not halves, so that row
-// i of a head's first half and row i of its second half lie side by side. A view [heads, half, 2,
-// ...].
-Tensor as_neighbours(const Tensor& t, int64_t heads) {
-  const Shape& shape = t.shape();
-  const int64_t half = shape[0] / heads / 2;
-  if (t.rank() == 1) return transpose(reshape(t, {heads, 2, half}), 1, 2);
-  return transpose(reshape(t, {heads, 2, half, shape[1]}), 1, 2);
-}
 
 // A parameter in a file.
 struct Entry {
@@ -65,304 +26,17 @@ struct Entry {
 std::vector<Entry> entries_of(const Module& model, const DecoderConfig& c) {
   const NoGrad guard;
   std::vector<Entry> entries;
-  for (const auto& [name, tensor] : state_dict(model)) {
-    Tensor view = tensor;
-    if (architecture_of(c) == "llama" && name.find("self_attn.q_") != name.npos)
-      view = as_neighbours(tensor, c.num_attention_heads);
-    if (architecture_of(c) == "llama" && name.find("self_attn.k_") != name.npos)
-      view = as_neighbours(tensor, c.num_key_value_heads);
+  for (const auto& [name, tensor] : model.named_parameters()) {
+    const Tensor view = in_gguf_order(name, tensor, c);
     const bool is_norm = name.ends_with("norm.weight");
     entries.push_back({gguf_name(name, c), view, tensor.shape(), c.is_gemma() && is_norm});
   }
   return entries;
 }
 
-// ---- rotary embeddings --------------------------------------------------------------------------
-
-// The divisors of the frequencies.
-std::vector<float> stretches(const DecoderConfig& c) {
-  DecoderConfig plain = c;
-  plain.rope_scaling = {};
-  std::vector<float> result = plain.rotary().frequencies;
-  const std::vector<float> scaled = c.rotary().frequencies;
-  for (size_t i = 0; i < result.size(); ++i) result[i] /= scaled[i];
-  return result;
-}
-
-// Llama 3's parameters from what divides each frequency. Between the wavelengths that are left
-// alone and those that are divided by `factor`, 1 / stretch is linear in the frequency, with two
-// coefficients; low_freq_factor is 1, and of a single point there high_freq_factor is 4, as in all
-// that are published.
-RopeScaling find_llama3(const std::vector<float>& stretch, const std::vector<float>& frequencies) {
-  const auto rounded = [](double x) { return std::round(1000 * x) / 1000; };
-  RopeScaling s{.type = "llama3",
-                .factor = rounded(stretch.back()),
-                .original_max_position_embeddings = 8192};
-  struct Point {
-    double turns, share;  // per token, and of the unchanged frequency
-  };
-  std::vector<Point> ramp;
-  for (size_t i = 0; i < stretch.size(); ++i)
-    if (stretch[i] > 1.0001 && stretch[i] < 0.9999 * s.factor)
-      ramp.push_back({frequencies[i] / (2 * std::numbers::pi),
-                      (1 / stretch[i] - 1 / s.factor) / (1 - 1 / s.factor)});
-  double original = 8192;
-  if (ramp.size() > 1) {
-    const auto& [turns, share] = ramp.front();
-    const double slope = (share - ramp.back().share) / (turns - ramp.back().turns);
-    const double at_zero = share - slope * turns;  // -low / (high - low)
-    s.high_freq_factor = rounded(1 - 1 / at_zero);
-    original = -slope / at_zero;
-  } else if (ramp.size() == 1) {
-    original = (1 + 3 * ramp.front().share) / ramp.front().turns;
-  }
-  if (original >= 1 && original <= 1 << 30)
-    s.original_max_position_embeddings = std::llround(original);
-  return s;
-}
-
-RopeScaling parse_llama3(const GgufFile& file, DecoderConfig c) {
-  const GgufTensor& stored = file.tensors().find(rope_freqs)->second;
-  check<FileError>(stored.type->name == "F32" && stored.shape == Shape{c.heads_dim() / 2},
-                   gguf_reader, "'{}': {} must be F32 of the shape ({}), got {} {}", file.path(),
-                   rope_freqs, c.heads_dim() / 2, stored.type->name, stored.shape);
-  std::vector<float> stretch(static_cast<size_t>(stored.shape[0]));
-  InputFile(file.path()).read(stored.offset, std::as_writable_bytes(std::span(stretch)));
-  c.rope_scaling = {};
-  c.rope_scaling = find_llama3(stretch, c.rotary().frequencies);
-  const RopeScaling& s = c.rope_scaling;
-  bool fits = s.factor >= 1 && s.factor <= 1e6 && s.high_freq_factor > s.low_freq_factor;
-  const std::vector<float> again = fits ? stretches(c) : stretch;
-  for (size_t i = 0; i < again.size(); ++i) fits &= std::abs(again[i] / stretch[i] - 1) < 1e-4;
-  check<FileError>(fits, gguf_reader,
-                   "'{}': {} must be the factors of Llama 3's rotary embeddings; others are not "
-                   "supported",
-                   file.path(), rope_freqs);
-  return s;
-}
-
-// YaRN's factor of cos and sin; llama.cpp has a further one.
-double yarn_scale(double factor) {
-  return factor > 1 ? 0.1 * std::log(factor) + 1 : 1;
-}
-
-RopeScaling parse_rope_scaling(const GgufFile& file, const DecoderConfig& c,
-                               const std::string& prefix) {
-  if (file.tensors().contains(rope_freqs)) return parse_llama3(file, c);
-  const std::string at = prefix + "rope.scaling.";
-  const std::string old = prefix + "rope.scale_linear";  // the key of early files
-  if (file.has(old)) return {.type = "linear", .factor = file.number(old, 1e-6, 1e6)};
-  RopeScaling s;
-  if (file.has(at + "type")) s.type = file.text(at + "type");
-  if (s.type == "none") s.type.clear();
-  if (s.type.empty()) return {};
-  check<FileError>(s.type == "linear" || s.type == "yarn", gguf_reader,
-                   "'{}' must have rotary embeddings of type linear or yarn, got {:?}", file.path(),
-                   s.type);
-  s.factor = file.number(at + "factor", 1e-6, 1e6);
-  if (s.type == "linear") return s;
-  const auto take = [&](const char* key, double& value) {
-    if (file.has(at + key)) value = file.number(at + key, 1e-6, 1e6);
-  };
-  s.original_max_position_embeddings = file.integer(at + "original_context_length", 1, 1 << 30);
-  take("yarn_beta_fast", s.beta_fast);
-  take("yarn_beta_slow", s.beta_slow);
-  if (double factor = 0; take("attn_factor", factor), factor > 0)
-    s.attention_factor = factor * yarn_scale(s.factor);
-  take("yarn_attn_factor", s.attention_factor);
-  return s;
-}
-
-void add_rope_scaling(GgufMetadata& metadata, const DecoderConfig& c, const std::string& prefix) {
-  const RopeScaling& s = c.rope_scaling;
-  if (s.type.empty() || s.type == "llama3") return;
-  const std::string at = prefix + "rope.scaling.";
-  const auto add = [&](const char* key, double value) {
-    metadata[at + key] = static_cast<float>(value);
-  };
-  metadata[at + "type"] = s.type;
-  add("factor", s.factor);
-  if (s.type == "linear") return;
-  metadata[at + "original_context_length"] = static_cast<uint32_t>(
-      s.original_max_position_embeddings > 0 ? s.original_max_position_embeddings
-                                             : c.max_position_embeddings);
-  add("yarn_beta_fast", s.beta_fast);
-  add("yarn_beta_slow", s.beta_slow);
-  if (s.attention_factor == 0) return;
-  // The converter of llama.cpp writes the first, and llama.cpp reads the second.
-  add("yarn_attn_factor", s.attention_factor);
-  add("attn_factor", s.attention_factor / yarn_scale(s.factor));
-}
-
-// ---- the other metadata -------------------------------------------------------------------------
-
-// llama.cpp's scores of Gemma 3 are divided by the root of this, which is another number only in
-// its model of 27e9 parameters.
-double score_scalar(const DecoderConfig& c) {
-  return static_cast<double>(c.num_hidden_layers == 62 ? c.hidden_size / c.num_attention_heads
-                                                       : c.heads_dim());
-}
-
-// Five of six layers have a window: Gemma 3's pattern, if a file does not say another.
-std::vector<bool> every_sixth_full(int64_t layers, int64_t period = 6) {
-  std::vector<bool> slides;
-  for (int64_t layer = 0; layer < layers; ++layer) slides.push_back((layer + 1) % period != 0);
-  return slides;
-}
-
-void parse_windows(const GgufFile& file, DecoderConfig& c, const std::string& prefix) {
-  const std::string key = prefix + "attention.sliding_window", pattern = key + "_pattern";
-  if (!file.has(key)) return;
-  c.sliding_window = file.integer(key, 0, INT32_MAX);
-  if (c.sliding_window == 0) return;
-  if (c.model_type == "llama") c.model_type = "mistral";
-  if (c.model_type == "gemma3_text") c.slides = every_sixth_full(c.num_hidden_layers);
-  if (!file.has(pattern)) return;
-  if (std::holds_alternative<GgufList>(file.metadata().find(pattern)->second))
-    c.slides = file.list<bool>(pattern);
-  else
-    c.slides = every_sixth_full(c.num_hidden_layers, file.integer(pattern, 1, INT32_MAX));
-}
-
-void check_supported(const GgufFile& file, const DecoderConfig& c, const std::string& prefix) {
-  for (const char* key : {"expert_count", "attn_logit_softcapping", "final_logit_softcapping"})
-    check<FileError>(!file.has(prefix + key) || file.number(prefix + key, 0, 1e9) == 0, gguf_reader,
-                     "'{}' has {}{}, which is not supported", file.path(), prefix, key);
-  check<FileError>(!file.has("split.count") || file.integer("split.count", 0, UINT16_MAX) < 2,
-                   gguf_reader,
-                   "'{}' must be a whole model, got a part of one; llama-gguf-split --merge joins "
-                   "parts",
-                   file.path());
-  for (const char* key : {"attention.value_length", "rope.dimension_count"})
-    if (file.has(prefix + key))
-      check<FileError>(file.integer(prefix + key, 1, 1 << 16) == c.heads_dim(), gguf_reader,
-                       "'{}': {}{} must be the size of heads, {}, got {}", file.path(), prefix, key,
-                       c.heads_dim(), file.integer(prefix + key, 1, 1 << 16));
-}
-
-// A number of all layers: files may have a list with one for each.
-int64_t number_of_layers(const GgufFile& file, const std::string& key, int64_t high,
-                         int64_t layers) {
-  const std::vector<int64_t> numbers = file.integers(key);
-  if (std::ssize(numbers) != layers) return file.integer(key, 1, high);
-  for (const int64_t number : numbers)
-    check<FileError>(number == numbers[0] && number >= 1 && number <= high, gguf_reader,
-                     "'{}': {} must be the same in all layers, in [1, {}], got {} and {}; models "
-                     "whose layers differ are not supported",
-                     file.path(), key, high, numbers[0], number);
-  return numbers[0];
-}
-
-// llama.cpp's number for a file whose matrices are of this type.
-uint32_t file_type(GgufType type) {
-  return type == GgufType::f16 ? 1 : type == GgufType::q8_0 ? 7 : type == GgufType::bf16 ? 32 : 0;
-}
-
-}  // namespace
-
-DecoderConfig parse_decoder_metadata(const GgufFile& file) {
-  const std::string& architecture = file.text("general.architecture");
-  DecoderConfig c;
-  c.model_type = architecture == "gemma3" ? "gemma3_text" : architecture;
-  check<FileError>(architecture == "llama" || architecture == "qwen2" || architecture == "qwen3" ||
-                       architecture == "gemma" || architecture == "gemma3",
-                   gguf_reader,
-                   "'{}' must have the architecture llama, qwen2, qwen3, gemma or gemma3, got {:?}",
-                   file.path(), architecture);
-  const std::string prefix = architecture + ".";
-  const auto size = [&](const char* key, int64_t high) {
-    return number_of_layers(file, prefix + key, high, c.num_hidden_layers);
-  };
-  c.num_hidden_layers = file.integer(prefix + "block_count", 1, 10000);
-  c.hidden_size = size("embedding_length", 1 << 17);
-  c.intermediate_size = size("feed_forward_length", 1 << 20);
-  c.max_position_embeddings = size("context_length", 1 << 30);
-  c.num_attention_heads = c.num_key_value_heads = size("attention.head_count", 1 << 16);
-  if (file.has(prefix + "attention.head_count_kv"))
-    c.num_key_value_heads = size("attention.head_count_kv", 1 << 16);
-  if (file.has(prefix + "attention.key_length")) c.head_dim = size("attention.key_length", 1 << 16);
-  check<FileError>(c.head_dim > 0 || c.hidden_size % c.num_attention_heads == 0, gguf_reader,
-                   "'{}': the number of heads must divide embedding_length, got {} and {}",
-                   file.path(), c.num_attention_heads, c.hidden_size);
-  c.rms_norm_eps = file.number(prefix + "attention.layer_norm_rms_epsilon", 0, 1);
-  const auto base = [&](const char* key, double& value) {
-    if (file.has(prefix + key)) value = file.number(prefix + key, 1, 1e12);
-  };
-  base("rope.freq_base", c.rope_theta);
-  base("rope.freq_base_swa", c.rope_local_base_freq);
-  const auto& tensors = file.tensors();
-  const auto embeddings = tensors.find("token_embd.weight");
-  check<FileError>(embeddings != tensors.end() && embeddings->second.shape.rank() == 2, gguf_reader,
-                   "'{}' must have a matrix token_embd.weight", file.path());
-  c.vocab_size = embeddings->second.shape[0];
-  c.tie_word_embeddings = !tensors.contains("output.weight");
-  c.attention_bias = tensors.contains("blk.0.attn_q.bias");
-  c.mlp_bias = tensors.contains("blk.0.ffn_up.bias");
-  if (c.is_gemma()) c.hidden_act = "gelu_pytorch_tanh";
-  if (c.model_type == "gemma3_text") c.query_pre_attn_scalar = score_scalar(c);
-  check_supported(file, c, prefix);
-  parse_windows(file, c, prefix);
-  try {
-    c.check();
-    c.rope_scaling = parse_rope_scaling(file, c, prefix);
-    c.check();
-  } catch (const ValueError& error) {
-    fail<FileError>(gguf_reader, "'{}' is not a model that can be: {}", file.path(), error.what());
-  }
-  return c;
-}
-
-GgufMetadata decoder_metadata(const DecoderConfig& c, GgufType type) {
-  c.check();
-  check<ValueError>(c.query_pre_attn_scalar == 0 || c.query_pre_attn_scalar == score_scalar(c),
-                    "save_decoder_gguf", "query_pre_attn_scalar must be {} in a GGUF file, got {}",
-                    score_scalar(c), c.query_pre_attn_scalar);
-  const char* const activation = c.is_gemma() ? "gelu_pytorch_tanh" : "silu";
-  check<ValueError>(c.hidden_act == activation, "save_decoder_gguf",
-                    "hidden_act must be {} in a GGUF file of {}, which has no word for it, got {}; "
-                    "write a folder",
-                    activation, architecture_of(c), c.hidden_act);
-  const std::string architecture = architecture_of(c), prefix = architecture + ".";
-  GgufMetadata metadata = {{"general.architecture", architecture},
-                           {"general.type", std::string("model")},
-                           {"general.file_type", file_type(type)}};
-  if (type == GgufType::q8_0) metadata["general.quantization_version"] = uint32_t{2};
-  const auto size = [&](const char* key, int64_t value) {
-    metadata[prefix + key] = static_cast<uint32_t>(value);
-  };
-  size("vocab_size", c.vocab_size);
-  size("context_length", c.max_position_embeddings);
-  size("embedding_length", c.hidden_size);
-  size("block_count", c.num_hidden_layers);
-  size("feed_forward_length", c.intermediate_size);
-  size("attention.head_count", c.num_attention_heads);
-  size("attention.head_count_kv", c.num_key_value_heads);
-  size("attention.key_length", c.heads_dim());
-  size("attention.value_length", c.heads_dim());
-  size("rope.dimension_count", c.heads_dim());
-  metadata[prefix + "attention.layer_norm_rms_epsilon"] = static_cast<float>(c.rms_norm_eps);
-  metadata[prefix + "rope.freq_base"] = static_cast<float>(c.rope_theta);
-  add_rope_scaling(metadata, c, prefix);
-  if (c.model_type == "gemma3_text")
-    metadata[prefix + "rope.freq_base_swa"] = static_cast<float>(c.rope_local_base_freq);
-  if (c.sliding_window == 0) return metadata;
-  size("attention.sliding_window", c.sliding_window);
-  std::vector<bool> slides;
-  for (int64_t layer = 0; layer < c.num_hidden_layers; ++layer)
-    slides.push_back(c.has_window(layer));
-  const bool is_default = c.model_type == "gemma3_text"
-                              ? slides == every_sixth_full(c.num_hidden_layers)
-                              : c.slides.empty();
-  if (!is_default) metadata[prefix + "attention.sliding_window_pattern"] = GgufList(slides);
-  return metadata;
-}
-
-void load_decoder_tensors(const GgufFile& file, const Module& model, const DecoderConfig& config) {
-  const NoGrad guard;
-  const std::vector<Entry> entries = entries_of(model, config);
-  std::set<std::string> wanted = {rope_freqs};
-  for (const auto& [name, view, shape, has_shift] : entries) {
-    wanted.insert(name);
+// Throws unless the file has these tensors, by name and shape, and no others.
+void check_names(const GgufFile& file, const std::map<std::string, Shape>& wanted) {
+  for (const auto& [name, shape] : wanted) {
     const auto found = file.tensors().find(name);
     check<FileError>(found != file.tensors().end(), "load_decoder", "'{}' has no tensor {}",
                      file.path(), name);
@@ -371,26 +45,84 @@ void load_decoder_tensors(const GgufFile& file, const Module& model, const Decod
                      found->second.shape);
   }
   for (const auto& [name, stored] : file.tensors())
-    check<FileError>(wanted.contains(name), "load_decoder",
+    check<FileError>(wanted.contains(name) || name == rope_freqs, "load_decoder",
                      "'{}' has tensor {:?}, which the model does not have", file.path(), name);
+}
+
+// The matrices in blocks, by the names of their weights.
+std::map<std::string, const BlockMatrix*> all_blocks(const Module& model) {
+  std::map<std::string, const BlockMatrix*> found;
+  for (const auto& [name, module] : model.named_modules()) {
+    const auto* layer = dynamic_cast<const BlockLinear*>(module);
+    const auto* table = dynamic_cast<const BlockEmbedding*>(module);
+    if (layer || table)
+      found.emplace(name + ".weight", layer ? &layer->weight() : &table->weight());
+  }
+  return found;
+}
+
+void read_entries(const GgufFile& file, const std::vector<Entry>& entries) {
   for (const auto& [name, view, shape, has_shift] : entries) {
     file.read(name, view);
     if (has_shift) Tensor(view).copy_(view - 1);
   }
 }
 
+}  // namespace
+
+DecoderTypes decoder_types(const GgufFile& file, const DecoderConfig& config) {
+  DecoderTypes types;
+  for (const auto& [weight, shape] : decoder_matrices(config)) {
+    const std::string name = gguf_name(weight, config);
+    const auto stored = file.tensors().find(name);
+    check<FileError>(stored != file.tensors().end(), "load_decoder", "'{}' has no tensor {}",
+                     file.path(), name);
+    const GgufTypeInfo& type = *stored->second.type;
+    check<FileError>(type.block_elements == 1 || type.blocks, "load_decoder",
+                     "tensor {:?} of '{}' must be of a quantised type that is read, got {}", name,
+                     file.path(), type.name);
+    types.emplace(weight, type.blocks);
+  }
+  return types;
+}
+
+void load_decoder_tensors(const GgufFile& file, const Module& model, const DecoderConfig& config) {
+  const NoGrad guard;
+  std::map<std::string, Shape> wanted;
+  for (const auto& [weight, blocks] : all_blocks(model)) {
+    const std::string name = gguf_name(weight, config);
+    wanted.emplace(name, Shape{blocks->rows(), blocks->columns()});
+    const auto stored = file.tensors().find(name);
+    check<FileError>(
+        stored == file.tensors().end() || stored->second.type->blocks == &blocks->type(),
+        "load_decoder", "tensor {:?} of '{}' must be of the type {}, got {}", name, file.path(),
+        blocks->type().name, stored->second.type->name);
+  }
+  for (const Entry& entry : entries_of(model, config)) wanted.emplace(entry.name, entry.shape);
+  check_names(file, wanted);
+  for (const auto& [weight, blocks] : all_blocks(model))
+    file.read_blocks(gguf_name(weight, config), in_gguf_order(weight, blocks->codes(), config));
+  read_entries(file, entries_of(model, config));
+}
+
+void check_has_floats(const Module& model) {
+  for (const NamedTensor& buffer : model.named_buffers())
+    check(!buffer.name.ends_with("blocks"), "save_decoder",
+          "weights in blocks are not written, got '{}': open the model as floats", buffer.name);
+}
+
 std::vector<GgufSource> decoder_tensors(const Module& model, const DecoderConfig& config,
                                         GgufType type) {
   const NoGrad guard;
+  check_has_floats(model);
   std::vector<GgufSource> sources;
-  const uint32_t block = gguf_type_info(type).block_elements;
   for (const auto& [name, view, shape, has_shift] : entries_of(model, config)) {
     GgufType its_type = GgufType::f32;
-    if (shape.rank() == 2) its_type = shape[1] % block == 0 ? type : GgufType::f16;
+    if (shape.rank() == 2) its_type = matrix_type(name, shape[1], type, config);
     sources.push_back({name, has_shift ? view + 1 : view, its_type, shape});
   }
   if (config.rope_scaling.type == "llama3") {
-    const std::vector<float> factors = stretches(config);
+    const std::vector<float> factors = rope_stretches(config);
     sources.push_back({rope_freqs, tensor(factors, {std::ssize(factors)}), GgufType::f32});
   }
   return sources;

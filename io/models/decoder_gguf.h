@@ -1,26 +1,23 @@
-// Decoders in GGUF files: llama.cpp's architectures llama, qwen2, qwen3, gemma and gemma3.
+// The tensors of decoders in GGUF files, whose names and layouts are llama.cpp's.
 #pragma once
 
-#include "../../models/decoder_config.h"
 #include "../../nn/module.h"
-#include "../formats/gguf.h"
+#include "decoder_metadata.h"
+#include "decoder_types.h"
 
 namespace rw {
 
-// The shape that a file's header tells. A file of llama with windows is a Mistral. The parameters
-// of Llama 3's rotary embeddings, which files hold as factors of the frequencies
-// (rope_freqs.weight), are found from these. Throws FileError, also for models that Decoder is not.
-DecoderConfig parse_decoder_metadata(const GgufFile& file);
-// The same the other way, for a file whose matrices are of `type`. llama.cpp does not use the
-// windows of Mistral and Qwen. ValueError for what these files cannot say: another
-// query_pre_attn_scalar than llama.cpp's.
-GgufMetadata decoder_metadata(const DecoderConfig& config, GgufType type);
-
-// Fills the parameters of a Decoder of this shape, which have Hugging Face's names. FileError
-// before anything is written, unless the file has these tensors and no others.
+// Fills the parameters of a Decoder of this shape, which have Hugging Face's names, and its
+// matrices in blocks. FileError before anything is written, unless the file has these tensors and
+// no others, with blocks of these types.
 void load_decoder_tensors(const GgufFile& file, const Module& model, const DecoderConfig& config);
-// The parameters as a file holds them: matrices as `type`, or f16 where their rows are no whole
-// blocks of it, and all else as f32. What q and k of llama become is a view.
+// The types of a file's matrices. FileError for quantised types that are not read.
+DecoderTypes decoder_types(const GgufFile& file, const DecoderConfig& config);
+// ValueError if the model has weights in blocks, which are not written.
+void check_has_floats(const Module& model);
+// The parameters as a file holds them, and all but matrices as f32. As llama.cpp has it, the head
+// is q6_k where `type` is q4_k or q5_k, and where rows are no whole blocks there is another type of
+// about as many bits, or f16. What q and k of llama become is a view.
 std::vector<GgufSource> decoder_tensors(const Module& model, const DecoderConfig& config,
                                         GgufType type);
 

@@ -3,6 +3,7 @@
 // losses one by one, mean and sum a scalar. Pairs of tensors broadcast.
 #pragma once
 
+#include "../network/block_matrix.h"
 #include "../ops.h"
 
 namespace rw {
@@ -140,6 +141,11 @@ struct TiedCrossEntropyOptions {
 // H], bias [V] or undefined, target [N] i32. `predicted` receives the class of the largest logit of
 // each row, [N] i32.
 Tensor tied_cross_entropy(Tensor hidden, Tensor table, Tensor bias, Tensor target,
+                          const TiedCrossEntropyOptions& options = {}, Tensor* predicted = nullptr);
+//! op: tied_cross_entropy_blocks   torch: none   autocast: tied_cross_entropy
+// The same with a frozen table in blocks, which gets no gradient: a slab of its rows at a time
+// becomes floats.
+Tensor tied_cross_entropy(Tensor hidden, const BlockMatrix& table, Tensor bias, Tensor target,
                           const TiedCrossEntropyOptions& options = {}, Tensor* predicted = nullptr);
 //! op: cross_entropy_weighted   torch: cross_entropy   autocast: cross_entropy
 // cross_entropy with weights of classes, weight [C] f32 or undefined, which get no gradient. The

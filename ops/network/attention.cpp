@@ -35,7 +35,7 @@ Tensor with_whole_words(const Tensor& t) {
 
 // The operands that a call of an attention kernel reads besides its result and gradients.
 struct Operands {
-  Tensor q, k, v, mask, lengths;
+  Tensor q, k, v, mask, lengths;  // or starts in place of the lengths
   kernels::AttentionParams params;
 };
 
@@ -50,7 +50,7 @@ void copy_mask_strides(const Tensor& mask, uint32_t (&to)[3]) {
     if (mask.shape()[axis] == 1) to[axis] = 0;
 }
 
-// `input(i)`: q, k, v, then mask and lengths if there are any.
+// `input(i)`: q, k, v, then mask and lengths or starts if there are any.
 template <class F>
 Operands operands(const AttentionAttrs& a, const F& input) {
   Operands o{with_whole_words(input(0)), with_whole_words(input(1)), with_whole_words(input(2))};
@@ -59,7 +59,8 @@ Operands operands(const AttentionAttrs& a, const F& input) {
   int next = 3;
   // Bindings that the flags leave unread need a tensor all the same.
   o.mask = has(a, ATTENTION_MASK) ? Tensor(input(next++)) : empty_on(o.q, {1, 1, 1, 1}, DType::f32);
-  o.lengths = has(a, ATTENTION_LENGTHS) ? contiguous(input(next)) : empty_on(o.q, {1}, DType::i32);
+  const bool has_lengths = (a.flags & (ATTENTION_LENGTHS | ATTENTION_STARTS)) != 0;
+  o.lengths = has_lengths ? contiguous(input(next)) : empty_on(o.q, {1}, DType::i32);
   if (o.mask.strides()[3] != 1) o.mask = contiguous(o.mask);
 
   const auto u = [](int64_t n) { return count32(n, "attention"); };
@@ -166,18 +167,19 @@ std::vector<Tensor> attention_vjp(Record& r, std::span<Tensor> dys) {
   return gradients;
 }
 
-const Op attention_op = {.name = "attention",
-                         .forward = attention_forward,
-                         .vjp = attention_vjp,
-                         .saves =
-                             [](const std::any& attrs, uint32_t) {
-                               const auto& a = std::any_cast<const AttentionAttrs&>(attrs);
-                               const int more =
-                                   std::popcount(a.flags & (ATTENTION_MASK | ATTENTION_LENGTHS));
-                               return Saves{(8u << more) - 1, 3};
-                             },
-                         .is_heavy = true,
-                         .saves_8_bits = true};
+const Op attention_op = {
+    .name = "attention",
+    .forward = attention_forward,
+    .vjp = attention_vjp,
+    .saves =
+        [](const std::any& attrs, uint32_t) {
+          const auto& a = std::any_cast<const AttentionAttrs&>(attrs);
+          const int more =
+              std::popcount(a.flags & (ATTENTION_MASK | ATTENTION_LENGTHS | ATTENTION_STARTS));
+          return Saves{(8u << more) - 1, 3};
+        },
+    .is_heavy = true,
+    .saves_8_bits = true};
 
 void check_shapes(const Tensor& q, const Tensor& k, const Tensor& v) {
   check<ShapeError>(q.rank() == 4 && k.rank() == 4 && k.shape() == v.shape() &&
@@ -206,6 +208,14 @@ void check_mask(const Tensor& mask, const Shape& scores) {
   check<DTypeError>(mask.dtype() == DType::f32, "attention", "the mask must be f32, got {}", mask);
 }
 
+void check_starts(const Tensor& starts, const Shape& scores) {
+  check<ShapeError>(starts.shape() == Shape{scores[0], scores[2]}, "attention",
+                    "starts must be [B, S] of {}, got {}", scores, starts);
+  check<DTypeError>(starts.dtype() == DType::i32, "attention", "starts must be i32, got {}",
+                    starts);
+  check_indices("attention", "the start", starts, scores[3]);
+}
+
 // Slopes [H] or [B, H], which take the place of a mask, as [1 or B, H, 1, 1].
 Tensor slopes_as_mask(const Tensor& slopes, const Shape& scores) {
   check<ShapeError>(
@@ -230,6 +240,7 @@ Tensor attention(Tensor q, Tensor k, Tensor v, const AttentionOptions& options, 
         "dropout must be in [0, 1), got {}", options.dropout);
   check(options.window >= 0, "attention", "the window must not be negative, got {}",
         options.window);
+  check(!lengths || !options.starts, "attention", "takes lengths or starts, not both");
   check(!mask || !options.alibi, "attention",
         "takes a mask or slopes, not both: add -slope * |i - j| to the mask");
   const int64_t dim = q.shape()[3];
@@ -268,6 +279,10 @@ Tensor attention(Tensor q, Tensor k, Tensor v, const AttentionOptions& options, 
     check_indices("attention", "the length", lengths, scores[3]);
     attrs.flags |= ATTENTION_LENGTHS;
     inputs.push_back(std::move(lengths));
+  } else if (options.starts) {
+    check_starts(options.starts, scores);
+    attrs.flags |= ATTENTION_STARTS;
+    inputs.push_back(options.starts);
   }
   if (options.dropout > 0) {
     // The kernels number rows and keys in other words of the counter: one is enough.

@@ -15,11 +15,13 @@ namespace {
 
 struct RotaryAttrs {
   int64_t offset;
-  bool interleaved, backward;
+  bool placed, interleaved, backward;
   float scale;
 };
 
-Tensor turn(const Tensor& x, const Tensor& frequencies, const RotaryAttrs& a) {
+// `positions` are read only if the call says so.
+Tensor turn(const Tensor& x, const Tensor& frequencies, const Tensor& positions,
+            const RotaryAttrs& a) {
   const auto u = [](int64_t n) { return count32(n, "rotary"); };
   const Shape& shape = x.shape();
   Tensor y = empty_on(x, shape, x.dtype());
@@ -28,30 +30,46 @@ Tensor turn(const Tensor& x, const Tensor& frequencies, const RotaryAttrs& a) {
                                .dim = u(shape[3]),
                                .pairs = u(x.numel() / 2),
                                .first = u(a.offset),
+                               .placed = a.placed,
                                .interleaved = a.interleaved,
                                .backward = a.backward,
                                .scale = a.scale};
   for (int axis = 0; axis < 4; ++axis) params.x_stride[axis] = u(x.strides()[axis]);
   if (params.pairs > 0)
-    launch("rotary", {in(x), in(frequencies), out(y)}, params, {.threads = {params.pairs, 1, 1}});
+    launch("rotary", {in(x), in(frequencies), in(positions), out(y)}, params,
+           {.threads = {params.pairs, 1, 1}});
   return y;
 }
 
+// A binding that nobody reads needs a tensor all the same.
+template <class F>
+Tensor positions_of(const RotaryAttrs& a, const Tensor& like, const F& given) {
+  return a.placed ? contiguous(given()) : empty_on(like, {1}, DType::i32);
+}
+
 std::vector<Tensor> rotary_forward(const std::any& attrs, std::span<Tensor> inputs) {
-  return one(turn(inputs[0], inputs[1], std::any_cast<const RotaryAttrs&>(attrs)));
+  const auto& a = std::any_cast<const RotaryAttrs&>(attrs);
+  return one(turn(inputs[0], inputs[1], positions_of(a, inputs[0], [&] { return inputs[2]; }), a));
 }
 
 std::vector<Tensor> rotary_vjp(Record& r, std::span<Tensor> dy) {
   RotaryAttrs back = r.attributes<RotaryAttrs>();
   back.backward = true;
-  return {turn(dy[0], r.input(1), back), {}};
+  const Tensor positions = positions_of(back, dy[0], [&] { return r.input(2); });
+  std::vector<Tensor> gradients(r.inputs.size());
+  gradients[0] = turn(dy[0], r.input(1), positions, back);
+  return gradients;
 }
 
-const Op rotary_op = {.name = "rotary",
-                      .forward = rotary_forward,
-                      .vjp = rotary_vjp,
-                      .saves = saves_always<2>,
-                      .second = linear_second};
+const Op rotary_op = {
+    .name = "rotary",
+    .forward = rotary_forward,
+    .vjp = rotary_vjp,
+    .saves =
+        [](const std::any& attrs, uint32_t) {
+          return Saves{std::any_cast<const RotaryAttrs&>(attrs).placed ? 6u : 2u, 0};
+        },
+    .second = linear_second};
 
 // The schedule of theta for `pairs` pairs, in f64 and then rounded.
 Tensor frequencies_of(double theta, int64_t pairs, const Tensor& like) {
@@ -83,8 +101,16 @@ Tensor rotary(Tensor x, const RotaryOptions& o) {
                     frequencies);
   check<AutogradError>(!frequencies.requires_grad(), "rotary",
                        "frequencies get no gradient: detach them");
-  return apply1(rotary_op, RotaryAttrs{o.offset, o.interleaved, false, o.scale}, std::move(x),
-                std::move(frequencies));
+  const RotaryAttrs attrs{o.offset, o.positions.defined(), o.interleaved, false, o.scale};
+  TensorList inputs(std::move(x), std::move(frequencies));
+  if (o.positions) {
+    check<ShapeError>(o.positions.shape() == Shape{inputs[0].size(0), inputs[0].size(2)}, "rotary",
+                      "positions must be [B, S] of {}, got {}", inputs[0], o.positions);
+    check<DTypeError>(o.positions.dtype() == DType::i32, "rotary", "positions must be i32, got {}",
+                      o.positions);
+    inputs.push_back(o.positions);
+  }
+  return apply1(rotary_op, attrs, std::move(inputs));
 }
 
 Tensor alibi_slopes(int64_t heads) {

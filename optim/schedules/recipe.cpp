@@ -33,12 +33,15 @@ struct KnownRecipe {
 // The rates of new language models go through those of GPT-3's table (Brown et al. 2020: 6e-4 for
 // 125 million parameters, 2e-4 for 1.3 billion), those of BERT through 1e-4 for 110 million (Devlin
 // et al. 2019), and 3e-5 to fine-tune it; small ones take more (Turc et al. 2019), and few samples
-// more passes (Mosbach et al. 2021). Images are learnt as by He et al. 2016.
+// more passes (Mosbach et al. 2021). Adapters of large language models take 2e-4 (Dettmers et al.
+// 2023, "QLoRA"). Images are learnt as by He et al. 2016.
 constexpr KnownRecipe known_recipes[] = {
     {WorkKind::language, false, "new language models", 3e-3f, 1e-5f, 2.5e6, 0.4, 8, by_root,
      by_cosine, 0.1f, 0, 1, 1, 0},
     {WorkKind::language, true, "language models that are fine-tuned whole", 1e-4f, 2e-5f, 2.5e6,
      0.5, 8, by_root, by_cosine, 0.05f, 0.1f, 1, 1, 0},
+    {WorkKind::adapters, true, "adapters of language models", 2e-3f, 2e-4f, 2.5e6, 0.5, 8, by_root,
+     by_cosine, 0.03f, 0, 1, 1, 100},
     {WorkKind::masked_language, false, "new models of masked tokens", 2e-3f, 1e-5f, 1e6, 0.6, 32,
      by_root, by_line, 0.1f, 0, 1, 1, 0},
     {WorkKind::masked_language, true, "trained models of masked tokens", 2e-4f, 1e-5f, 1e6, 0.6, 32,

@@ -16,6 +16,7 @@ struct TrainingWork {
     language,         // the next token of a text
     masked_language,  // tokens of a text that are masked
     text_classes,     // the class of a text
+    adapters,         // the next token, by low-rank adapters of a model whose weights stay
     speech,           // the transcript of a sound
     images            // the class of an image
   };

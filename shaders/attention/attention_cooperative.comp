@@ -86,7 +86,7 @@ void main() {
   const uint count = key_count(w.batch), end = key_end(w.row, ROWS, count);
   const Rows q = query_rows(w), k = key_rows(w, end), v = value_rows(w, end);
   CLEAR(acc)
-  for (uint t = key_begin(w.row) / 4 * 4; t < end; t += COLUMNS) {
+  for (uint t = key_begin(w.batch, w.row) / 4 * 4; t < end; t += COLUMNS) {
     query_products(q, w.row, k, t);
     weigh(w, t, count);
     rescale_sums();

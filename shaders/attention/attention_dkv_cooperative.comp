@@ -68,7 +68,7 @@ void differentiate(Work w, uint query) {
 void add_head(Work w) {
   const uint count = key_count(w.batch), begin = query_begin(w.row);
   // Keys that do not count have no gradient.
-  const uint end = w.row < count ? query_end(w.row, ROWS) : begin;
+  const uint end = w.row < count ? query_end(w.batch, w.row, ROWS) : begin;
   const Rows q = query_rows(w), k = key_rows(w, p.keys), v = value_rows(w, p.keys), dout = gradient_rows(w);
   for (uint t = begin; t < end; t += COLUMNS) {
     key_products(k, w.row, q, t);

@@ -38,7 +38,7 @@ void weigh(Work w, uint query, uint end, uint count) {
 void add_head(Work w) {
   const uint count = key_count(w.batch), begin = query_begin(w.row);
   // Keys that do not count have no gradient.
-  const uint end = w.row < count ? query_end(w.row, ROWS) : begin;
+  const uint end = w.row < count ? query_end(w.batch, w.row, ROWS) : begin;
   const Rows q = query_rows(w), k = key_rows(w, p.keys), v = value_rows(w, p.keys);
   const Rows dout = gradient_rows(w);
   if (begin >= end) return;  // lavapipe 26.1.6 crashes in a loop that no thread enters (docs/vulkan.md)

@@ -57,7 +57,7 @@ void main() {
   const uint stat = (w.batch * p.heads + w.head) * p.queries + min(query, p.queries - 1);
   const float lse = load_stats(2 * stat), delta = load_stats(2 * stat + 1);
   CLEAR(acc)
-  for (uint t = key_begin(w.row) / 4 * 4; t < end; t += COLUMNS) {
+  for (uint t = key_begin(w.batch, w.row) / 4 * 4; t < end; t += COLUMNS) {
     query_products(q, w.row, k, t);
     weigh(w, t, count, lse);
     gradient_products(dout, w.row, v, t);

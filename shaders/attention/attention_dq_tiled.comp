@@ -21,7 +21,7 @@ void main() {
   const Rows q = query_rows(w), k = key_rows(w, end), v = value_rows(w, end), dout = gradient_rows(w);
   const uint stats = (w.batch * p.heads + w.head) * p.queries;
   CLEAR(acc)
-  for (uint t = key_begin(w.row) / 4 * 4; t < end; t += COLUMNS) {
+  for (uint t = key_begin(w.batch, w.row) / 4 * 4; t < end; t += COLUMNS) {
     const uint key = t + my_column;
     query_products(q, w.row, k, t);
     gradient_products(dout, w.row, v, t);

@@ -19,15 +19,33 @@ int behind(uint query, uint key) { return int(query) + shift() - int(key); }
 int nearest() { return HAS(ATTENTION_CAUSAL) ? 0 : 1 - int(p.window); }
 bool is_seen(int distance) { return distance >= nearest() && distance < int(p.window); }
 
-// The keys [begin, end), of `count`, at which any of `rows` queries from `row` on look.
-uint key_begin(uint row) { return uint(max(0, int(row) + shift() - int(p.window) + 1)); }
+// Returns the first key at which the query may look.
+int start(uint batch, uint query) {
+  return HAS(ATTENTION_STARTS) ? load_lengths(batch * p.queries + min(query, p.queries - 1)) : 0;
+}
+
+// The keys [begin, end), of `count`, at which any of `rows` queries from `row` on look. Starts do not decrease.
+uint key_begin(uint batch, uint row) {
+  return uint(max(max(0, start(batch, row)), int(row) + shift() - int(p.window) + 1));
+}
 uint key_end(uint row, uint rows, uint count) {
   return uint(clamp(int(row + rows) + shift() - nearest(), 0, int(count)));
 }
 // The queries that look at any of `rows` keys from `row` on.
 uint query_begin(uint row) { return uint(max(0, int(row) - shift() + nearest())); }
-uint query_end(uint row, uint rows) {
-  return uint(clamp(int(row + rows) - 1 - shift() + int(p.window), 0, int(p.queries)));
+uint query_end(uint batch, uint row, uint rows) {
+  const uint end = uint(clamp(int(row + rows) - 1 - shift() + int(p.window), 0, int(p.queries)));
+  if (!HAS(ATTENTION_STARTS)) return end;
+  // The first query that starts after these keys.
+  uint low = min(query_begin(row), end), high = end;
+  while (low < high) {
+    const uint middle = (low + high) / 2;
+    if (start(batch, middle) < int(row + rows))
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low;
 }
 
 // Returns the gradient of a score from that of its weight; 0 for a score that does not count, whatever its key holds.

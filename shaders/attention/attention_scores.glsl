@@ -20,7 +20,8 @@ float score(Work w, float product, uint query, uint key, uint count) {
   if (MASKED)
     s += load_mask(at(w, p.mask_stride) + min(query, p.queries - 1) * p.mask_stride[2] +
                    mask_column(min(key, p.keys - 1))) * mask_factor(distance);
-  return key >= count || !is_seen(distance) || s < ATTENTION_NO_SCORE ? LOWEST : s;
+  const bool is_hidden = key >= count || int(key) < start(w.batch, query) || !is_seen(distance);
+  return is_hidden || s < ATTENTION_NO_SCORE ? LOWEST : s;
 }
 
 // Returns bits 0 to 3, which say whether the query keeps the keys `key` (a multiple of 4) to key + 3.

@@ -71,7 +71,7 @@ void main() {
     top[i] = LOWEST;
     total[i] = 0.0;
   }
-  for (uint t = key_begin(w.row) / 4 * 4; t < end; t += COLUMNS) {
+  for (uint t = key_begin(w.batch, w.row) / 4 * 4; t < end; t += COLUMNS) {
     query_products(q, w.row, k, t);
     weigh(w, t + my_column, count);
     put_weights();

@@ -1,4 +1,4 @@
-//! buffers: x:T:read frequencies:f32:read y:T:write
+//! buffers: x:T:read frequencies:f32:read positions:i32:read y:T:write
 //! types: T = f32 f16
 //! params: RotaryParams
 //! local: 64
@@ -9,7 +9,8 @@ void main() {
   if (pair >= p.pairs) return;
   const uint half_dim = p.dim / 2, i = pair % half_dim, line = pair / half_dim;
   const uint row = line % p.rows, head = line / p.rows % p.heads, batch = line / p.rows / p.heads;
-  const float angle = float(p.first + row) * load_frequencies(i);
+  const float position = p.placed != 0 ? float(load_positions(batch * p.rows + row)) : float(p.first + row);
+  const float angle = position * load_frequencies(i);
   const float c = p.scale * cos(angle), s = p.scale * (p.backward != 0 ? -sin(angle) : sin(angle));
 
   const uint a = p.interleaved != 0 ? 2 * i : i, b = p.interleaved != 0 ? a + 1 : i + half_dim;

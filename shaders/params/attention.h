@@ -4,10 +4,11 @@
 // scores over j, and out[i] = sum of P[i, j] * kept[i, j] / keep * v[j].
 //
 // Query i sees the keys j < lengths[b] with behind < window, where behind = i - j (LOWER_RIGHT: i +
-// keys - queries - j); CAUSAL also requires behind >= 0, otherwise behind > -window. Scores below
-// ATTENTION_NO_SCORE do not count, and a row without any other score is zero. `group` neighbouring
-// query heads share a head of k and v. With ALIBI the mask is one slope per head, and -slope *
-// |behind| is added to the scores.
+// keys - queries - j); CAUSAL also requires behind >= 0, otherwise behind > -window. With STARTS
+// the lengths are starts [batch, queries] instead, which do not decrease: query i sees the keys j
+// >= starts[b, i]. Scores below ATTENTION_NO_SCORE do not count, and a row without any other score
+// is zero. `group` neighbouring query heads share a head of k and v. With ALIBI the mask is one
+// slope per head, and -slope * |behind| is added to the scores.
 //
 // kept[i, j] is whether word j % 4 of the Philox block (counter, 1 + (b * heads + h) * queries + i,
 // j / 4) lies below keep, as in dropout.
@@ -20,6 +21,7 @@
 #define ATTENTION_LENGTHS 4
 #define ATTENTION_ALIBI 8
 #define ATTENTION_LOWER_RIGHT 16
+#define ATTENTION_STARTS 32
 // Packs AttentionParams.head.
 #define ATTENTION_HEAD(dim, flags, group) ((dim) | (flags) << 9 | (group) << 16)
 #define ATTENTION_DIM(p) ((p).head & 0x1ffu)
@@ -66,13 +68,14 @@ struct AttentionDeltaParams {
 
 // ---- positions -------------------------------------------------------------------------------
 // rotary: x [batch, heads, rows, dim] has any strides, y is dense. Pair i of row s is the elements
-// (2 i, 2 i + 1) or (i, i + dim / 2). It turns by (first + s) * frequencies[i] radians, or back by
-// as much, and grows by `scale`. threads.x = pairs.
+// (2 i, 2 i + 1) or (i, i + dim / 2). It turns by its position times frequencies[i] radians, or
+// back by as much, and grows by `scale`. The position is first + s, or positions[b, s] where
+// `placed` is not 0; otherwise these are not read. threads.x = pairs.
 struct RotaryParams {
-  uint offset[3];  // x, frequencies f32 [dim / 2], y
+  uint offset[4];  // x, frequencies f32 [dim / 2], positions i32 [batch, rows], y
   uint heads, rows, dim, pairs;
   uint x_stride[4];
   uint first;
-  uint interleaved, backward;
+  uint placed, interleaved, backward;
   float scale;
 };

@@ -16,3 +16,15 @@ struct QuantizeBlocksParams {
   uint offset[3];  // x or y, codes, steps
   uint n;
 };
+
+// The most rows of x that multiply_blocks takes.
+#define BLOCK_ROWS 8
+// Matrices in the blocks of GGUF files (core/blocks/block_type.h): `rows` rows of `cols` elements,
+// which are whole blocks; a row begins row_bytes after the one before it. The variant is {type},
+// its place in block_types(). decode_blocks: y [rows, cols] has the floats for which codes stand.
+// One thread per 8 elements. multiply_blocks: y [m, rows] = x [m, cols] @ codes^T, with m at most
+// BLOCK_ROWS, x and y dense. One workgroup per row of codes.
+struct BlockMatrixParams {
+  uint offset[3];  // codes, y; or x, codes, y
+  uint rows, cols, row_bytes, m;
+};

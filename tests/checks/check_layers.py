@@ -20,8 +20,8 @@ TENSOR = MEMORY + ["core/tensor/"]
 AUTOGRAD = TENSOR + ["core/autograd/"]
 OPS = AUTOGRAD + ["ops/" + header for header in (
     "autocast.h", "lockstep.h", "numeric.h", "operators.h", "ops.h", "print.h", "statistics.h", "layout/indexing.h",
-    "layout/unbind.h", "losses/ctc.h", "losses/losses.h", "losses/rnnt.h", "network/conv.h", "network/positions.h",
-    "network/vision.h", "numerics/overflow.h")]
+    "layout/unbind.h", "losses/ctc.h", "losses/losses.h", "losses/rnnt.h", "network/block_matrix.h", "network/conv.h",
+    "network/positions.h", "network/vision.h", "numerics/overflow.h")]
 GRAPH = BASE + ["planner/graph/"]
 SEARCH = GRAPH + ["planner/search/"]
 FOLLOW = OPS + GRAPH + ["planner/dry_run.h", "planner/forecast.h", "planner/follow/"]

@@ -4,6 +4,7 @@
 #include "core/files/folder.h"
 #include "core/memory/default_device.h"
 #include "data/base/files.h"
+#include "io/models/adapter.h"
 #include "io/models/decoder.h"
 #include "io/models/decoder_json.h"
 #include "planner/dry_run.h"
@@ -176,6 +177,35 @@ std::vector<Bytes> file_list_seeds() {
   return {list, moving};
 }
 
+// The folder of an adapter: its configuration and its tensors.
+void read_adapter_folder(Input input) {
+  use_cpu();
+  static Decoder model(small("llama"));
+  const auto [config, tensors] = split(input);
+  std::filesystem::create_directories(scratch_file("adapter"));
+  write_scratch("adapter/adapter_config.json", config);
+  write_scratch("adapter/adapter_model.safetensors", tensors);
+  load_adapter(scratch_file("adapter"), model);
+  save_adapter(scratch_file("adapter-again"), model);
+  remove_lora(model);
+  load_adapter(scratch_file("adapter-again"), model);
+  remove_lora(model);
+}
+
+std::vector<Bytes> adapter_seeds() {
+  use_cpu();
+  std::vector<Bytes> seeds;
+  for (const bool dora : {false, true}) {
+    const auto folder = scratch_file(dora ? "seed-dora" : "seed-lora");
+    Decoder model(small("llama"));
+    add_lora(model, {.rank = 2, .dora = dora, .target_modules = {"q_proj", "up_proj"}});
+    save_adapter(folder, model, {.base_model = "a"});
+    seeds.push_back(join(file_bytes(folder / "adapter_config.json"),
+                         file_bytes(folder / "adapter_model.safetensors")));
+  }
+  return seeds;
+}
+
 }  // namespace
 
 std::vector<Target> decoder_targets() {
@@ -195,6 +225,7 @@ std::vector<Target> decoder_targets() {
           {"gguf_decoder", read_gguf_decoder, gguf_decoder_seeds, binary},
           {"decoder_config", read_decoder, decoder_config_seeds, json},
           {"decoder_index", read_index, index_seeds, json},
+          {"adapter", read_adapter_folder, adapter_seeds, json},
           {"file_list", read_file_list, file_list_seeds, {"from ", "without ", "rewind-new-"}}};
 }
 

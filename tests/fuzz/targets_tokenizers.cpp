@@ -7,6 +7,7 @@
 #include "data/base/files.h"
 #include "data/base/unicode.h"
 #include "data/chat/chat_format.h"
+#include "data/chat/packed_examples.h"
 #include "data/tokenizers/bpe_tokenizer.h"
 #include "data/tokenizers/bpe_training.h"
 #include "data/tokenizers/gguf_tokenizer.h"
@@ -180,6 +181,25 @@ std::vector<Bytes> chat_seeds() {
           to_bytes(" \u3000a\u00a0\n"), to_bytes("<tool_response>5</tool_response>")};
 }
 
+// Examples are cut to what rows hold.
+void read_examples(Input input) {
+  static const BpeTokenizer plain(train_bpe({}, {.size = 300}));
+  const ChatFormat chat(plain, "chatml");
+  for (const ChatFormat* format : {&chat, static_cast<const ChatFormat*>(nullptr)}) {
+    const Instructions read =
+        read_instructions(text_of(input), "fuzz", plain, format, {.longest = 9});
+    PackedExamples rows(read.examples, {.length = 8, .batch_size = 2});
+    for (int64_t i = 0; i < rows.batches(); ++i)
+      expect(rows.batch(0, i).counted > 0, "every row has a target");
+  }
+}
+
+std::vector<Bytes> example_seeds() {
+  return {to_bytes(R"({"messages": [{"role": "user", "content": "a"}, )"
+                   R"({"role": "assistant", "content": "b"}]})"),
+          to_bytes("{\"prompt\": \"a\", \"completion\": \"b\"}\n\n{\"text\": \"\u00e9\"}")};
+}
+
 }  // namespace
 
 std::vector<Target> tokenizer_targets() {
@@ -229,7 +249,12 @@ std::vector<Target> tokenizer_targets() {
            read_chat,
            chat_seeds,
            {"<think>", "</think>", "<tool_response>", "</tool_response>", "\n", " ", "\u3000",
-            "\u0085", "\xE3\x80"}}};
+            "\u0085", "\xE3\x80"}},
+          {"instructions",
+           read_examples,
+           example_seeds,
+           {"\"messages\":", "\"role\":", "\"content\":", "\"text\":", "null", "[{", "}]", "\n",
+            "<|im_end|>"}}};
 }
 
 }  // namespace rw::fuzz

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Writes gguf.inc: blocks of each quantised type of GGUF as random bytes, and their values by the gguf package.
 
-Needs the gguf package (Debian: python3-gguf), which llama.cpp's developers publish. Q8_0 has also values that it
-rounds. Usage: make_gguf_goldens.py > gguf.inc"""
+Needs the gguf package (Debian: python3-gguf), which llama.cpp's developers publish. Types of 32
+elements have also values that they round. Usage: make_gguf_goldens.py > gguf.inc"""
 
 import numpy as np
 from gguf import GGML_QUANT_SIZES, GGMLQuantizationType, quants
@@ -33,7 +33,7 @@ random = np.random.default_rng(1)
 print("// Made by make_gguf_goldens.py; do not edit. Rows: type, bytes of its blocks, their 256 values.")
 print("const std::vector<GoldenBlocks> golden_blocks = {")
 print(*(row(name, random) for name in READ), sep="\n")
-print("};\n// Values, among them halves between two codes, a block of zeros and small ones; and their Q8_0.")
+print("};\n// Values, among them halves between two codes, a block of zeros and small ones.")
 values = random.normal(size=(8, 32)).astype(np.float32)
 values[1] = 0
 values[2] = (np.arange(32) - 15.5) / 4
@@ -41,5 +41,8 @@ values[2, 0] = 127 / 2  # a scale of one half, exactly
 values[3] *= np.float32(1e-7)
 values[4, 5:] = 0
 print("const std::vector<float> unrounded =", text(values.ravel(), "{:.9g}") + ";")
-rounded = quants.quantize(values.reshape(1, -1), GGMLQuantizationType.Q8_0).ravel()
-print("const std::vector<uint8_t> rounded_q8_0 =", text(rounded, "{}") + ";")
+print("// Types with the blocks of these values.")
+print("const std::vector<std::pair<std::string, std::vector<uint8_t>>> rounded = {")
+for name in ["Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1"]:
+    print(f'    {{"{name}", {text(quants.quantize(values.reshape(1, -1), GGMLQuantizationType[name]).ravel(), "{}")}}},')
+print("};")

@@ -62,7 +62,7 @@ LD_LIBRARY_PATH=$libraries python3 -c 'import ctypes; ctypes.CDLL("librewind.so.
 # The programs lie together, and `rewind COMMAND` finds them; the Debian package has the same version.
 DESTDIR=$root/programs meson install -C "$build" --no-rebuild --quiet --tags programs
 launcher=$(find "$root/programs" -path '*/bin/rewind')
-for name in resnet bert asr lm mnist top info tune; do
+for name in resnet bert asr lm lora mnist top info tune; do
   test -x "$(find "$root/programs" -path "*/libexec/rewind/$name")" || { echo "$name is not installed"; exit 1; }
 done
 test "$("$launcher" --version)" = "$(sed -n '1s/ (\(.*\)) .*/ \1/p' "$source/debian/changelog")"

@@ -186,7 +186,7 @@ TEST_CASE("decoder config: which layers have a window") {
 TEST_CASE("decoder config: what is written is read back") {
   for (const char* name :
        {"tiny", "smollm2-135m", "smollm2-360m", "qwen2.5-0.5b", "qwen3-0.6b", "qwen3-1.7b",
-        "llama-3.2-1b", "llama-3.2-3b", "llama-3.1-8b", "mistral-7b", "gemma-3-1b"}) {
+        "qwen3-14b", "llama-3.2-1b", "llama-3.2-3b", "llama-3.1-8b", "mistral-7b", "gemma-3-1b"}) {
     CAPTURE(name);
     const DecoderConfig preset = DecoderConfig::preset(name);
     DecoderConfig expected = preset;  // all that a file says of it

@@ -222,7 +222,8 @@ TEST_CASE("decoder: presets have the published numbers of parameters") {
       {"smollm2-135m", 134515008},  {"smollm2-360m", 361821120},  {"qwen2.5-0.5b", 494032768},
       {"qwen3-0.6b", 596049920},    {"qwen3-1.7b", 1720574976},   {"llama-3.2-1b", 1235814400},
       {"llama-3.2-3b", 3212749824}, {"llama-3.1-8b", 8030261248}, {"mistral-7b", 7241732096},
-      {"gemma-3-1b", 999885952}};
+      {"gemma-3-1b", 999885952},    {"qwen3-8b", 8190735360},     {"qwen3-14b", 14768307200},
+      {"qwen3-32b", 32762123264}};
   for (const auto& [name, count] : published) {
     CAPTURE(name);
     int64_t found = 0;

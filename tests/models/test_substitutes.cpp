@@ -4,35 +4,15 @@
 #include "models/bert.h"
 #include "models/decoder.h"
 #include "models/vit.h"
+#include "nn/adapters/lora.h"
 #include "nn/init.h"
+#include "ops/losses/losses.h"
 #include "tests/fixtures/tape_fixture.h"
 
 using namespace rw;
 using namespace rw::test;
 
 namespace {
-
-// LoRA (Hu et al. 2021): y + scale B A x.
-class Adapter : public Module {
- public:
-  Adapter(const Linear& base, int64_t rank) : base_(base) {
-    lora_A = register_parameter("lora_A", {rank, base.weight.size(1)});
-    lora_B = register_parameter("lora_B", {base.weight.size(0), rank});
-    init::normal_(lora_A, 0, 0.1f);
-    init::zeros_(lora_B);
-  }
-  Tensor forward(Tensor x) override {
-    trained_ = is_training();
-    return linear(x, base_.weight, base_.bias) + linear(linear(x, lora_A), lora_B);
-  }
-  bool trained() const { return trained_; }
-
-  Tensor lora_A, lora_B;
-
- private:
-  const Linear& base_;
-  bool trained_ = false;
-};
 
 // A frozen weight, unpacked in each forward.
 class In8Bits : public Module {
@@ -55,10 +35,13 @@ std::vector<Linear*> linear_layers(Module& model) {
   return found;
 }
 
-void add_adapters(Module& model) {
-  model.requires_grad_(false);
-  for (Linear* layer : linear_layers(model))
-    CHECK(!layer->substitute(std::make_unique<Adapter>(*layer, 2)));
+// Adapters of all linear layers, the head among them.
+std::vector<NamedLora> add_adapters(Module& model) {
+  std::vector<std::string> targets;
+  for (const NamedLinear& l : lora_targets(model, {"head", "lm_head", "classifier"}))
+    targets.push_back(l.name);
+  for (const NamedLinear& l : lora_targets(model, {})) targets.push_back(l.name);
+  return add_lora(model, {.rank = 2, .target_modules = targets});
 }
 
 // A model with a loss, and how many adapters it takes.
@@ -104,17 +87,17 @@ std::vector<Subject> subjects() {
   init::normal_(linear_layers(*vit).back()->weight, 0, 0.3f);  // the head starts at 0
   const Tensor ids = tokens(2, 9), images = rand({2, 8, 8, 3});
   return {{"decoder", decoder, [=] { return decoder->loss(ids, ids); }, 15,
-           "model.layers.1.self_attn.q_proj.lora_A"},
+           "model.layers.1.self_attn.q_proj.lora_A.weight"},
           {"bert", bert,
            [=] {
              return cross_entropy(bert->forward({.ids = ids}), tensor(std::vector{0, 2}, {2}));
            },
-           14, "bert.encoder.layer.1.attention.self.query.lora_B"},
+           14, "bert.encoder.layer.1.attention.self.query.lora_B.weight"},
           {"vit", vit,
            [=] {
              return cross_entropy((*vit)(images), tensor(std::vector{4, 2}, {2}));
            },
-           9, "encoder.layers.encoder_layer_1.self_attention.in_proj_lora_A"}};
+           9, "encoder.layers.encoder_layer_1.self_attention.in_proj_lora_A.weight"}};
 }
 
 float loss_of(const Subject& subject) {
@@ -149,21 +132,23 @@ TEST_CASE_FIXTURE(CpuDevice, "substitutes: adapters in every model") {
     Module& model = *subject.model;
     const float before = loss_of(subject);
     const std::vector<NamedTensor> own = model.named_parameters();
-    add_adapters(model);
-    const std::vector<Linear*> layers = linear_layers(model);
-    CHECK(layers.size() == subject.layers);
+    const std::vector<NamedLora> adapters = add_adapters(model);
+    CHECK(adapters.size() == subject.layers);
+    CHECK(adapters.size() == linear_layers(model).size());
     CHECK(loss_of(subject) == before);  // B is zero
     // Its own parameters keep their names; each layer has two more.
     const std::vector<NamedTensor> all = model.named_parameters();
-    CHECK(all.size() == own.size() + 2 * layers.size());
+    CHECK(all.size() == own.size() + 2 * adapters.size());
     const auto has = [&](const std::string& name) {
       return std::ranges::count(all, name, &NamedTensor::name) == 1;
     };
     for (const NamedTensor& p : own) CHECK(has(p.name));
     CHECK(has(subject.adapter));
 
-    for (Linear* layer : layers)
-      init::normal_(dynamic_cast<const Adapter&>(*layer->substitute()).lora_B, 0, 0.1f);
+    for (const NamedLora& a : adapters) {
+      init::normal_(a.adapter->A, 0, 0.1f);
+      init::normal_(a.adapter->B, 0, 0.1f);
+    }
     CHECK(loss_of(subject) != before);
     const auto plain = gradients_of(subject);
     for (size_t i = 0; i < all.size(); ++i) {
@@ -173,9 +158,8 @@ TEST_CASE_FIXTURE(CpuDevice, "substitutes: adapters in every model") {
       CHECK((!is_adapter || std::ranges::any_of(plain[i], [](float g) { return g != 0; })));
     }
     CHECK(gradients_of(subject, true) == plain);
-    for (const Linear* layer : layers)
-      CHECK(dynamic_cast<const Adapter&>(*layer->substitute()).trained());
-    for (Linear* layer : layers) CHECK(layer->substitute(nullptr));
+    for (const NamedLora& a : adapters) CHECK(a.adapter->is_training());
+    remove_lora(model);
     CHECK(loss_of(subject) == before);
     CHECK(model.named_parameters().size() == own.size());
   }
@@ -212,9 +196,9 @@ TEST_CASE_FIXTURE(CpuDevice, "substitutes: queries of one text, keys of another"
   const NoGrad guard;
   for (const Tensor& value : {y, z}) {
     const std::vector<float> plain = attention.forward(x, y, value).to_vector();
-    attention.in_proj.substitute(std::make_unique<Adapter>(attention.in_proj, 2));
+    add_lora(attention, {.rank = 2, .target_modules = {"in_proj"}});
     CHECK(attention.forward(x, y, value).to_vector() == plain);
-    attention.in_proj.substitute(nullptr);
+    remove_lora(attention);
   }
 }
 

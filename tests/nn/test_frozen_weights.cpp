@@ -1,6 +1,6 @@
 // Frozen weights in host memory: the bits of weights that stay, and the memory of two of them.
 #include "core/autograd/checkpoint.h"
-#include "nn/frozen_weights.h"
+#include "nn/adapters/frozen_weights.h"
 #include "nn/init.h"
 #include "nn/layers.h"
 #include "nn/sequential.h"

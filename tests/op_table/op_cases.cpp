@@ -307,6 +307,7 @@ std::vector<OpCase> all_rows() {
   add_layout(table);
   add_reductions(table);
   add_matrix(table);
+  add_blocks(table);
   add_indexing(table);
   add_network(table);
   add_numeric(table);

@@ -60,6 +60,40 @@ void add_masks(Table& t) {
             });
 }
 
+// Starts of texts of `length` tokens in rows [batch, queries].
+Tensor text_starts(int64_t batch, int64_t queries, int64_t length) {
+  std::vector<int32_t> starts;
+  for (int64_t b = 0; b < batch; ++b)
+    for (int64_t i = 0; i < queries; ++i)
+      starts.push_back(static_cast<int32_t>(i / (length + b) * (length + b)));
+  return tensor(starts, {batch, queries});
+}
+
+void add_texts(Table& t) {
+  for (const auto& [queries, keys] : {std::pair{7, 7}, {70, 70}, {90, 131}})
+    for (const bool causal : {false, true}) {
+      const Shape q = {2, 4, queries, 8}, kv = {2, 2, keys, 8};
+      t.row(fmt::format("attention of texts, {} queries of {} keys, causal {}", queries, keys,
+                        causal),
+            {x(q), x(kv), x(kv)}, [=](const Tensors& in) {
+              return attention(in[0], in[1], in[2],
+                               {.causal = causal, .starts = text_starts(2, q[2], 3 + q[2] / 3)});
+            });
+    }
+  t.row("attention of texts with a mask that is learned",
+        {x({2, 2, 19, 16}), x({2, 2, 19, 16}), x({2, 2, 19, 16}), learned({1, 2, 19, 19}, -1, 1)},
+        [](const Tensors& in) {
+          return attention(in[0], in[1], in[2],
+                           {.causal = true, .dropout = 0.2f, .starts = text_starts(2, 19, 8)},
+                           in[3]);
+        });
+  t.row("attention of texts in a window", {x({1, 1, 40, 8}), x({1, 1, 40, 8}), x({1, 1, 40, 8})},
+        [](const Tensors& in) {
+          return attention(in[0], in[1], in[2],
+                           {.causal = true, .window = 5, .starts = text_starts(1, 40, 13)});
+        });
+}
+
 void add_positions(Table& t) {
   for (const bool interleaved : {false, true})
     for (const Shape& shape : {Shape{2, 3, 5, 8}, Shape{1, 2, 7, 6}, Shape{1, 1, 70, 64}})
@@ -73,6 +107,12 @@ void add_positions(Table& t) {
   t.row("rotary by a schedule, scaled", {x({2, 3, 5, 8})}, [schedule](const Tensors& in) {
     return rotary(in[0], {.offset = 7, .frequencies = tensor(schedule, {4}), .scale = 1.25f});
   });
+  for (const bool interleaved : {false, true})
+    t.row(fmt::format("rotary by positions{}", interleaved ? ", interleaved" : ""),
+          {x({2, 3, 70, 8})}, [interleaved](const Tensors& in) {
+            return rotary(in[0], {.positions = arange(70) - text_starts(2, 70, 9),
+                                  .interleaved = interleaved});
+          });
   t.row("alibi_slopes", {}, [](const Tensors&) {
     return Tensors{alibi_slopes(8), alibi_slopes(6)};
   });
@@ -104,6 +144,7 @@ void add_transformer(Table& t) {
   add_shared_heads(t);
   add_bands(t);
   add_masks(t);
+  add_texts(t);
   add_positions(t);
   add_parts(t);
 }

@@ -51,6 +51,7 @@ class Table {
   std::vector<OpCase> rows_;
 };
 
+void add_blocks(Table& t);
 void add_indexing(Table& t);
 void add_network(Table& t);
 void add_numeric(Table& t);

@@ -10,6 +10,7 @@
 #include "ops/losses/rnnt.h"
 #include "ops/network/conv.h"
 #include "ops/numeric.h"
+#include "tests/fixtures/block_fixture.h"
 #include "tests/fixtures/env.h"
 #include "tests/fixtures/optim_fixture.h"
 #include "tests/fixtures/tape_fixture.h"
@@ -70,6 +71,14 @@ const std::map<std::string, RunOp>& runs() {
     r["prelu"] = [x](DType d) { return prelu(x(d), of({1})); };
     r["tied_cross_entropy"] = [x](DType d) {
       return tied_cross_entropy(x(d), of({3, 4}), of({3}), index_zeros({4}));
+    };
+    const auto wide = [](DType d) { return of({4, 32}, d); };
+    r["linear_blocks"] = [=](DType d) { return linear(wide(d), some_matrix(blocks::q8_0, 3, 32)); };
+    r["matmul_blocks"] = [=](DType d) {
+      return matmul(wide(d), some_matrix(blocks::q8_0, 32, 32));
+    };
+    r["tied_cross_entropy_blocks"] = [=](DType d) {
+      return tied_cross_entropy(wide(d), some_matrix(blocks::q8_0, 3, 32), {}, index_zeros({4}));
     };
     r["rnnt_loss"] = [](DType d) {
       return rnnt_loss(of({1, 2, 2, 4}, d), full({1, 1}, 1, DType::i32), full({1}, 2, DType::i32),

@@ -183,12 +183,17 @@ add_interop() {
   else
     skip 'files of decoders elsewhere' "$why"
   fi
+  if why=$(python3 "$interop/check_adapters.py" --needs); then
+    part 'adapters elsewhere' python3 "$interop/check_adapters.py" "$build/tests/interop/adapter_files"
+  else
+    skip 'adapters elsewhere' "$why"
+  fi
 }
 
 # Runs everything on every driver.
 test_all() {
   need "${packages[@]}" "${test_packages[@]}" "${all_packages[@]}"
-  compile all meson-test-prereq tests/interop/bert_states tests/interop/decoder_files tests/tokenize
+  compile all meson-test-prereq tests/interop/adapter_files tests/interop/bert_states tests/interop/decoder_files tests/tokenize
   compile_sanitized
   compile_threads
   export REWIND_TESTS_ALL=1

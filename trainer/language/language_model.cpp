@@ -53,25 +53,61 @@ void check_tokens(std::span<const int32_t> ids, const BpeTokenizer& tokenizer, i
         tokenizer.token(id), id, vocab_size);
 }
 
+namespace {
+
+// A language model's files, whose tokenizer is read.
+struct ModelFiles {
+  std::optional<GgufFile> gguf;  // its header is long: the vocabulary is in it
+  DecoderConfig config;
+  LanguageModel opened;  // without the model
+
+  ModelFiles(const std::filesystem::path& path, const std::filesystem::path& tokenizer)
+      : gguf(is_gguf(path) ? std::optional<GgufFile>(path) : std::nullopt),
+        config(gguf ? parse_decoder_metadata(*gguf) : read_decoder_config(path)),
+        opened{.tokenizer = !tokenizer.empty() ? read_tokenizer(tokenizer, path)
+                            : gguf             ? BpeTokenizer(tokenizer_of(*gguf))
+                                               : BpeTokenizer::load(path)} {
+    check_vocabulary(opened.tokenizer, config, path);
+  }
+
+  bool is_quantised() const {
+    return gguf && std::ranges::any_of(gguf->tensors(), [](const auto& named) {
+             return named.second.type->block_elements > 1;
+           });
+  }
+
+  LanguageModel with_floats(const std::filesystem::path& path, DType matrices, DType vectors) && {
+    {
+      const init::SkipInit loaded_next;
+      opened.model = std::make_unique<Decoder>(config, matrices);
+      opened.model->to(matrices, vectors);
+    }
+    if (gguf)
+      load_decoder_tensors(*gguf, *opened.model, config);
+    else
+      load_decoder(path, *opened.model);
+    return std::move(opened);
+  }
+
+  LanguageModel with_blocks(DType dtype) && {
+    opened.model = make_decoder(config, decoder_types(*gguf, config), dtype);
+    load_decoder_tensors(*gguf, *opened.model, config);
+    return std::move(opened);
+  }
+};
+
+}  // namespace
+
+LanguageModel LanguageModel::open(const std::filesystem::path& path, DType dtype,
+                                  const std::filesystem::path& tokenizer) {
+  ModelFiles files(path, tokenizer);
+  return files.is_quantised() ? std::move(files).with_blocks(dtype)
+                              : std::move(files).with_floats(path, dtype, dtype);
+}
+
 LanguageModel LanguageModel::open(const std::filesystem::path& path, DType matrices, DType vectors,
                                   const std::filesystem::path& tokenizer) {
-  std::optional<GgufFile> gguf;  // its header is long: the vocabulary is in it
-  if (is_gguf(path)) gguf.emplace(path);
-  const DecoderConfig config = gguf ? parse_decoder_metadata(*gguf) : read_decoder_config(path);
-  LanguageModel opened{.tokenizer = !tokenizer.empty() ? read_tokenizer(tokenizer, path)
-                                    : gguf             ? BpeTokenizer(tokenizer_of(*gguf))
-                                                       : BpeTokenizer::load(path)};
-  check_vocabulary(opened.tokenizer, config, path);
-  {
-    const init::SkipInit loaded_next;
-    opened.model = std::make_unique<Decoder>(config, matrices);
-    opened.model->to(matrices, vectors);
-  }
-  if (gguf)
-    load_decoder_tensors(*gguf, *opened.model, config);
-  else
-    load_decoder(path, *opened.model);
-  return opened;
+  return ModelFiles(path, tokenizer).with_floats(path, matrices, vectors);
 }
 
 void save_language_model(const std::filesystem::path& path, const Decoder& model,
@@ -79,9 +115,10 @@ void save_language_model(const std::filesystem::path& path, const Decoder& model
   const std::string word(type.empty() ? name(model.parameters().front().dtype()) : type);
   const GgufTypeInfo* const found = find_gguf_type(word);
   const bool is_float = word == "f32" || word == "f16" || word == "bf16";
-  check(found && (is_float || (is_gguf(path) && word == "q8_0")), "save",
+  const bool has_blocks = found && found->blocks && found->blocks->encode;
+  check(found && (is_float || (is_gguf(path) && has_blocks)), "save",
         "{} holds f32, f16 or bf16{}, got '{}'", is_gguf(path) ? "a GGUF file" : "a folder",
-        is_gguf(path) ? " or q8_0" : "", word);
+        is_gguf(path) ? ", or q4_0, q4_1, q5_0, q5_1, q8_0, q4_k, q5_k or q6_k" : "", word);
   if (is_gguf(path))
     return save_decoder_gguf(path, model, static_cast<GgufType>(found->number),
                              tokenizer_metadata(tokenizer.parts(), model.config().vocab_size));

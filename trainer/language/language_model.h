@@ -30,19 +30,18 @@ struct LanguageModel {
   std::unique_ptr<Decoder> model;  // on the default device
 
   // Opens a folder (config.json, safetensors, tokenizer.json) or a FILE.gguf, with parameters of
-  // `dtype`, and with the tokenizer of another file, if there is one. FileError.
+  // `dtype`, and with the tokenizer of another file, if there is one. Quantised matrices stay in
+  // their blocks, and are frozen (make_decoder). FileError.
   static LanguageModel open(const std::filesystem::path& path, DType dtype,
-                            const std::filesystem::path& tokenizer = {}) {
-    return open(path, dtype, dtype, tokenizer);
-  }
-  // The same with another dtype for vectors, as Module::to().
+                            const std::filesystem::path& tokenizer = {});
+  // The same with floats alone, and with another dtype for vectors, as Module::to().
   static LanguageModel open(const std::filesystem::path& path, DType matrices, DType vectors,
                             const std::filesystem::path& tokenizer = {});
 };
 
 // Writes a model with its tokenizer: where `path` ends in .gguf as such a file, of the type f32,
-// f16, bf16 or q8_0, else as a folder that transformers opens, of the type f32, f16 or bf16. An
-// empty type is that of the parameters. FileError, ValueError for another type.
+// f16, bf16 or one of blocks (GgufType), else as a folder that transformers opens, of the type f32,
+// f16 or bf16. An empty type is that of the parameters. FileError, ValueError for another type.
 void save_language_model(const std::filesystem::path& path, const Decoder& model,
                          const BpeTokenizer& tokenizer, const std::string& type = "");
 

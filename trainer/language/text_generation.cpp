@@ -42,7 +42,7 @@ std::string StopStrings::finish() {
 GeneratedText continue_text(CausalLM& model, const BpeTokenizer& tokenizer,
                             std::span<const int32_t> prompt, const TextOptions& o) {
   check(!prompt.empty(), "generate", "the prompt must have a token: give a text");
-  check_tokens(prompt, tokenizer, model.head_weight().size(0));
+  check_tokens(prompt, tokenizer, model.vocabulary());
   const int64_t room = model.longest() - static_cast<int64_t>(prompt.size());
   check(room > 0, "generate",
         "the prompt must leave room in the model's {} positions, got {} tokens", model.longest(),

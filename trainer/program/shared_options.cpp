@@ -18,12 +18,17 @@ struct SharedOption {
 };
 
 constexpr SharedOption shared_options[] = {
+    {"--adapter", "the folder of an adapter of the model (LoRA), as PEFT has them"},
     {"--batch", "samples per step"},
+    {"--chat-format",
+     "chatml, qwen3, llama3, llama3.1, gemma or llama2, in place of the model's chat template"},
     {"--classes", "with --plan: the number of classes"},
+    {"--config", "a shape, in place of a model"},
     {"--data", "the training data"},
     {"--device",
      "the device to use: cpu, vulkan, vulkan:NAME (a part of it), vulkan:INDEX, vulkan:uuid=... or "
      "auto (a GPU, or else cpu)"},
+    {"--dora", "train the lengths of the weights' rows apart from their directions (DoRA)"},
     {"--dry", "measure nothing"},
     {"--dtype", "the dtype of activations and matrix products: f16, bf16 or f32"},
     {"--epochs", "passes over the data"},
@@ -37,6 +42,7 @@ constexpr SharedOption shared_options[] = {
     {"--only", "only those whose names contain this text"},
     {"--profile",
      "predict this device: a saved profile, or the name of one that comes with Rewind"},
+    {"--rank", "the rank of the adapters"},
     {"--rounds", "the number of measurements"},
     {"--row", "the rows to measure"},
     {"--save", "write the trained model here"},
@@ -50,6 +56,7 @@ constexpr SharedOption shared_options[] = {
     {"--test-share", "the share of the data to test with"},
     {"--tokenizer", "the tokenizer: tokenizer.json, or a folder or FILE.gguf that has one"},
     {"--top", "the number of answers to show"},
+    {"--type", "the type of the matrices"},
     {"--vocab-size", "the most tokens of a vocabulary that is made from the text"},
 };
 

@@ -34,6 +34,7 @@
   X(ctc_grad)                \
   X(ctc_states)              \
   X(ctc_total)               \
+  X(decode_blocks)           \
   X(dequantize_blocks)       \
   X(dropout)                 \
   X(ema)                     \
@@ -63,6 +64,7 @@
   X(moment_update)           \
   X(muon)                    \
   X(muon_momentum)           \
+  X(multiply_blocks)         \
   X(nll_loss)                \
   X(nll_loss_grad)           \
   X(pad_axis)                \

@@ -42,7 +42,7 @@ class Rows {
   std::vector<double> scores(uint64_t batch, uint64_t head, uint64_t query) const {
     const std::vector<double> q = q_.to_doubles(row_at(p_.q_stride, batch, head, query), dim_);
     std::vector<double> scores(p_.keys, no_score);
-    for (uint64_t key = 0; key < key_count(batch); ++key) {
+    for (uint64_t key = first_key(batch, query); key < key_count(batch); ++key) {
       const int64_t behind = distance(query, key);
       if (!is_seen(behind)) continue;
       const uint64_t at = row_at(p_.k_stride, batch, key_head(p_, head), key);
@@ -78,6 +78,12 @@ class Rows {
   uint64_t key_count(uint64_t batch) const {
     if (!has(ATTENTION_LENGTHS)) return p_.keys;
     return std::min<uint64_t>(p_.keys, std::max(0, lengths_.geti(batch)));
+  }
+
+  uint64_t first_key(uint64_t batch, uint64_t query) const {
+    return has(ATTENTION_STARTS)
+               ? static_cast<uint64_t>(std::max(0, lengths_.geti(batch * p_.queries + query)))
+               : 0;
   }
 
   // Returns how far the key lies behind the query.

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <vector>
 
 #include "backends/reference/kernels.h"
 #include "core/blocks/block_type.h"
@@ -46,6 +47,49 @@ void dequantize_blocks(const Call& call) {
     blocks::steps.decode(block.data(), values.data());
     for (uint64_t i = 0; i < size; ++i) y.set(first + i, values[i]);
   });
+}
+
+namespace {
+
+// The floats of row `row` of the matrix.
+std::vector<float> decoded_row(const Elements& codes, const BlockMatrixParams& p,
+                               const BlockType& type, uint64_t row) {
+  std::vector<float> values(p.cols);
+  std::vector<std::byte> one(type.bytes());
+  for (uint64_t b = 0; b < p.cols / type.elements; ++b) {
+    for (uint64_t i = 0; i < type.bytes(); ++i)
+      one[i] = static_cast<std::byte>(codes.geti(row * p.row_bytes + b * type.bytes() + i));
+    type.decode(one.data(), &values[b * type.elements]);
+  }
+  return values;
+}
+
+}  // namespace
+
+void decode_blocks(const Call& call) {
+  const auto p = call.params<BlockMatrixParams>();
+  const BlockType& type = *block_types()[call.variant(0)];
+  const Elements codes = call.in(0);
+  Elements y = call.out(1);
+  for (uint64_t row = 0; row < p.rows; ++row) {
+    const std::vector<float> values = decoded_row(codes, p, type, row);
+    for (uint64_t i = 0; i < p.cols; ++i) y.set(row * p.cols + i, values[i]);
+  }
+}
+
+void multiply_blocks(const Call& call) {
+  const auto p = call.params<BlockMatrixParams>();
+  const BlockType& type = *block_types()[call.variant(0)];
+  const Elements x = call.in(0), codes = call.in(1);
+  Elements y = call.out(2);
+  for (uint64_t row = 0; row < p.rows; ++row) {
+    const std::vector<float> values = decoded_row(codes, p, type, row);
+    for (uint64_t r = 0; r < p.m; ++r) {
+      double sum = 0;
+      for (uint64_t i = 0; i < p.cols; ++i) sum += double{values[i]} * x.get(r * p.cols + i);
+      y.set(r * p.rows + row, static_cast<Real>(sum));
+    }
+  }
 }
 
 }  // namespace rw::reference

@@ -20,7 +20,7 @@ struct Heads {
   float keep = 1;
 };
 constexpr uint32_t causal = ATTENTION_CAUSAL, masked = ATTENTION_MASK,
-                   has_lengths = ATTENTION_LENGTHS;
+                   has_lengths = ATTENTION_LENGTHS, has_starts = ATTENTION_STARTS;
 constexpr Heads head_cases[] = {
     {1, 1, 1, 1, 8},
     {2, 3, 5, 7, 8},
@@ -37,6 +37,9 @@ constexpr Heads head_cases[] = {
     {2, 2, 70, 130, 32, 1, 0, 0, Mask::none, 0.8f},
     {2, 6, 70, 130, 32, 3, masked | causal | has_lengths, 0, Mask::all, 0.8f},
     {2, 6, 1, 200, 64, 3, causal | ATTENTION_LOWER_RIGHT | has_lengths},
+    {2, 2, 150, 150, 16, 1, causal | has_starts},
+    {2, 6, 70, 130, 32, 3, masked | has_starts, 0, Mask::all, 0.8f},
+    {3, 2, 1, 70, 8, 1, has_starts},
     {1, 1, 3, 66, 256}};
 
 AttentionParams attention_params(const Heads& h) {
@@ -59,7 +62,17 @@ AttentionParams attention_params(const Heads& h) {
   return p;
 }
 
+// Texts of 11 keys and more, as rows have them; in the second batch element, one of all keys.
+LoopArgument starts_of(const Heads& h) {
+  LoopArgument all{uint64_t{h.batch} * h.queries, DType::i32, Fill::given};
+  for (uint32_t i = 0; i < h.batch; ++i)
+    for (uint32_t query = 0; query < h.queries; ++query)
+      all.values.push_back(static_cast<float>(i == 1 ? 0 : query / (11 + 60 * i) * (11 + 60 * i)));
+  return all;
+}
+
 LoopArgument lengths_of(const Heads& h) {
+  if ((h.flags & has_starts) != 0) return starts_of(h);
   LoopArgument all{h.batch, DType::i32, Fill::given};
   for (uint32_t i = 0; i < h.batch; ++i)
     all.values.push_back(static_cast<float>(i == 0 ? h.keys * 2 / 3 : i == 1 ? 0 : h.keys + 5));

@@ -72,18 +72,29 @@ TEST_CASE("cpu loops: rotary positions") {
     for (const uint32_t first : {0u, 100000u})
       for (const uint32_t interleaved : {0u, 1u})
         for (const uint32_t backward : {0u, 1u}) {
-          const RotaryParams p{.offset = {1, 1, 2},
-                               .heads = heads,
-                               .rows = rows,
-                               .dim = dim,
-                               .pairs = n / 2,
-                               .x_stride = {rows * heads * dim, dim, heads * dim, 1},
-                               .first = first,
-                               .interleaved = interleaved,
-                               .backward = backward,
-                               .scale = 1.25f};
+          RotaryParams p{.offset = {1, 1, 0, 2},
+                         .heads = heads,
+                         .rows = rows,
+                         .dim = dim,
+                         .pairs = n / 2,
+                         .x_stride = {rows * heads * dim, dim, heads * dim, 1},
+                         .first = first,
+                         .interleaved = interleaved,
+                         .backward = backward,
+                         .scale = 1.25f};
           const LoopArgument frequencies = given(spread(dim / 2 + 1, 1e-4f, 1), f32);
-          check_loop({"rotary", {{n + 1, dtype, Fill::specials}, frequencies, {n + 2, dtype}}}, p);
+          std::vector<float> places;
+          for (uint32_t i = 0; i < batch * rows; ++i)
+            places.push_back(static_cast<float>(i * 7 % 45) + static_cast<float>(first));
+          for (const uint32_t placed : {0u, 1u}) {
+            p.placed = placed;
+            check_loop({"rotary",
+                        {{n + 1, dtype, Fill::specials},
+                         frequencies,
+                         given(places, DType::i32),
+                         {n + 2, dtype}}},
+                       p);
+          }
         }
 }
 

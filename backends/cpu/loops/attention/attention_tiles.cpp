@@ -34,6 +34,7 @@ void Attention::score(const Queries& q, const Keys& k, const Panel& turned, cons
   else if (has(ATTENTION_MASK))
     add_mask(q, k, s);
   hide_unseen(q, k, s);
+  if (has(ATTENTION_STARTS)) hide_earlier(q, k, s);
 }
 
 void Attention::add_mask(const Queries& q, const Keys& k, Square& s) const {
@@ -78,6 +79,22 @@ void Attention::hide_unseen(const Queries& q, const Keys& k, Square& s) const {
       const float score = s.at[key][i];
       const int32_t distance = first + i;
       s.at[key][i] = distance >= from && distance < to ? score : -infinity;
+    }
+  }
+}
+
+// Hides the keys before each query's start. No key is that of a query beyond the last one.
+void Attention::hide_earlier(const Queries& q, const Keys& k, Square& s) const {
+  alignas(64) int32_t first[span];
+  const int32_t* const given = starts(q);
+  const int32_t wide = static_cast<int32_t>(q.wide());
+  for (int32_t i = 0; i < wide; ++i) first[i] = i < q.count ? given[i] : 0;
+  for (int64_t key = 0; key < k.count; ++key) {
+    const int32_t at = static_cast<int32_t>(k.first + key);
+    REWIND_VECTORIZE
+    for (int32_t i = 0; i < wide; ++i) {
+      const float score = s.at[key][i];
+      s.at[key][i] = at >= first[i] ? score : -infinity;
     }
   }
 }

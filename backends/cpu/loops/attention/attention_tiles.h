@@ -114,7 +114,8 @@ class Attention {
   bool is_unseen(const Queries& q, const Keys& k) const {
     const int64_t most = behind(q.first + q.count - 1, k.first);
     const int64_t smallest = behind(q.first, k.first + k.count - 1);
-    return (has(ATTENTION_CAUSAL) && most < 0) || smallest >= p_.window || -most >= p_.window;
+    return (has(ATTENTION_CAUSAL) && most < 0) || smallest >= p_.window || -most >= p_.window ||
+           starts_after(q, k.first + k.count - 1);
   }
 
   // Sets x [dim, queries] to the transposed rows of the queries, times `factor`.
@@ -128,6 +129,19 @@ class Attention {
 
  private:
   bool has(uint32_t flag) const { return (ATTENTION_FLAGS(p_) & flag) != 0; }
+  // Returns the first keys that the queries may see.
+  const int32_t* starts(const Queries& q) const {
+    return lengths_ + q.batch * p_.queries + q.first;
+  }
+  // Tells whether all queries start behind the key.
+  bool starts_after(const Queries& q, int64_t key) const {
+    if (!has(ATTENTION_STARTS)) return false;
+    const int32_t* const first = starts(q);
+    int32_t least_start = first[0];
+    for (int64_t i = 1; i < q.count; ++i)
+      least_start = first[i] < least_start ? first[i] : least_start;
+    return least_start > key;
+  }
   // Returns how far the key lies behind the query.
   int64_t behind(int64_t query, int64_t key) const {
     const int64_t shift = has(ATTENTION_LOWER_RIGHT) ? int64_t{p_.keys} - int64_t{p_.queries} : 0;
@@ -141,6 +155,7 @@ class Attention {
   void add_mask(const Queries& q, const Keys& k, Square& s) const;
   void add_distance(const Queries& q, const Keys& k, Square& s) const;
   void hide_unseen(const Queries& q, const Keys& k, Square& s) const;
+  void hide_earlier(const Queries& q, const Keys& k, Square& s) const;
 
   const AttentionParams& p_;
   Operand q_, k_, v_;

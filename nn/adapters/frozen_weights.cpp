@@ -1,4 +1,4 @@
-#include "nn/frozen_weights.h"
+#include "nn/adapters/frozen_weights.h"
 
 #include <algorithm>
 

@@ -3,8 +3,8 @@
 
 #include <memory>
 
-#include "../core/memory/local_sources.h"
-#include "module.h"
+#include "../../core/memory/local_sources.h"
+#include "../module.h"
 
 namespace rw {
 

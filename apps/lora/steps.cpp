@@ -1,0 +1,62 @@
+#include "apps/lora/steps.h"
+
+#include "core/memory/default_device.h"
+#include "ops/autocast.h"
+
+namespace rw {
+
+namespace {
+
+// The model whose weights stay, in the dtype that it computes in. A dry run reads no file. This is
+// the one place where a base is loaded.
+std::unique_ptr<Decoder> base_of(const LoraRecipe& recipe, const StepSettings& settings) {
+  const PlaceScope place(settings.offload == "parameters" ? MemoryPlace::host
+                                                          : MemoryPlace::device);
+  std::unique_ptr<Decoder> base = make_decoder(recipe.config, recipe.types, settings.dtype);
+  if (!default_device()->backend().is_dry()) load_decoder(recipe.base, *base);
+  return base;
+}
+
+}  // namespace
+
+LoraTask::LoraTask(const LoraRecipe& recipe, const StepSettings& settings)
+    : base_(base_of(recipe, settings)), model(*base_), recipe_(recipe), settings_(settings) {
+  check(settings.checkpoint != "stage", "options",
+        "language models have no stages, use blocks: their layers");
+  add_lora(model, recipe.adapter);
+  if (settings.offload == "parameters") frozen_ = std::make_unique<FrozenWeights>(model);
+  model.set_checkpoint(settings.checkpoint == "block" ? settings.checkpoint_every : 0);
+}
+
+std::unique_ptr<Optimizer> LoraTask::make_optimizer(const StepRanks& ranks) const {
+  return recipe_.update.make(model, ranks);
+}
+
+InstructionBatch LoraTask::batch_of(const BatchShape& shape) const {
+  return {.rows = shape.rows_or(settings_.batch),
+          .length = settings_.length ? settings_.length : recipe_.length};
+}
+
+double LoraTask::weight_of(const InstructionBatch& batch) const {
+  return static_cast<double>(batch.ids.empty() ? batch.rows * batch.length : batch.counted);
+}
+
+Tensor LoraTask::loss_of(const InstructionBatch& batch, Meter& meter) {
+  const Shape shape = {batch.rows, batch.length};
+  if (frozen_) frozen_->begin_step();
+  Tensor ids, targets, starts, loss;
+  {
+    const PurposeScope scope(Purpose::data);
+    ids = batch_tensor(batch.ids, shape);
+    targets = batch_tensor(batch.targets, shape);
+    starts = batch_tensor(batch.starts, shape);
+  }
+  {
+    const Autocast autocast(settings_.dtype, settings_.dtype != DType::f32);
+    loss = model.loss(std::move(ids), targets, starts);
+  }
+  meter.add(loss, weight_of(batch));
+  return loss;
+}
+
+}  // namespace rw

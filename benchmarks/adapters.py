@@ -1,0 +1,55 @@
+#!/usr/bin/env python3
+"""Memory of fine-tuning by adapters on quantised weights, by dry runs.
+
+    benchmarks/adapters.py > benchmarks/results/adapters.md          uses the programs of build/
+"""
+import datetime
+import re
+import subprocess
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+MODELS = ("qwen3-0.6b", "llama-3.2-1b", "qwen3-1.7b", "llama-3.2-3b", "llama-3.1-8b", "qwen3-14b", "qwen3-32b")
+WAYS = {"all on the device, 1 x 512": ["--seq", "512", "--checkpoint", "block"],
+        "weights in host memory, 1 x 512": ["--seq", "512", "--checkpoint", "block", "--offload", "parameters",
+                                            "--host-boundaries"],
+        "all on the device, 2 x 2048": ["--seq", "2048", "--batch", "2", "--checkpoint", "block"]}
+
+
+def plan(model, *options):
+    """Returns what `plan` prints."""
+    command = [ROOT / "build/apps/lora", "--plan", "--config", model, "--type", "q4_k", "--device", "dry:rx7900xtx.json",
+               "--batch", "1", *options]
+    done = subprocess.run(command, capture_output=True, text=True)
+    return done.stdout + done.stderr
+
+
+def peaks(text):
+    """Returns the peaks on the device and on the host."""
+    device = re.search(r"^Device memory: peak ([\d.]+ \w+)", text, re.M)
+    host = re.search(r"beside it, host memory: peak ([\d.]+ \w+)", text)
+    return [device[1] if device else "does not fit", host[1] if host else "0 B"]
+
+
+def longest(text):
+    found = re.search(r"^Up to --seq (\d+) fits, with (.*)\.$", text, re.M)
+    return f"{int(found[1]):,}" if found else ""
+
+
+def main():
+    commit = subprocess.run(["git", "-C", ROOT, "rev-parse", "--short", "HEAD"], capture_output=True, text=True)
+    print("# Adapters on quantised weights: memory\n\n"
+          "Peaks by dry runs of `./rewind lora` ([how](../../docs/adapters.md)): rank 16 on all linear layers, adapters and\n"
+          "AdamW's moments in f32, weights in Q4_K (the head in Q6_K), activations in f16, one segment per layer, update\n"
+          "included. The last column: the longest text with which `--memory 8GiB` fits, by the leanest way.\n\n"
+          f"`benchmarks/adapters.py` at {commit.stdout.strip()}, {datetime.date.today()}.\n")
+    heads = [cell for way in WAYS for cell in (way, "on the host")]
+    print("| | " + " | ".join(heads) + " | longest in 8 GiB |\n|---|" + "---:|" * (len(heads) + 1))
+    for model in MODELS:
+        cells = [cell for options in WAYS.values() for cell in peaks(plan(model, *options))]
+        print("| " + " | ".join([model, *cells, longest(plan(model, "--seq", "512", "--memory", "8GiB", "--host-memory",
+                                                             "64GiB"))]) + " |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

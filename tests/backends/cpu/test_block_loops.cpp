@@ -1,0 +1,58 @@
+// The vector loops of matrices in the blocks of GGUF files, compared with those of the reference.
+#include <doctest/doctest.h>
+
+#include "shaders/params.h"
+#include "tests/backends/cpu/loop_cases.h"
+#include "tests/fixtures/block_fixture.h"
+
+using namespace rw;
+using namespace rw::kernels;
+using namespace rw::test;
+
+namespace {
+
+LoopArgument codes_of(const BlockType& type, uint32_t rows, uint32_t cols) {
+  const std::vector<uint8_t> bytes = some_blocks(type, rows * cols / type.elements);
+  return {bytes.size(), DType::u8, Fill::given, {bytes.begin(), bytes.end()}};
+}
+
+uint32_t block_row_bytes(const BlockType& type, uint32_t cols) {
+  return static_cast<uint32_t>(type.bytes_of(cols));
+}
+
+}  // namespace
+
+TEST_SUITE_BEGIN("host");  // needs no Vulkan
+
+TEST_CASE("cpu loops: blocks become floats, with the bits of the reference") {
+  uint32_t number = 0;
+  for (const BlockType* type : file_block_types()) {
+    CAPTURE(type->name);
+    for (const uint32_t cols : {256u, 2304u})
+      for (const DType dtype : floats)
+        check_loop(
+            {"decode_blocks", {codes_of(*type, 37, cols), {37 * cols, dtype}}, {number}, 0},
+            BlockMatrixParams{.rows = 37, .cols = cols, .row_bytes = block_row_bytes(*type, cols)});
+    ++number;
+  }
+}
+
+TEST_CASE("cpu loops: rows times blocks") {
+  uint32_t number = 0;
+  for (const BlockType* type : file_block_types()) {
+    CAPTURE(type->name);
+    for (const auto& [rows, cols] : {std::pair{37u, 256u}, {5u, 8448u}, {2049u, 256u}})
+      for (const uint32_t m : {1u, 2u, 7u, 8u})
+        for (const DType dtype : floats)
+          check_loop(
+              {"multiply_blocks",
+               {{m * cols, dtype, m == 2 ? Fill::specials : Fill::numbers},
+                codes_of(*type, rows, cols),
+                {m * rows, dtype}},
+               {number},
+               summed},
+              BlockMatrixParams{
+                  .rows = rows, .cols = cols, .row_bytes = block_row_bytes(*type, cols), .m = m});
+    ++number;
+  }
+}
