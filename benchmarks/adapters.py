@@ -10,16 +10,16 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 MODELS = ("qwen3-0.6b", "llama-3.2-1b", "qwen3-1.7b", "llama-3.2-3b", "llama-3.1-8b", "qwen3-14b", "qwen3-32b")
-WAYS = {"all on the device, 1 x 512": ["--seq", "512", "--checkpoint", "block"],
-        "weights in host memory, 1 x 512": ["--seq", "512", "--checkpoint", "block", "--offload", "parameters",
-                                            "--host-boundaries"],
-        "all on the device, 2 x 2048": ["--seq", "2048", "--batch", "2", "--checkpoint", "block"]}
+SHORT = ["--batch", "1", "--seq", "512"]
+WAYS = {"all on the device, 1 x 512": [*SHORT, "--checkpoint", "block"],
+        "weights in host memory, 1 x 512": [*SHORT, "--checkpoint", "block", "--offload", "parameters", "--host-boundaries"],
+        "all on the device, 2 x 2048": ["--batch", "2", "--seq", "2048", "--checkpoint", "block"]}
 
 
 def plan(model, *options):
     """Returns what `plan` prints."""
     command = [ROOT / "build/apps/lora", "--plan", "--config", model, "--type", "q4_k", "--device", "dry:rx7900xtx.json",
-               "--batch", "1", *options]
+               *options]
     done = subprocess.run(command, capture_output=True, text=True)
     return done.stdout + done.stderr
 
@@ -47,7 +47,7 @@ def main():
     print("| | " + " | ".join(heads) + " | longest in 8 GiB |\n|---|" + "---:|" * (len(heads) + 1))
     for model in MODELS:
         cells = [cell for options in WAYS.values() for cell in peaks(plan(model, *options))]
-        print("| " + " | ".join([model, *cells, longest(plan(model, "--seq", "512", "--memory", "8GiB", "--host-memory",
+        print("| " + " | ".join([model, *cells, longest(plan(model, *SHORT, "--memory", "8GiB", "--host-memory",
                                                              "64GiB"))]) + " |", flush=True)
 
 
