@@ -77,9 +77,6 @@ const std::map<std::string, RunOp>& runs() {
     r["matmul_blocks"] = [=](DType d) {
       return matmul(wide(d), some_matrix(blocks::q8_0, 32, 32));
     };
-    r["tied_cross_entropy_blocks"] = [=](DType d) {
-      return tied_cross_entropy(wide(d), some_matrix(blocks::q8_0, 3, 32), {}, index_zeros({4}));
-    };
     r["rnnt_loss"] = [](DType d) {
       return rnnt_loss(of({1, 2, 2, 4}, d), full({1, 1}, 1, DType::i32), full({1}, 2, DType::i32),
                        full({1}, 1, DType::i32));
