@@ -6,8 +6,8 @@
 
 #include "../../data/chat/packed_examples.h"
 #include "../../io/models/decoder.h"
-#include "../../nn/adapters/lora.h"
 #include "../../nn/adapters/frozen_weights.h"
+#include "../../nn/adapters/lora.h"
 #include "../../trainer/adamw_options.h"
 #include "../../trainer/task_steps.h"
 
