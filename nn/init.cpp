@@ -44,6 +44,10 @@ bool& WithoutWeights::flag() {
   return is_on;
 }
 
+MemoryPlace weight_place() {
+  return HostParameters::is_active() ? MemoryPlace::host : context().place;
+}
+
 void zeros_(const Tensor& t) {
   constant_(t, 0);
 }

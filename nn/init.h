@@ -40,6 +40,8 @@ using HostParameters = InitScope<1>;
 // Linear and Embedding have no weights: for models whose matrices come in another form, as blocks
 // do (nn/adapters/block_layers.h). Each then needs a substitute, or restore_weight().
 using WithoutWeights = InitScope<2>;
+// Where a new module's weights lie: as HostParameters says, or else where other values do.
+MemoryPlace weight_place();
 
 // Sets every element to one number.
 void zeros_(const Tensor& t);

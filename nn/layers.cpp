@@ -46,13 +46,7 @@ Tensor Linear::forward(Tensor x) {
 
 std::unique_ptr<Module> Linear::substitute(std::unique_ptr<Module> module) {
   check(module || weight, "Linear", no_weight);
-  if (substitute_) unregister_module(*substitute_);
-  std::swap(substitute_, module);
-  if (substitute_) {
-    register_module("", *substitute_);
-    substitute_->train(is_training());
-  }
-  return module;
+  return exchange_part(substitute_, std::move(module));
 }
 
 void Linear::release_weight() {
@@ -123,13 +117,7 @@ std::unique_ptr<Module> Embedding::substitute(std::unique_ptr<Module> module) {
   check(module || weight, "Embedding", no_weight);
   check(!module || (!options_.max_norm && !options_.padding_index), "Embedding",
         "a table with a substitute must have no options, got one with max_norm or padding_index");
-  if (substitute_) unregister_module(*substitute_);
-  std::swap(substitute_, module);
-  if (substitute_) {
-    register_module("", *substitute_);
-    substitute_->train(is_training());
-  }
-  return module;
+  return exchange_part(substitute_, std::move(module));
 }
 
 void Embedding::release_weight() {

@@ -144,7 +144,7 @@ void Module::set_checkpoint(int every) {
 
 Tensor Module::register_parameter(std::string name, const Shape& shape, DType dtype) {
   const PurposeScope scope(Purpose::parameter);
-  const PlaceScope place(init::HostParameters::is_active() ? MemoryPlace::host : context().place);
+  const PlaceScope place(init::weight_place());
   Tensor t = empty(shape, dtype);
   t.set_requires_grad();
   parameters_.push_back({std::move(name), t});
@@ -175,6 +175,17 @@ void Module::register_module(std::string name, Module& child) {
 
 void Module::unregister_module(const Module& child) {
   std::erase_if(children_, [&](const auto& c) { return c.second == &child; });
+}
+
+std::unique_ptr<Module> Module::exchange_part(std::unique_ptr<Module>& part,
+                                              std::unique_ptr<Module> with) {
+  if (part) unregister_module(*part);
+  std::swap(part, with);
+  if (part) {
+    register_module("", *part);
+    part->train(training_);
+  }
+  return with;
 }
 
 void Module::unregister_parameter(std::string_view name) {

@@ -96,6 +96,9 @@ class Module {
   // with `name` alone if that ends with an underscore. Without a name it is a part of this module.
   void register_module(std::string name, Module& child);
   void unregister_module(const Module& child);
+  // Makes `with`, or nothing, a part of this module in place of `part`. Returns what was there.
+  std::unique_ptr<Module> exchange_part(std::unique_ptr<Module>& part,
+                                        std::unique_ptr<Module> with);
   void unregister_parameter(std::string_view name);
 
   bool is_child() const { return is_child_; }  // it was registered in another module

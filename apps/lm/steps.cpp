@@ -27,8 +27,7 @@ std::unique_ptr<Optimizer> LmTask::make_optimizer(const StepRanks& ranks) const 
 }
 
 TokenBatch LmTask::batch_of(const BatchShape& shape) const {
-  return {.rows = shape.rows_or(settings_.batch),
-          .length = settings_.length ? settings_.length : recipe_.length};
+  return {.rows = shape.rows_or(settings_.batch), .length = settings_.length_or(recipe_.length)};
 }
 
 Tensor LmTask::loss_of(const TokenBatch& batch, Meter& meter) {

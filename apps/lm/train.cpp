@@ -186,11 +186,6 @@ class LmTraining : public Trainer<LmTask, TokenWindows> {
     const GeneratedText text = continue_text(model, corpus_.tokenizer, ids, options);
     fmt::print("a text {} training:\n  {}{}\n", when, o_.prompt, indented(text.text));
   }
-  static std::string indented(std::string text) {
-    for (size_t at = 0; (at = text.find('\n', at)) != std::string::npos; at += 3)
-      text.replace(at, 1, "\n  ");
-    return text;
-  }
 
   const LmTrain& o_;
   const Corpus& corpus_;

@@ -55,8 +55,10 @@ struct LoraTrain : TrainerOptions {
   void run();
 
  private:
-  void complete();                  // fills in what depends on the model
-  LoraRecipe recipe(int64_t rows);  // 0: their number is not known yet
+  void complete();          // fills in what depends on the model
+  LoraRecipe base() const;  // a recipe with the shape of the model alone
+  // The recipe for so many rows; 0: their number is not known yet.
+  LoraRecipe recipe(LoraRecipe made, int64_t rows);
   TrainingProgram program(const LoraRecipe& recipe) const;
   void train();
 

@@ -9,10 +9,8 @@ namespace {
 
 // The model whose weights stay, in the dtype that it computes in. A dry run reads no file. This is
 // the one place where a base is loaded.
-std::unique_ptr<Decoder> base_of(const LoraRecipe& recipe, const StepSettings& settings) {
-  const PlaceScope place(settings.offload == "parameters" ? MemoryPlace::host
-                                                          : MemoryPlace::device);
-  std::unique_ptr<Decoder> base = make_decoder(recipe.config, recipe.types, settings.dtype);
+std::unique_ptr<Decoder> base_of(const LoraRecipe& recipe, DType dtype) {
+  std::unique_ptr<Decoder> base = make_decoder(recipe.config, recipe.types, dtype);
   if (!default_device()->backend().is_dry()) load_decoder(recipe.base, *base);
   return base;
 }
@@ -20,7 +18,7 @@ std::unique_ptr<Decoder> base_of(const LoraRecipe& recipe, const StepSettings& s
 }  // namespace
 
 LoraTask::LoraTask(const LoraRecipe& recipe, const StepSettings& settings)
-    : base_(base_of(recipe, settings)), model(*base_), recipe_(recipe), settings_(settings) {
+    : base_(base_of(recipe, settings.dtype)), model(*base_), recipe_(recipe), settings_(settings) {
   check(settings.checkpoint != "stage", "options",
         "language models have no stages, use blocks: their layers");
   add_lora(model, recipe.adapter);
@@ -33,8 +31,7 @@ std::unique_ptr<Optimizer> LoraTask::make_optimizer(const StepRanks& ranks) cons
 }
 
 InstructionBatch LoraTask::batch_of(const BatchShape& shape) const {
-  return {.rows = shape.rows_or(settings_.batch),
-          .length = settings_.length ? settings_.length : recipe_.length};
+  return {.rows = shape.rows_or(settings_.batch), .length = settings_.length_or(recipe_.length)};
 }
 
 double LoraTask::weight_of(const InstructionBatch& batch) const {

@@ -150,12 +150,11 @@ class LoraTraining : public Trainer<LoraTask, PackedExamples> {
         options.end_tokens.push_back(*end);
     const GeneratedText answer = continue_text(steps().model, data_.tokenizer, ids, options);
     fmt::print("an answer {} training:\n  {}\n  {}\n", is_before_ ? "before" : "after",
-               indented(data_.tokenizer.decode(ids, true)), indented(answer.text));
+               indented(without_end(data_.tokenizer.decode(ids, true))),
+               indented(without_end(answer.text)));
   }
-  static std::string indented(std::string text) {
+  static std::string without_end(std::string text) {
     while (text.ends_with('\n')) text.pop_back();
-    for (size_t at = 0; (at = text.find('\n', at)) != std::string::npos; at += 3)
-      text.replace(at, 1, "\n  ");
     return text;
   }
 
@@ -180,12 +179,9 @@ void LoraTrain::complete() {
     device.dtype = name(has_files ? working_dtype(model) : is_demo_ ? DType::f32 : DType::f16);
 }
 
-LoraRecipe LoraTrain::recipe(int64_t rows) {
-  LoraRecipe made = {.base = model,
-                     .adapter = adapter,
-                     .length = length,
-                     .numerics = numerics,
-                     .average = average};
+// Headers of GGUF files are long, so this is read once.
+LoraRecipe LoraTrain::base() const {
+  LoraRecipe made = {.base = model};
   if (!config.empty()) {
     made.config = DecoderConfig::preset(config);
     made.types = decoder_types(made.config, static_cast<GgufType>(find_gguf_type(type)->number));
@@ -195,6 +191,14 @@ LoraRecipe LoraTrain::recipe(int64_t rows) {
   } else {
     made.config = demo_config();
   }
+  return made;
+}
+
+LoraRecipe LoraTrain::recipe(LoraRecipe made, int64_t rows) {
+  made.adapter = adapter;
+  made.length = length;
+  made.numerics = numerics;
+  made.average = average;
   check(length <= made.config.max_position_embeddings, "options",
         "--seq must be at most the model's {} positions, got {}",
         made.config.max_position_embeddings, length);
@@ -227,7 +231,7 @@ void LoraTrain::run() {
   complete();
   ranks.share_out(accumulate);
   check_numbers();
-  if (planning.plan) return run_plan(program(recipe(0)), planning, device);
+  if (planning.plan) return run_plan(program(recipe(base(), 0)), planning, device);
   if (saves() && save == default_adapter_folder()) {
     cache_directory();  // it must be this user's alone
     keep_earlier(*command, (std::filesystem::path(save) / "adapter_config.json").string());
@@ -250,13 +254,13 @@ void LoraTrain::train() {
         "--merge writes weights that are floats, got a quantised model: train without it, and let "
         "lm convert --adapter write the model");
   manual_seed(seed);
-  const DecoderConfig config = read_decoder_config(model);
+  const LoraRecipe shape = base();
   InstructionData examples(*this, read_tokenizer(tokenizer.empty() ? model : tokenizer, model));
-  check_vocabulary(examples.tokenizer, config, model);
-  examples.check_tokens(config.vocab_size);
+  check_vocabulary(examples.tokenizer, shape.config, model);
+  examples.check_tokens(shape.config.vocab_size);
   const PackedExamples rows_to_train(examples.read.examples, rows(batch, true));
   batch = std::min(batch, rows_to_train.rows());
-  const LoraRecipe made = recipe(rows_to_train.rows());
+  const LoraRecipe made = recipe(shape, rows_to_train.rows());
   TrainingProgram planned = program(made);
   planned.steps = batches_of(rows_to_train.rows());
   planned.evaluation =

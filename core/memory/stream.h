@@ -33,6 +33,11 @@ class StreamSource {
   virtual void before_leaving(size_t) {}
 };
 
+// The bytes of weights that a stream has on the device where nothing else is said, and those of the
+// least tensor that it takes.
+inline constexpr uint64_t usual_streamed_bytes = uint64_t{512} << 20;
+inline constexpr uint64_t least_streamed_bytes = uint64_t{64} << 10;
+
 // How the contents of a stream come.
 struct StreamOptions {
   uint64_t most_bytes = 0;  // that are there at a time, beyond which only what one kernel reads

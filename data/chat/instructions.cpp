@@ -24,6 +24,7 @@ struct InstructionLine {
   std::vector<ChatMessage> messages;
   std::string prompt, text;
   bool has_prompt = false;
+  size_t requests = 0;  // of its conversation
 };
 
 // Fails with the place of a line.
@@ -114,19 +115,23 @@ class ExampleMaker {
  public:
   ExampleMaker(const std::string& file, const BpeTokenizer& tokenizer, const ChatFormat* chat,
                const InstructionOptions& options)
-      : file_(file), tokenizer_(tokenizer), chat_(chat), options_(options) {}
+      : file_(file),
+        tokenizer_(tokenizer),
+        end_of_turn_(chat ? tokenizer.id(chat->end_of_turn()) : std::nullopt),
+        options_(options) {}
 
-  // The requests of a conversation: the whole, then for each answer what comes before it, and where
-  // no token ends a turn, what comes until its end.
-  std::vector<ChatRequest> requests_of(const InstructionLine& line) const {
-    std::vector<ChatRequest> requests = {{line.messages, false}};
+  // Adds the requests of a conversation: the whole, then for each answer what comes before it, and
+  // where no token ends a turn, what comes until its end.
+  void add_requests(InstructionLine& line, std::vector<ChatRequest>& requests) const {
+    const size_t before = requests.size();
     const std::span<const ChatMessage> all = line.messages;
+    requests.push_back({all, false});
     for (size_t i = 0; i < all.size(); ++i) {
       if (all[i].role != "assistant") continue;
       requests.push_back({all.first(i), true});
-      if (!has_end()) requests.push_back({all.first(i + 1), false});
+      if (!end_of_turn_) requests.push_back({all.first(i + 1), false});
     }
-    return requests;
+    line.requests = requests.size() - before;
   }
 
   InstructionExample conversation(const InstructionLine& line,
@@ -137,13 +142,13 @@ class ExampleMaker {
     const std::string& whole = chats[0].text;
     InstructionExample made{.tokens = tokenizer_.encode(whole)};
     made.counts.resize(made.tokens.size(), options_.all_tokens);
-    for (size_t i = 1; i < chats.size(); i += has_end() ? 1 : 2) {
+    for (size_t i = 1; i < chats.size(); i += end_of_turn_ ? 1 : 2) {
       const size_t begin = tokens_before(line, whole, chats[i].text, made.tokens);
-      const size_t end = has_end() ? end_of_turn(made.tokens, begin)
-                                   : tokens_before(line, whole, chats[i + 1].text, made.tokens);
+      const size_t end = end_of_turn_ ? end_of_turn(made.tokens, begin)
+                                      : tokens_before(line, whole, chats[i + 1].text, made.tokens);
       for (size_t at = begin; at < end; ++at) made.counts[at] = 1;
     }
-    if (!has_end()) add_end(made);
+    if (!end_of_turn_) add_end(made);
     return made;
   }
 
@@ -180,7 +185,6 @@ class ExampleMaker {
   }
 
  private:
-  bool has_end() const { return tokenizer_.id(chat_->end_of_turn()).has_value(); }
   // With the tokens that begin texts, unless they are there.
   std::vector<int32_t> encoded(const std::string& text) const {
     const auto bos = tokenizer_.bos();
@@ -203,14 +207,14 @@ class ExampleMaker {
     return common_tokens(tokens, tokenizer_.encode(part));
   }
   size_t end_of_turn(const std::vector<int32_t>& tokens, size_t begin) const {
-    const int32_t end = *tokenizer_.id(chat_->end_of_turn());
-    const auto found = std::find(tokens.begin() + static_cast<ptrdiff_t>(begin), tokens.end(), end);
+    const auto found =
+        std::find(tokens.begin() + static_cast<ptrdiff_t>(begin), tokens.end(), *end_of_turn_);
     return static_cast<size_t>(found - tokens.begin()) + (found != tokens.end());
   }
 
   const std::string& file_;
   const BpeTokenizer& tokenizer_;
-  const ChatFormat* chat_;
+  const std::optional<int32_t> end_of_turn_;  // the token, if the chat format has one
   const InstructionOptions& options_;
 };
 
@@ -235,9 +239,8 @@ Instructions read_instructions(std::string_view jsonl, const std::string& name,
     lines.push_back(parser.parse(line, number));
   }
   std::vector<ChatRequest> requests;
-  for (const InstructionLine& line : lines)
-    if (!line.messages.empty())
-      for (const ChatRequest& request : maker.requests_of(line)) requests.push_back(request);
+  for (InstructionLine& line : lines)
+    if (!line.messages.empty()) maker.add_requests(line, requests);
   const std::vector<RenderedChat> chats =
       requests.empty() ? std::vector<RenderedChat>() : chat->render_all(requests);
   Instructions read;
@@ -247,9 +250,8 @@ Instructions read_instructions(std::string_view jsonl, const std::string& name,
       maker.add(maker.text(line), line.number, read);
       continue;
     }
-    const size_t own = maker.requests_of(line).size();
-    maker.add(maker.conversation(line, left.first(own)), line.number, read);
-    left = left.subspan(own);
+    maker.add(maker.conversation(line, left.first(line.requests)), line.number, read);
+    left = left.subspan(line.requests);
   }
   check<FileError>(!read.examples.empty(), "instructions",
                    "'{}' must have an example whose answer begins within {} tokens, got none of {} "

@@ -114,15 +114,11 @@ nlohmann::ordered_json adapter_json(const LoraOptions& o, const AdapterInfo& inf
 
 // ---- layers and tensors -------------------------------------------------------------------------
 
-std::set<std::string> names_of(const std::vector<NamedLora>& adapters) {
+// Returns the names of layers or adapters.
+template <class Named>
+std::set<std::string> names_of(const std::vector<Named>& all) {
   std::set<std::string> names;
-  for (const NamedLora& a : adapters) names.insert(a.name);
-  return names;
-}
-
-std::set<std::string> names_of(const std::vector<NamedLinear>& layers) {
-  std::set<std::string> names;
-  for (const NamedLinear& l : layers) names.insert(l.name);
+  for (const Named& one : all) names.insert(one.name);
   return names;
 }
 
@@ -153,8 +149,7 @@ std::string layer_of(const std::string& tensor, const SafetensorsFile& file) {
 // another shape: the rank is believed only where the file has values for it.
 std::set<std::string> layers_in(const SafetensorsFile& file, const Module& model, int64_t rank) {
   std::map<std::string, const Linear*> in_model;
-  for (const auto& [name, module] : model.named_modules())
-    if (const auto* layer = dynamic_cast<Linear*>(module)) in_model[name] = layer;
+  for (const auto& [name, layer] : linear_layers(model)) in_model[name] = layer;
   std::set<std::string> in_file;
   for (const auto& [tensor, stored] : file.tensors()) {
     const std::string name = layer_of(tensor, file);

@@ -289,10 +289,7 @@ DecoderTypes read_decoder_types(const fs::path& path) {
 }
 
 bool is_quantised(const fs::path& path) {
-  if (!is_gguf(path)) return false;
-  const GgufFile file(path);
-  return std::ranges::any_of(
-      file.tensors(), [](const auto& named) { return named.second.type->block_elements > 1; });
+  return is_gguf(path) && is_quantised(GgufFile(path));
 }
 
 void load_decoder(const fs::path& path, Decoder& model) {

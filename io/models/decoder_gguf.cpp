@@ -1,7 +1,7 @@
 #include "io/models/decoder_gguf.h"
 
+#include <algorithm>
 #include <map>
-#include <set>
 
 #include "io/models/decoder_names.h"
 #include "io/models/model.h"
@@ -69,6 +69,11 @@ void read_entries(const GgufFile& file, const std::vector<Entry>& entries) {
 }
 
 }  // namespace
+
+bool is_quantised(const GgufFile& file) {
+  return std::ranges::any_of(
+      file.tensors(), [](const auto& named) { return named.second.type->block_elements > 1; });
+}
 
 DecoderTypes decoder_types(const GgufFile& file, const DecoderConfig& config) {
   DecoderTypes types;

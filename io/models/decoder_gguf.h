@@ -11,13 +11,13 @@ namespace rw {
 // matrices in blocks. FileError before anything is written, unless the file has these tensors and
 // no others, with blocks of these types.
 void load_decoder_tensors(const GgufFile& file, const Module& model, const DecoderConfig& config);
+bool is_quantised(const GgufFile& file);  // whether it has quantised matrices
 // The types of a file's matrices. FileError for quantised types that are not read.
 DecoderTypes decoder_types(const GgufFile& file, const DecoderConfig& config);
 // ValueError if the model has weights in blocks, which are not written.
 void check_has_floats(const Module& model);
-// The parameters as a file holds them, and all but matrices as f32. As llama.cpp has it, the head
-// is q6_k where `type` is q4_k or q5_k, and where rows are no whole blocks there is another type of
-// about as many bits, or f16. What q and k of llama become is a view.
+// The parameters as a file holds them: matrices of matrix_type(), and all else as f32. What q and k
+// of llama become is a view.
 std::vector<GgufSource> decoder_tensors(const Module& model, const DecoderConfig& config,
                                         GgufType type);
 

@@ -106,7 +106,7 @@ std::unique_ptr<Decoder> make_decoder(const DecoderConfig& config, const Decoder
   const init::WithoutWeights in_blocks;
   auto model = std::make_unique<Decoder>(config);
   const PurposeScope purpose(Purpose::parameter);
-  const PlaceScope place(init::HostParameters::is_active() ? MemoryPlace::host : context().place);
+  const PlaceScope place(init::weight_place());
   for (const EmptyLayer& layer : empty_layers(*model)) {
     if (layer.linear) layer.linear->to(dtype);  // its bias
     const auto found = types.find(layer.name);

@@ -5,11 +5,10 @@
 namespace rw {
 
 FrozenWeights::FrozenWeights(const Module& model, uint64_t most_bytes) {
-  constexpr uint64_t usual_most = uint64_t{512} << 20, least = uint64_t{64} << 10;
   std::vector<std::shared_ptr<Storage>> storages;
   const auto add = [&](const Tensor& weight) {
     const std::shared_ptr<Storage>& storage = weight.impl().storage;
-    if (storage->bytes() < least || storage->keeper() ||
+    if (storage->bytes() < least_streamed_bytes || storage->keeper() ||
         std::ranges::find(storages, storage) != storages.end())
       return;
     bytes_ += storage->bytes();
@@ -19,9 +18,9 @@ FrozenWeights::FrozenWeights(const Module& model, uint64_t most_bytes) {
     if (!parameter.requires_grad()) add(parameter);
   for (const auto& [name, buffer] : model.named_buffers()) add(buffer);
   source_ = std::make_unique<HostSource>(storages);
-  stream_ =
-      std::make_unique<Stream>(std::move(storages), *source_,
-                               StreamOptions{.most_bytes = most_bytes ? most_bytes : usual_most});
+  stream_ = std::make_unique<Stream>(
+      std::move(storages), *source_,
+      StreamOptions{.most_bytes = most_bytes ? most_bytes : usual_streamed_bytes});
 }
 
 void FrozenWeights::begin_step() {

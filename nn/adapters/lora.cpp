@@ -29,13 +29,6 @@ bool is_called(const std::string& name, const std::string& target) {
   return name == target || name.ends_with("." + target);
 }
 
-std::vector<NamedLinear> linear_layers_of(const Module& model) {
-  std::vector<NamedLinear> found;
-  for (const auto& [name, module] : model.named_modules())
-    if (auto* layer = dynamic_cast<Linear*>(module)) found.push_back({name, layer});
-  return found;
-}
-
 // The last parts of the names, each once, for messages.
 std::string last_parts(const std::vector<NamedLinear>& layers) {
   std::set<std::string> parts;
@@ -197,9 +190,16 @@ Tensor Lora::merged_weight() const {
   return std::move(weight) * unsqueeze(factor, 1);
 }
 
+std::vector<NamedLinear> linear_layers(const Module& model) {
+  std::vector<NamedLinear> found;
+  for (const auto& [name, module] : model.named_modules())
+    if (auto* layer = dynamic_cast<Linear*>(module)) found.push_back({name, layer});
+  return found;
+}
+
 std::vector<NamedLinear> lora_targets(const Module& model,
                                       const std::vector<std::string>& target_modules) {
-  std::vector<NamedLinear> layers = linear_layers_of(model);
+  std::vector<NamedLinear> layers = linear_layers(model);
   std::erase_if(layers, [&](const NamedLinear& l) {
     if (target_modules.empty()) return is_head(l.name);
     return std::ranges::none_of(target_modules,
@@ -215,7 +215,7 @@ std::vector<NamedLora> add_lora(Module& model, const LoraOptions& options) {
   for (const std::string& target : options.target_modules)
     check(!lora_targets(model, {target}).empty(), "add_lora",
           "a target must be the last part of a linear layer's name, got '{}'; layers are: {}",
-          target, last_parts(linear_layers_of(model)));
+          target, last_parts(linear_layers(model)));
   const std::vector<NamedLinear> targets = lora_targets(model, options.target_modules);
   check(!targets.empty(), "add_lora", "the model must have linear layers besides its head");
   model.requires_grad_(false);

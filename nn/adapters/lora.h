@@ -90,6 +90,7 @@ struct NamedLora {
   Lora* adapter;
 };
 
+std::vector<NamedLinear> linear_layers(const Module& model);  // all, in the model's order
 // The layers that get an adapter by LoraOptions::target_modules, in the model's order.
 std::vector<NamedLinear> lora_targets(const Module& model,
                                       const std::vector<std::string>& target_modules);

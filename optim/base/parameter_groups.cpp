@@ -3,6 +3,7 @@
 #include <fnmatch.h>
 
 #include "core/base/error.h"
+#include "core/memory/stream.h"
 
 namespace rw {
 
@@ -46,7 +47,7 @@ std::vector<ParameterGroup> offload_states(std::vector<Tensor> parameters, const
 }
 
 std::vector<ParameterGroup> offload_parameters(std::vector<ParameterGroup> groups, Offload how) {
-  if (how.parameter_bytes == 0) how.parameter_bytes = uint64_t{512} << 20;
+  if (how.parameter_bytes == 0) how.parameter_bytes = usual_streamed_bytes;
   return offload_states(std::move(groups), how);
 }
 

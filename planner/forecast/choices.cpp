@@ -81,7 +81,7 @@ bool Choices::may(const char* way) const {
   return planner_.program().words.contains(way) && !is_among(options_.fixed, way);
 }
 
-bool Choices::allows(const char* way) const {
+bool Choices::allows(std::string_view way) const {
   return is_among(options_.allowed, way);
 }
 
@@ -241,7 +241,7 @@ bool Choices::fits(const Choice& choice, uint64_t bytes) const {
   return choice.peak() <= bytes && choice.forecast.memory.host_peak <= options_.host_bytes;
 }
 
-// All activations but the plans that others of them need less than.
+// The activations that are no plans, and the plan that needs least.
 std::vector<size_t> Choices::lean_activations() {
   const std::vector<size_t>& plans = this->plans();
   std::vector<size_t> lean;
@@ -359,7 +359,7 @@ std::vector<Choice> Choices::front() {
 std::vector<std::pair<std::string, Choice>> Choices::gains(const Choice* chosen) const {
   std::vector<std::pair<std::string, Choice>> found;
   for (const std::string& name : approximate_ways()) {
-    if (allows(name.c_str()) || !applies(name)) continue;
+    if (allows(name) || !applies(name)) continue;
     ChoiceOptions more = options_;
     more.allowed.push_back(name);
     more.on_progress = {};

@@ -7,6 +7,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -89,7 +90,7 @@ class Choices {
   Choices(const Choices& known, ChoiceOptions options);
 
   bool may(const char* way) const;
-  bool allows(const char* way) const;
+  bool allows(std::string_view way) const;
   bool applies(const std::string& approximate) const;
   void add_groups();
   void add_activations();

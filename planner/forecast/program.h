@@ -46,6 +46,9 @@ struct StepSettings {
   // and a last one. More steps need no more memory.
   StepSettings shortened() const;
 
+  // The tokens per sample, or the program's own.
+  int64_t length_or(int64_t usual) const { return length ? length : usual; }
+
   bool operator==(const StepSettings&) const = default;
 };
 

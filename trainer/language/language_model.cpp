@@ -70,12 +70,6 @@ struct ModelFiles {
     check_vocabulary(opened.tokenizer, config, path);
   }
 
-  bool is_quantised() const {
-    return gguf && std::ranges::any_of(gguf->tensors(), [](const auto& named) {
-             return named.second.type->block_elements > 1;
-           });
-  }
-
   LanguageModel with_floats(const std::filesystem::path& path, DType matrices, DType vectors) && {
     {
       const init::SkipInit loaded_next;
@@ -101,8 +95,8 @@ struct ModelFiles {
 LanguageModel LanguageModel::open(const std::filesystem::path& path, DType dtype,
                                   const std::filesystem::path& tokenizer) {
   ModelFiles files(path, tokenizer);
-  return files.is_quantised() ? std::move(files).with_blocks(dtype)
-                              : std::move(files).with_floats(path, dtype, dtype);
+  return files.gguf && is_quantised(*files.gguf) ? std::move(files).with_blocks(dtype)
+                                                 : std::move(files).with_floats(path, dtype, dtype);
 }
 
 LanguageModel LanguageModel::open(const std::filesystem::path& path, DType matrices, DType vectors,

@@ -39,6 +39,12 @@ std::string StopStrings::finish() {
   return std::exchange(pending_, {});
 }
 
+std::string indented(std::string text) {
+  for (size_t at = 0; (at = text.find('\n', at)) != std::string::npos; at += 3)
+    text.replace(at, 1, "\n  ");
+  return text;
+}
+
 GeneratedText continue_text(CausalLM& model, const BpeTokenizer& tokenizer,
                             std::span<const int32_t> prompt, const TextOptions& o) {
   check(!prompt.empty(), "generate", "the prompt must have a token: give a text");

@@ -48,6 +48,9 @@ struct GeneratedText {
   bool is_complete = false;   // a token or a string ended it, not the number of tokens
 };
 
+// Returns a text whose lines after the first begin with two spaces.
+std::string indented(std::string text);
+
 // Continues a prompt of tokens until the model ends its text, one of the strings comes, there are
 // max_new_tokens, or the model has no more positions. ValueError for an empty prompt, and for one
 // that fills all positions; otherwise as CausalLM::generate().
