@@ -142,6 +142,7 @@
 #include "io/models/bert.h"
 #include "io/models/classifier.h"
 #include "io/models/decoder.h"
+#include "io/models/decoder_files.h"
 #include "io/models/gpt.h"
 #include "io/models/model.h"
 #include "io/models/speech.h"

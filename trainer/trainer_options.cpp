@@ -58,8 +58,7 @@ void TrainerOptions::add_recomputation_to(CLI::App& app) {
       ->check(CLI::IsMember(choices))
       ->capture_default_str();
   if (!joins_segments) return;
-  app.add_option("--checkpoint-every", checkpoint_every, "the number of these in a segment")
-      ->capture_default_str();
+  shared_option(app, "--checkpoint-every", checkpoint_every)->capture_default_str();
   app.add_flag("--host-boundaries", host_boundaries,
                "keep the values between segments in host memory");
 }

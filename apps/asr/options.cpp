@@ -26,7 +26,7 @@ void AsrOptions::add_to(CLI::App& app) {
                  "the units to recognise: word or character (default word, with --data character)")
       ->check(CLI::IsMember({"word", "character"}));
   app.add_option("--hidden", hidden, "the size of the LSTMs")->capture_default_str();
-  app.add_option("--layers", layers, "the number of LSTM layers")->capture_default_str();
+  shared_option(app, "--layers", layers, "of the LSTM")->capture_default_str();
   app.add_option("--channels", channels, "the channels of the convolutions")->capture_default_str();
   shared_option(app, "--test-share", test_share, "of the speakers, if there is no dev*/ or test*/")
       ->capture_default_str();

@@ -102,8 +102,9 @@ namespace {
 // Opens a model for reading, in the dtype of --dtype or in that of its files.
 LanguageModel opened_model(const DeviceOptions& device, const std::string& model,
                            const std::string& adapter, const std::string& tokenizer) {
+  const DecoderFiles files(model);
   LanguageModel opened = LanguageModel::open(
-      model, device.dtype.empty() ? working_dtype(model) : device.parsed_dtype(), tokenizer);
+      files, device.dtype.empty() ? files.working_dtype() : device.parsed_dtype(), tokenizer);
   if (!adapter.empty()) load_adapter(adapter, *opened.model);
   opened.model->eval();  // without the adapter's dropout
   return opened;
@@ -215,11 +216,12 @@ void LmConvert::add_to(CLI::App& app) {
 // Sums of weights and adapters are rounded only then, too.
 void LmConvert::run() const {
   set_default_device(open_backend("cpu"));
-  const DType stored = decoder_dtype(from), dtype = adapter.empty() ? stored : DType::f32;
-  const LanguageModel opened = LanguageModel::open(from, dtype, DType::f32, tokenizer);
-  const std::string written = !type.empty()        ? type
-                              : is_quantised(from) ? "f16"
-                                                   : std::string(name(stored));
+  const DecoderFiles files(from);
+  const DType stored = files.stored_dtype(), dtype = adapter.empty() ? stored : DType::f32;
+  const LanguageModel opened = LanguageModel::open_floats(files, dtype, DType::f32, tokenizer);
+  const std::string written = !type.empty()          ? type
+                              : files.is_quantised() ? "f16"
+                                                     : std::string(name(stored));
   if (!adapter.empty()) {
     load_adapter(adapter, *opened.model);
     merge_lora(*opened.model);

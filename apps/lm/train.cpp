@@ -57,6 +57,8 @@ struct LmTrain : TrainerOptions {
   // The training of a model whose tokenizer has so many tokens; 0: that is yet to be made.
   LmRecipe recipe(int64_t tokens);
   TrainingProgram program(const LmRecipe& recipe) const;
+
+  std::optional<DecoderFiles> files_;  // of --model
 };
 
 void LmTrain::add_to(CLI::App& app) {
@@ -127,18 +129,20 @@ struct Corpus {
 
 class LmTraining : public Trainer<LmTask, TokenWindows> {
  public:
-  LmTraining(const LmTrain& options, const LmRecipe& recipe, const Corpus& corpus, PlannedRun& run)
+  LmTraining(const LmTrain& options, const LmRecipe& recipe, const DecoderFiles* files,
+             const Corpus& corpus, PlannedRun& run)
       : Trainer(
             options, run, recipe,
             std::make_unique<TokenWindows>(corpus.train(), options.windows(options.batch, true)),
             run_settings(*options.command, options.rate(),
                          {content_hash(std::span(corpus.tokens))})),
         o_(options),
+        files_(files),
         corpus_(corpus) {}
 
  protected:
   void load(LmSteps& steps) override {
-    if (!o_.model.empty()) load_decoder(o_.model, steps.model);
+    if (files_) files_->load(steps.model);
     sample("before");
   }
   std::string title() const override {
@@ -188,6 +192,7 @@ class LmTraining : public Trainer<LmTask, TokenWindows> {
   }
 
   const LmTrain& o_;
+  const DecoderFiles* const files_;  // those that it begins with; null: the model is new
   const Corpus& corpus_;
 };
 
@@ -200,7 +205,8 @@ TokenWindowsOptions LmTrain::windows(int64_t batch_size, bool shuffle) const {
 // A model that is loaded is computed as its files say, and passes over the data once. Weights that
 // are new stay within f16.
 void LmTrain::complete() {
-  if (device.dtype.empty()) device.dtype = name(model.empty() ? DType::f16 : working_dtype(model));
+  if (!model.empty()) files_.emplace(model);
+  if (device.dtype.empty()) device.dtype = name(files_ ? files_->working_dtype() : DType::f16);
   constexpr int64_t steps_of_new = 400;
   if (command->count("--steps") == 0)
     steps = model.empty() && command->count("--epochs") == 0 ? steps_of_new : 0;
@@ -210,8 +216,8 @@ void LmTrain::complete() {
 LmRecipe LmTrain::recipe(int64_t tokens) {
   LmRecipe made = {
       .is_loaded = !model.empty(), .length = length, .numerics = numerics, .average = average};
-  if (!model.empty()) {
-    made.config = read_decoder_config(model);
+  if (files_) {
+    made.config = files_->config();
   } else {
     made.config =
         config.ends_with(".json") ? read_decoder_config(config) : DecoderConfig::preset(config);
@@ -256,9 +262,9 @@ void LmTrain::run() {
   }
   device.open();
   manual_seed(seed);
-  if (!model.empty()) given = read_tokenizer(tokenizer.empty() ? model : tokenizer, model);
+  if (files_) given = read_tokenizer(*files_, tokenizer);
   const Corpus corpus(*this, given, made.config.vocab_size);
-  check_vocabulary(corpus.tokenizer, made.config, model.empty() ? config : model);
+  if (!files_) check_vocabulary(corpus.tokenizer, made.config, config);
   check_tokens(corpus.tokens, corpus.tokenizer, made.config.vocab_size);
   TrainingProgram planned = program(made);
   const TokenWindows train(corpus.train(), windows(batch, true));
@@ -267,8 +273,9 @@ void LmTrain::run() {
   planned.evaluation = own_batches_of(TokenWindows(corpus.test(), windows(batch, false)).windows());
   per_sample = length;
   fit_memory(planned);
-  run_planned(std::move(planned), planning,
-              [&](PlannedRun& run) { LmTraining(*this, made, corpus, run).run(); });
+  run_planned(std::move(planned), planning, [&](PlannedRun& run) {
+    LmTraining(*this, made, files_ ? &*files_ : nullptr, corpus, run).run();
+  });
 }
 
 std::function<void()> add_train(CLI::App& app) {

@@ -1,6 +1,7 @@
 // The options of the program that fine-tunes language models by adapters.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -63,6 +64,7 @@ struct LoraTrain : TrainerOptions {
   void train();
 
   bool is_demo_ = false;
+  std::shared_ptr<const DecoderFiles> files_;  // of --model
 };
 
 }  // namespace rw

@@ -11,7 +11,7 @@ namespace {
 // the one place where a base is loaded.
 std::unique_ptr<Decoder> base_of(const LoraRecipe& recipe, DType dtype) {
   std::unique_ptr<Decoder> base = make_decoder(recipe.config, recipe.types, dtype);
-  if (!default_device()->backend().is_dry()) load_decoder(recipe.base, *base);
+  if (!default_device()->backend().is_dry()) recipe.base->load(*base);
   return base;
 }
 

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "../../data/chat/packed_examples.h"
-#include "../../io/models/decoder.h"
+#include "../../io/models/decoder_files.h"
 #include "../../nn/adapters/frozen_weights.h"
 #include "../../nn/adapters/lora.h"
 #include "../../trainer/adamw_options.h"
@@ -15,8 +15,8 @@ namespace rw {
 
 struct LoraRecipe {
   DecoderConfig config;
-  DecoderTypes types;  // of the base's matrices
-  std::string base;    // its files
+  DecoderTypes types;                        // of the base's matrices
+  std::shared_ptr<const DecoderFiles> base;  // null: for plans alone
   LoraOptions adapter;
   int64_t length = 512;  // tokens per row
   AdamWRecipe update = {};

@@ -174,20 +174,19 @@ void LoraTrain::complete() {
         "--model, the model to fine-tune, and --data, the examples, go together, got only {}",
         is_demo_ ? "--data" : "--model");
   if (is_demo_ && command->count("--seq") == 0) length = 128;
-  const bool has_files = !model.empty();
+  if (!model.empty()) files_ = std::make_shared<DecoderFiles>(model);
   if (device.dtype.empty())
-    device.dtype = name(has_files ? working_dtype(model) : is_demo_ ? DType::f32 : DType::f16);
+    device.dtype = name(files_ ? files_->working_dtype() : is_demo_ ? DType::f32 : DType::f16);
 }
 
-// Headers of GGUF files are long, so this is read once.
 LoraRecipe LoraTrain::base() const {
-  LoraRecipe made = {.base = model};
+  LoraRecipe made = {.base = files_};
   if (!config.empty()) {
     made.config = DecoderConfig::preset(config);
     made.types = decoder_types(made.config, static_cast<GgufType>(find_gguf_type(type)->number));
-  } else if (!model.empty()) {
-    made.config = read_decoder_config(model);
-    made.types = read_decoder_types(model);
+  } else if (files_) {
+    made.config = files_->config();
+    made.types = files_->types();
   } else {
     made.config = demo_config();
   }
@@ -243,6 +242,7 @@ void LoraTrain::run() {
           if (!quiet) fmt::print("{}\n", text);
         });
     model = files.model.string();
+    files_ = std::make_shared<DecoderFiles>(files.model);
     data = files.data.string();
     default_device()->reset_peak();  // that of its training is not one of this run
   }
@@ -250,13 +250,12 @@ void LoraTrain::run() {
 }
 
 void LoraTrain::train() {
-  check(merge.empty() || !is_quantised(model), "options",
+  check(merge.empty() || !files_->is_quantised(), "options",
         "--merge writes weights that are floats, got a quantised model: train without it, and let "
         "lm convert --adapter write the model");
   manual_seed(seed);
   const LoraRecipe shape = base();
-  InstructionData examples(*this, read_tokenizer(tokenizer.empty() ? model : tokenizer, model));
-  check_vocabulary(examples.tokenizer, shape.config, model);
+  InstructionData examples(*this, read_tokenizer(*files_, tokenizer));
   examples.check_tokens(shape.config.vocab_size);
   const PackedExamples rows_to_train(examples.read.examples, rows(batch, true));
   batch = std::min(batch, rows_to_train.rows());

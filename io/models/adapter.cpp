@@ -10,7 +10,7 @@
 #include "core/files/folder.h"
 #include "io/formats/gguf.h"
 #include "io/models/config_file.h"
-#include "io/models/decoder_names.h"
+#include "io/models/decoder/names.h"
 #include "io/models/model.h"
 
 namespace rw {

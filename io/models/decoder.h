@@ -1,57 +1,15 @@
-// Decoder language models in the files of others: Hugging Face's folders and llama.cpp's GGUF.
-// Tensors stream between file and device in pieces.
+// Writes decoder language models: Hugging Face's folders and llama.cpp's GGUF.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
 #include <functional>
-#include <optional>
-#include <vector>
 
 #include "../../models/decoder.h"
 #include "../formats/gguf.h"
-#include "decoder_types.h"
+#include "decoder_files.h"
 
 namespace rw {
-
-// Tokens with a meaning of their own, by their numbers.
-struct SpecialTokens {
-  std::optional<int64_t> bos;  // begins a text
-  std::vector<int64_t> eos;    // any of them ends what is generated
-  std::optional<int64_t> pad;  // fills batches
-
-  bool operator==(const SpecialTokens&) const = default;
-};
-
-// The shape of the model in a folder, by its config.json, which may be named itself, or in a .gguf
-// file, by its header. Absent keys have the defaults of the model's class in Hugging Face's
-// transformers. Throws FileError, also for models that Decoder is not: mixtures of experts, soft
-// caps, partial rotary embeddings.
-DecoderConfig read_decoder_config(const std::filesystem::path& path);
-// Its special tokens: those of the folder's generation_config.json, or else of its config.json.
-// None where the files say nothing. Throws FileError.
-SpecialTokens read_special_tokens(const std::filesystem::path& path);
-
-// The narrowest float dtype that has all values of the matrices of such a folder or file: f16 or
-// bf16 if they all are of it, else f32, also for quantised ones. FileError.
-DType decoder_dtype(const std::filesystem::path& path);
-// The dtype to compute such a model in: that which the folder's config.json names, or else that of
-// the matrices, for quantised ones bf16. Where activations are known to leave the range of f16, as
-// Gemma's do, bf16 in its place. FileError.
-DType working_dtype(const std::filesystem::path& path);
-// Whether such a file has quantised matrices.
-bool is_quantised(const std::filesystem::path& path);
-
-// The types of such a folder, which has floats alone, or file. FileError, also for quantised types
-// that are not read.
-DecoderTypes read_decoder_types(const std::filesystem::path& path);
-
-// Fills a model of this shape from such a folder, with model.safetensors or its parts, or from
-// such a file, whose quantised tensors become floats, unless the model has them in blocks. The
-// folder of a model with a tied head may have the head, if it equals the embeddings. FileError
-// before anything is written, if names or shapes do not agree, or if the folder has files that
-// save_decoder() did not write together.
-void load_decoder(const std::filesystem::path& path, Decoder& model);
 
 // How save_decoder() writes.
 struct SaveDecoderOptions {

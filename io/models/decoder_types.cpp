@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "io/models/decoder_names.h"
+#include "io/models/decoder/names.h"
 #include "nn/adapters/block_layers.h"
 #include "nn/init.h"
 

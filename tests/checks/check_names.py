@@ -52,7 +52,7 @@ def types(text):
 
 def duplicates(root):
     """Returns (files read, a line for each name that is defined twice)."""
-    count, broken = 0, []
+    count, broken, of_file = 0, [], {}
     for program in [[]] + [[p] for p in PROGRAMS]:
         where = {}
         for folder in LIBRARY + program:
@@ -64,7 +64,9 @@ def duplicates(root):
                 if program and folder in program and folder != "tests" and file.suffix == ".cpp":
                     continue
                 count += 1
-                for name in types(file.read_text()):
+                if path not in of_file:
+                    of_file[path] = types(file.read_text())
+                for name in of_file[path]:
                     where.setdefault(name, []).append(path)
         broken += [f"{name} is defined in {' and '.join(paths)}" for name, paths in sorted(where.items())
                    if len(paths) > 1]
@@ -90,18 +92,19 @@ def hidden(root):
     """Returns a line for each function of an anonymous namespace that the calls of another file of its room would mean."""
     broken = []
     for room in LIBRARY:
-        texts, functions = {}, {}
+        texts, called, functions = {}, {}, {}
         for file in sorted((root / room).rglob("*.cpp")):
             text = re.sub(r"//(?! namespace$)[^\n]*", "", file.read_text(), flags=re.M)
             path, space = file.relative_to(root).as_posix(), re.search(r"^namespace ([\w:]+) \{", text, re.M)
             texts[path] = (space and space.group(1), text)
+            called[path] = set(re.findall(r"\w+(?=\()", text))
             for part in re.findall(r"^namespace \{\n(.*?)^\}  // namespace$", text, re.S | re.M):
                 for name, types in FUNCTION.findall(part):
                     functions.setdefault((texts[path][0], name), []).append((path, parameters(types)))
         for (space, name), places in functions.items():
             own = {path for path, _ in places}
             for path, (other, text) in texts.items():
-                if path not in own and other == space and calls(name, text):
+                if path not in own and other == space and name in called[path] and calls(name, text):
                     broken.append(f"{name} of {min(own)} hides the one that {path} calls")
             if len(set(places)) > len({types for _, types in places}):
                 broken.append(f"{name} is defined alike in {' and '.join(sorted(own))}")

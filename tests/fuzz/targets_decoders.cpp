@@ -6,7 +6,7 @@
 #include "data/base/files.h"
 #include "io/models/adapter.h"
 #include "io/models/decoder.h"
-#include "io/models/decoder_json.h"
+#include "io/models/decoder/json.h"
 #include "planner/dry_run.h"
 #include "tests/fuzz/target.h"
 
@@ -94,7 +94,7 @@ void read_gguf_decoder(Input input) {
   const auto file = write_scratch("model.gguf", input);
   const DecoderConfig config = read_decoder_config(file);
   make_dry(config);
-  read_special_tokens(file);
+  DecoderFiles(file).special_tokens();
   load_decoder(file, models[config.is_gemma()]);
 }
 

@@ -2,7 +2,7 @@
 """Holds adapters against PEFT, both ways: LoRA, rsLoRA and DoRA of small random models of Llama and Qwen3.
 
 Rewind trains an adapter and PEFT gives the same logits with it, and other ones than the model without it; PEFT makes one
-and Rewind gives the same logits and the same losses in 50 steps; merged models are those of merge_and_unload; GGUF files
+and Rewind gives the same logits and the same losses in 200 steps; merged models are those of merge_and_unload; GGUF files
 have the names, shapes and values that llama.cpp's convert_lora_to_gguf.py writes.
 `adapter_files` is `ninja -C build tests/interop/adapter_files`. Without the packages torch, transformers, peft and gguf it
 says so, with exit status 77.
@@ -25,7 +25,7 @@ except ImportError as error:
     sys.exit(77)
 
 FORMS = {"lora": {}, "rslora": dict(use_rslora=True), "dora": dict(use_dora=True)}
-STEPS = 50
+STEPS = 200
 failures = []
 transformers.utils.logging.disable_progress_bar()
 

@@ -34,7 +34,7 @@ void convert(const std::string& from, const std::string& to, const std::string& 
   const auto model = load(from);
   if (!to.ends_with(".gguf"))
     return save_decoder(to, *model,
-                        {.shard_bytes = 1'000'000, .tokens = read_special_tokens(from)});
+                        {.shard_bytes = 1'000'000, .tokens = DecoderFiles(from).special_tokens()});
   GgufMetadata more;
   if (!tokenizer.empty()) more = GgufFile(tokenizer).metadata();
   const GgufTypeInfo* info = find_gguf_type(type);

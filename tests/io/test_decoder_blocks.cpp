@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "io/models/decoder.h"
-#include "io/models/decoder_gguf.h"
+#include "io/models/decoder/gguf.h"
 #include "nn/init.h"
 #include "ops/operators.h"
 #include "planner/dry_run.h"
@@ -113,7 +113,7 @@ TEST_CASE("decoder blocks: each type, and files of several") {
       save_decoder_gguf(path, model, type);
       const auto floats = decoder_of_floats(path), blocks = decoder_in_blocks(path);
       CHECK(distance(logits_of(*floats), logits_of(*blocks)) < 1e-4);
-      CHECK(read_decoder_types(path) == decoder_types(model.config(), type));
+      CHECK(DecoderFiles(path).types() == decoder_types(model.config(), type));
     }
     // Some matrices are floats, as where rows are no whole blocks.
     std::vector<GgufSource> sources = decoder_tensors(model, model.config(), GgufType::q4_k);

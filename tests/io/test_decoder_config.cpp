@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.h"
-#include "io/models/decoder_json.h"
+#include "io/models/decoder/json.h"
 
 namespace rw::test {
 

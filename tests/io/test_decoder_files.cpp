@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "io/models/decoder.h"
+#include "io/models/decoder/json.h"
 #include "io/models/model.h"
 #include "tests/fixtures/file_faults.h"
 #include "tests/fixtures/file_fixture.h"
@@ -67,7 +68,7 @@ TEST_CASE("decoder files: a folder is read back, of each family") {
     load_decoder(folder.path / "new", again);
     CHECK(all_values(again) == all_values(model));
     CHECK(logits_of(again) == logits_of(model));
-    CHECK(read_special_tokens(folder.path / "new") == tokens);
+    CHECK(DecoderFiles(folder.path / "new").special_tokens() == tokens);
   }
 }
 
@@ -111,7 +112,7 @@ TEST_CASE("decoder files: a model in the dtype of its files is written as in f32
   const auto as = [&](DType held) { return folder.path / "as" / name(held); };
   for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
     save_decoder(folder.path / "from", Decoder(small_decoder("llama")), {.dtype = dtype});
-    REQUIRE(decoder_dtype(folder.path / "from") == dtype);
+    REQUIRE(DecoderFiles(folder.path / "from").stored_dtype() == dtype);
     for (const DType held : {dtype, DType::f32}) {
       Decoder model(small_decoder("llama"), held);
       load_decoder(folder.path / "from", model);
@@ -122,7 +123,7 @@ TEST_CASE("decoder files: a model in the dtype of its files is written as in f32
       CHECK(bytes_of(as(dtype) / file) == bytes_of(as(DType::f32) / file));
   }
   save_decoder_gguf(folder.path / "f16.gguf", Decoder(small_decoder("llama")), GgufType::f16);
-  CHECK(decoder_dtype(folder.path / "f16.gguf") == DType::f16);
+  CHECK(DecoderFiles(folder.path / "f16.gguf").stored_dtype() == DType::f16);
 }
 
 TEST_CASE("decoder files: a model is computed in the dtype that its files name") {
@@ -138,13 +139,13 @@ TEST_CASE("decoder files: a model is computed in the dtype that its files name")
                                         {GgufType::bf16, DType::bf16},
                                         {GgufType::q8_0, DType::bf16}}) {
       save_decoder_gguf(file, model, stored);
-      CHECK(working_dtype(file) == dtype);
+      CHECK(DecoderFiles(file).working_dtype() == dtype);
     }
     for (const auto& [stored, dtype] : {std::pair(DType::f32, DType::f32),
                                         {DType::f16, has_room ? DType::f16 : DType::bf16},
                                         {DType::bf16, DType::bf16}}) {
       save_decoder(folder.path, model, {.dtype = stored});
-      CHECK(working_dtype(folder.path) == dtype);
+      CHECK(DecoderFiles(folder.path).working_dtype() == dtype);
     }
     // The dtype of config.json, under either name, counts more than that of the tensors.
     for (const auto& [key, word, dtype] : {std::tuple("torch_dtype", "float32", DType::f32),
@@ -156,7 +157,7 @@ TEST_CASE("decoder files: a model is computed in the dtype that its files name")
       json[key] = word;
       std::ofstream(config) << json;
       std::filesystem::remove(folder.path / "rewind-files.txt");
-      CHECK(working_dtype(folder.path) == dtype);
+      CHECK(DecoderFiles(folder.path).working_dtype() == dtype);
     }
   }
 }
@@ -299,18 +300,22 @@ TEST_CASE("decoder files: an index that lies") {
 
 TEST_CASE("decoder files: special tokens come from the first file that says something") {
   const TemporaryFolder folder;
-  CHECK(read_special_tokens(folder.path) == SpecialTokens{});
   const fs::path config = folder.path / "config.json",
                  generation = folder.path / "generation_config.json";
-  put_text(config, R"({"bos_token_id": 5, "eos_token_id": 6, "pad_token_id": null})");
-  CHECK(read_special_tokens(folder.path) == SpecialTokens{.bos = 5, .eos = {6}});
+  json shape = json::parse(decoder_config_json(small_decoders().front()).dump());
+  put_text(config, shape.dump());
+  CHECK(DecoderFiles(folder.path).special_tokens() == SpecialTokens{});
+  shape.update({{"bos_token_id", 5}, {"eos_token_id", 6}, {"pad_token_id", nullptr}});
+  put_text(config, shape.dump());
+  CHECK(DecoderFiles(folder.path).special_tokens() == SpecialTokens{.bos = 5, .eos = {6}});
   put_text(generation, R"({"bos_token_id": null, "eos_token_id": [7, 8], "pad_token_id": 0})");
-  CHECK(read_special_tokens(folder.path) == SpecialTokens{.bos = 5, .eos = {7, 8}, .pad = 0});
+  CHECK(DecoderFiles(folder.path).special_tokens() ==
+        SpecialTokens{.bos = 5, .eos = {7, 8}, .pad = 0});
   put_text(generation, R"({"eos_token_id": [-1], "pad_token_id": -1})");  // of old files
-  CHECK(read_special_tokens(folder.path) == SpecialTokens{.bos = 5, .eos = {6}});
+  CHECK(DecoderFiles(folder.path).special_tokens() == SpecialTokens{.bos = 5, .eos = {6}});
   for (const char* bad : {"-2", "1.5", "[1, \"2\"]", "{}", "2147483648"}) {
     put_text(generation, fmt::format(R"({{"eos_token_id": {}}})", bad));
-    CHECK_THROWS_AS(read_special_tokens(folder.path), FileError);
+    CHECK_THROWS_AS(DecoderFiles(folder.path).special_tokens(), FileError);
   }
 }
 

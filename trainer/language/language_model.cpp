@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "io/models/decoder.h"
-#include "io/models/decoder_gguf.h"
 #include "nn/init.h"
 #include "trainer/language/gguf_metadata.h"
 
@@ -22,18 +21,24 @@ BpeTokenizer read_tokenizer(const std::filesystem::path& path) {
   return is_gguf(path) ? BpeTokenizer(tokenizer_of(GgufFile(path))) : BpeTokenizer::load(path);
 }
 
-BpeTokenizer read_tokenizer(const std::filesystem::path& path, const std::filesystem::path& model) {
-  if (path == model) return read_tokenizer(path);
+BpeTokenizer read_tokenizer(const DecoderFiles& model, const std::filesystem::path& path) {
+  const auto checked = [&](BpeTokenizer tokenizer) {
+    check_vocabulary(tokenizer, model.config(), model.path());
+    return tokenizer;
+  };
+  if (path.empty() || path == model.path())
+    return checked(model.gguf() ? BpeTokenizer(tokenizer_of(*model.gguf()))
+                                : BpeTokenizer::load(model.path()));
   BpeParts parts = read_tokenizer(path).parts();
   std::vector<int32_t> ends;
-  for (const int64_t id : read_special_tokens(model).eos)
+  for (const int64_t id : model.special_tokens().eos)
     if (id < std::ssize(parts.tokens)) ends.push_back(static_cast<int32_t>(id));
   if (!ends.empty()) parts.eos = std::move(ends);
-  return BpeTokenizer(std::move(parts));
+  return checked(BpeTokenizer(std::move(parts)));
 }
 
 void check_vocabulary(const BpeTokenizer& tokenizer, const DecoderConfig& config,
-                      const std::filesystem::path& path) {
+                      const std::filesystem::path& model) {
   const std::span<const BpeToken> tokens = tokenizer.parts().tokens;
   const auto rows = std::min(tokens.size(), static_cast<size_t>(config.vocab_size));
   check<FileError>(
@@ -41,7 +46,7 @@ void check_vocabulary(const BpeTokenizer& tokenizer, const DecoderConfig& config
       "tokenizer",
       "the tokenizer has {} tokens and the model in '{}' a vocab_size of {}: they "
       "must be of one model",
-      tokenizer.size(), path.string(), config.vocab_size);
+      tokenizer.size(), model.string(), config.vocab_size);
 }
 
 void check_tokens(std::span<const int32_t> ids, const BpeTokenizer& tokenizer, int64_t vocab_size) {
@@ -53,55 +58,25 @@ void check_tokens(std::span<const int32_t> ids, const BpeTokenizer& tokenizer, i
         tokenizer.token(id), id, vocab_size);
 }
 
-namespace {
-
-// A language model's files, whose tokenizer is read.
-struct ModelFiles {
-  std::optional<GgufFile> gguf;  // its header is long: the vocabulary is in it
-  DecoderConfig config;
-  LanguageModel opened;  // without the model
-
-  ModelFiles(const std::filesystem::path& path, const std::filesystem::path& tokenizer)
-      : gguf(is_gguf(path) ? std::optional<GgufFile>(path) : std::nullopt),
-        config(gguf ? parse_decoder_metadata(*gguf) : read_decoder_config(path)),
-        opened{.tokenizer = !tokenizer.empty() ? read_tokenizer(tokenizer, path)
-                            : gguf             ? BpeTokenizer(tokenizer_of(*gguf))
-                                               : BpeTokenizer::load(path)} {
-    check_vocabulary(opened.tokenizer, config, path);
-  }
-
-  LanguageModel with_floats(const std::filesystem::path& path, DType matrices, DType vectors) && {
-    {
-      const init::SkipInit loaded_next;
-      opened.model = std::make_unique<Decoder>(config, matrices);
-      opened.model->to(matrices, vectors);
-    }
-    if (gguf)
-      load_decoder_tensors(*gguf, *opened.model, config);
-    else
-      load_decoder(path, *opened.model);
-    return std::move(opened);
-  }
-
-  LanguageModel with_blocks(DType dtype) && {
-    opened.model = make_decoder(config, decoder_types(*gguf, config), dtype);
-    load_decoder_tensors(*gguf, *opened.model, config);
-    return std::move(opened);
-  }
-};
-
-}  // namespace
-
-LanguageModel LanguageModel::open(const std::filesystem::path& path, DType dtype,
+LanguageModel LanguageModel::open(const DecoderFiles& files, DType dtype,
                                   const std::filesystem::path& tokenizer) {
-  ModelFiles files(path, tokenizer);
-  return files.gguf && is_quantised(*files.gguf) ? std::move(files).with_blocks(dtype)
-                                                 : std::move(files).with_floats(path, dtype, dtype);
+  if (!files.is_quantised()) return open_floats(files, dtype, dtype, tokenizer);
+  LanguageModel opened{.tokenizer = read_tokenizer(files, tokenizer)};
+  opened.model = make_decoder(files.config(), files.types(), dtype);
+  files.load(*opened.model);
+  return opened;
 }
 
-LanguageModel LanguageModel::open(const std::filesystem::path& path, DType matrices, DType vectors,
-                                  const std::filesystem::path& tokenizer) {
-  return ModelFiles(path, tokenizer).with_floats(path, matrices, vectors);
+LanguageModel LanguageModel::open_floats(const DecoderFiles& files, DType matrices, DType vectors,
+                                         const std::filesystem::path& tokenizer) {
+  LanguageModel opened{.tokenizer = read_tokenizer(files, tokenizer)};
+  {
+    const init::SkipInit loaded_next;
+    opened.model = std::make_unique<Decoder>(files.config(), matrices);
+    opened.model->to(matrices, vectors);
+  }
+  files.load(*opened.model);
+  return opened;
 }
 
 void save_language_model(const std::filesystem::path& path, const Decoder& model,

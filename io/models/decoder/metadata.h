@@ -2,8 +2,8 @@
 // qwen2, qwen3, gemma and gemma3.
 #pragma once
 
-#include "../../models/decoder_config.h"
-#include "../formats/gguf.h"
+#include "../../../models/decoder_config.h"
+#include "../../formats/gguf.h"
 
 namespace rw {
 

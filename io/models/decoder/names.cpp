@@ -1,4 +1,4 @@
-#include "io/models/decoder_names.h"
+#include "io/models/decoder/names.h"
 
 #include <vector>
 

@@ -1,13 +1,17 @@
-// The shape of a decoder in Hugging Face's config.json.
+// The folders of decoders in Hugging Face's form: the names of files, and the shape in config.json.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
 
 #include <filesystem>
 
-#include "../../models/decoder_config.h"
+#include "../../../models/decoder_config.h"
 
 namespace rw {
+
+// The folder's file with all tensors, and its file that names the files of several.
+inline constexpr const char *decoder_tensors_file = "model.safetensors",
+                            *decoder_index_file = "model.safetensors.index.json";
 
 // Absent keys have the defaults of the model's class in Hugging Face's transformers, and unknown
 // ones are ignored. Takes rotary embeddings as transformers 4 and 5 write them. Throws FileError,

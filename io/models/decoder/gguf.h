@@ -1,9 +1,9 @@
 // The tensors of decoders in GGUF files, whose names and layouts are llama.cpp's.
 #pragma once
 
-#include "../../nn/module.h"
-#include "decoder_metadata.h"
-#include "decoder_types.h"
+#include "../../../nn/module.h"
+#include "../decoder_types.h"
+#include "metadata.h"
 
 namespace rw {
 

@@ -1,9 +1,9 @@
-#include "io/models/decoder_gguf.h"
+#include "io/models/decoder/gguf.h"
 
 #include <algorithm>
 #include <map>
 
-#include "io/models/decoder_names.h"
+#include "io/models/decoder/names.h"
 #include "io/models/model.h"
 #include "nn/adapters/block_layers.h"
 #include "ops/operators.h"

@@ -1,9 +1,9 @@
-#include "io/models/decoder_metadata.h"
+#include "io/models/decoder/metadata.h"
 
 #include <cmath>
 #include <numbers>
 
-#include "io/models/decoder_names.h"
+#include "io/models/decoder/names.h"
 
 namespace rw {
 

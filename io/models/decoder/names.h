@@ -3,8 +3,8 @@
 
 #include <string>
 
-#include "../../core/tensor/tensor.h"
-#include "../../models/decoder_config.h"
+#include "../../../core/tensor/tensor.h"
+#include "../../../models/decoder_config.h"
 
 namespace rw {
 

@@ -1,4 +1,4 @@
-#include "io/models/decoder_json.h"
+#include "io/models/decoder/json.h"
 
 #include <algorithm>
 #include <cmath>
