@@ -1,18 +1,26 @@
 #!/usr/bin/env python3
-"""Measures a step of training adapters of all linear layers of SmolLM2-135M's shape, in f32 on the processor, beside PyTorch
-with PEFT, in turns, and writes a table: seconds of a step, and the most memory of the process over that before the model.
-Without torch, transformers and peft only ours is measured.
-Usage: lora.py [--python 'python3'] [--rounds 3] [--output FILE]"""
+"""Measures a step of training adapters of all linear layers, in f32 on the processor, beside PyTorch with PEFT, in turns, and
+writes a table: seconds of a step, and the most memory of the process over that before the model. Of the shapes of
+SmolLM2-135M and TinyLlama-1.1B, one text and four. Without torch, transformers and peft only ours is measured.
+Usage: lora.py [--python 'python3'] [--rounds 3] [--models MODEL...] [--forms FORM...] [--output FILE]"""
 
 import argparse
+import json
 import os
 import shlex
 import statistics
 import subprocess
+import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-FORMS = {"LoRA, rank 8": ["--rank", "8"], "DoRA, rank 8": ["--rank", "8", "--dora"]}
+TINYLLAMA = dict(model_type="llama", architectures=["LlamaForCausalLM"], vocab_size=32000, hidden_size=2048,
+                 intermediate_size=5632, num_hidden_layers=22, num_attention_heads=32, num_key_value_heads=4,
+                 max_position_embeddings=2048, rms_norm_eps=1e-5, rope_theta=10000.0, tie_word_embeddings=False)
+MODELS = {"smollm2-135m": None, "tinyllama-1.1b": TINYLLAMA}
+# The words of ours, and of theirs.
+FORMS = {"lora": ([], []), "dora": (["--dora"], ["--dora"]),
+         "lora-segments": (["--checkpoint-every", "1"], ["--gradient-checkpointing"])}
 
 
 def measured(command, o):
@@ -27,32 +35,46 @@ def measured(command, o):
     return statistics.median(seconds), memory
 
 
+def row(o, model, form, batch):
+    options = ["--batch", batch, "--seq", o.seq, "--steps", o.steps]
+    with tempfile.TemporaryDirectory() as folder:
+        ours, theirs = (list(words) for words in FORMS[form])
+        if MODELS[model]:
+            file = Path(folder, "config.json")
+            file.write_text(json.dumps(MODELS[model]))
+            ours, theirs = ours + ["--model", file], theirs + ["--model", file]
+        rounds = [(measured([o.build / "benchmarks/bench", "lora_step", *options, *ours], o),
+                   measured([*o.python, ROOT / "benchmarks/peers/lora_step.py", *options, *theirs], o)) for _ in range(o.rounds)]
+    cells = [model, form, str(batch)]
+    for i, digits in enumerate((2, 0)):
+        mine = statistics.median(r[0][i] for r in rounds)
+        cells.append(f"{mine:.{digits}f}")
+        if rounds[0][1] is None:
+            cells += ["", ""]
+            continue
+        others = statistics.median(r[1][i] for r in rounds)
+        cells += [f"{others:.{digits}f}", f"{mine / others:.2f}"]
+    return "| " + " | ".join(cells) + " |"
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--build", type=Path, default=ROOT / "build")
     parser.add_argument("--python", type=shlex.split, default=["python3"], help="the command that runs PyTorch")
+    parser.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS))
     parser.add_argument("--forms", nargs="+", choices=FORMS, default=list(FORMS))
-    parser.add_argument("--seq", type=int, default=512, help="the tokens of the text")
+    parser.add_argument("--batches", nargs="+", type=int, default=[1, 4])
+    parser.add_argument("--seq", type=int, default=512, help="the tokens of a text")
     parser.add_argument("--steps", type=int, default=4, help="that a run measures")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--output", type=Path)
     o = parser.parse_args()
-    lines = ["| adapters | s a step | PEFT | ratio | MiB over idle | PEFT | ratio |", "|---|---:|---:|---:|---:|---:|---:|"]
-    for form in o.forms:
-        options = [*FORMS[form], "--seq", o.seq, "--steps", o.steps]
-        rounds = [(measured([o.build / "benchmarks/bench", "lora_step", *options], o),
-                   measured([*o.python, ROOT / "benchmarks/peers/lora_step.py", *options], o)) for _ in range(o.rounds)]
-        cells = [form]
-        for i, digits in enumerate((2, 0)):
-            ours = statistics.median(r[0][i] for r in rounds)
-            cells.append(f"{ours:.{digits}f}")
-            if rounds[0][1] is None:
-                cells += ["", ""]
-                continue
-            theirs = statistics.median(r[1][i] for r in rounds)
-            cells += [f"{theirs:.{digits}f}", f"{ours / theirs:.2f}"]
-        lines.append("| " + " | ".join(cells) + " |")
+    lines = ["| model | adapters | texts | s a step | PEFT | ratio | MiB over idle | PEFT | ratio |",
+             "|---|---|---:|---:|---:|---:|---:|---:|---:|"]
+    print("\n".join(lines))
+    for model, form, batch in [(m, f, b) for m in o.models for f in o.forms for b in o.batches]:
+        lines.append(row(o, model, form, batch))
         print(lines[-1], flush=True)
     if o.output:
         cpu = next((line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")), "")
@@ -60,8 +82,9 @@ def main():
 
 - command: `benchmarks/lora.py`, medians of {o.rounds} rounds in turns, {o.steps} steps each after a first one, {o.threads} threads
 - machine: {cpu}
-- adapters of all linear layers of a model of SmolLM2-135M's shape, 1 x {o.seq} tokens, f32, AdamW, nothing recomputed;
-  memory is the most of the process over what it held before the model was made
+- adapters of rank 8 on all linear layers, texts of {o.seq} tokens, f32, AdamW; PEFT recomputes each layer
+  (gradient checkpointing) where ours has a segment per layer; memory is the most of the process over what it held before
+  the model was made
 
 """ + "\n".join(lines) + "\n")
 
