@@ -76,9 +76,8 @@ void train_demo(Decoder& model, const BpeTokenizer& tokenizer) {
   constexpr int64_t length = 128, batch_size = 8;
   constexpr uint32_t steps = 400;
   const ChatFormat chat(tokenizer);
-  const Instructions read =
-      read_instructions(conversations(sentence), "the demonstration", tokenizer, &chat,
-                        {.longest = length + 1, .all_tokens = true});
+  const Instructions read = read_instructions(conversations(sentence), "the demonstration",
+                                              tokenizer, &chat, {.longest = length + 1});
   PackedExamples rows(read.examples, {.length = length, .batch_size = batch_size, .seed = 1});
   AdamW optimizer(model.parameters(), {.lr = 3e-3f});
   optimizer.set_max_norm(1);
