@@ -60,14 +60,14 @@ struct Decoder::Texts {
 class Decoder::Layer : public Module {
  public:
   Layer(const DecoderConfig& c, const RotaryOptions& rotation, int64_t window);
-  // With a cache, x comes after the tokens in the cache.
-  Tensor forward(Tensor x, KeyValueCache* cache, const Texts& texts);
+  // With a cache, x comes after the tokens in the cache. The MLP takes `rows` tokens at a time.
+  Tensor forward(Tensor x, KeyValueCache* cache, const Texts& texts, int64_t rows);
 
  private:
   void add_norm(std::optional<RMSNorm>& norm, const char* name, const DecoderConfig& c,
                 int64_t size);
   Tensor attend(const Tensor& x, KeyValueCache* cache, const Texts& texts);
-  Tensor mlp(const Tensor& x);
+  Tensor with_mlp(Tensor x);
 
   const RotaryOptions& rotation_;
   AttentionOptions options_;
@@ -140,17 +140,17 @@ Tensor Decoder::Layer::attend(const Tensor& x, KeyValueCache* cache, const Texts
   return o_proj_(reshape(transpose(std::move(y), 1, 2), {n, length, heads_ * dim_}));
 }
 
-Tensor Decoder::Layer::mlp(const Tensor& x) {
-  Tensor gate = gate_proj_(x), up = up_proj_(x);
-  return down_proj_(has_gelu_ ? geglu(std::move(gate), std::move(up))
-                              : swiglu(std::move(gate), std::move(up)));
+Tensor Decoder::Layer::with_mlp(Tensor x) {
+  Tensor h = (*before_mlp_)(x), gate = gate_proj_(h), up = up_proj_(std::move(h));
+  Tensor more = down_proj_(has_gelu_ ? geglu(std::move(gate), std::move(up))
+                                     : swiglu(std::move(gate), std::move(up)));
+  return add(std::move(x), normed(after_mlp_, std::move(more)));
 }
 
-Tensor Decoder::Layer::forward(Tensor x, KeyValueCache* cache, const Texts& texts) {
+Tensor Decoder::Layer::forward(Tensor x, KeyValueCache* cache, const Texts& texts, int64_t rows) {
   Tensor more = normed(after_attention_, attend((*before_attention_)(x), cache, texts));
   x = add(std::move(x), std::move(more));
-  more = normed(after_mlp_, mlp((*before_mlp_)(x)));
-  return add(std::move(x), std::move(more));
+  return by_rows(std::move(x), rows, [&](Tensor part) { return with_mlp(std::move(part)); });
 }
 
 Decoder::Decoder(const DecoderConfig& c, DType dtype)
@@ -189,6 +189,11 @@ const BlockMatrix* Decoder::head_blocks() const {
   return blocks ? &blocks->weight() : nullptr;
 }
 
+void Decoder::set_mlp_rows(int64_t rows) {
+  check(rows >= 0, "set_mlp_rows", "MLPs take one token at a time or more, got {}", rows);
+  mlp_rows_ = rows;
+}
+
 DType Decoder::dtype() const {
   const auto* blocks = dynamic_cast<const BlockEmbedding*>(embed_tokens_.substitute());
   return blocks ? blocks->dtype() : embed_tokens_.weight.dtype();
@@ -225,7 +230,7 @@ Tensor Decoder::hidden(Tensor ids, KeyValueCaches* caches, const Tensor& starts)
   size_t index = 0;
   x = through_layers(layers_, layers_per_segment(), std::move(x), [&](Layer& layer, Tensor h) {
     KeyValueCache* cache = caches ? &(*caches)[index++] : nullptr;
-    return layer.forward(std::move(h), cache, texts);
+    return layer.forward(std::move(h), cache, texts, mlp_rows_);
   });
   return norm_(std::move(x));
 }

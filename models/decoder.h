@@ -31,6 +31,11 @@ class Decoder : public CausalLM {
   int64_t longest() const override { return config_.max_position_embeddings; }
   KeyValueCaches make_caches(int64_t batch, int64_t longest) const override;
 
+  // Each MLP takes at most so many tokens at a time (0: all), each time in a checkpoint segment.
+  // What it computes in between is as large as that, whatever the batch; gradients of its weights
+  // are sums in another order. ValueError for negative numbers.
+  void set_mlp_rows(int64_t rows);
+
   const DecoderConfig& config() const { return config_; }  // as given to the constructor
   DType dtype() const;                                     // of the embeddings of tokens
 
@@ -39,6 +44,7 @@ class Decoder : public CausalLM {
   struct Texts;
 
   DecoderConfig config_;
+  int64_t mlp_rows_ = 0;
   // Those of Gemma 3's layers without and with a window; others have the first.
   RotaryOptions global_, local_;
   Embedding embed_tokens_;

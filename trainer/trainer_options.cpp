@@ -61,6 +61,11 @@ void TrainerOptions::add_recomputation_to(CLI::App& app) {
   shared_option(app, "--checkpoint-every", checkpoint_every)->capture_default_str();
   app.add_flag("--host-boundaries", host_boundaries,
                "keep the values between segments in host memory");
+  if (!divides_mlps) return;
+  app.add_option("--mlp-rows", mlp_rows,
+                 "the number of tokens that each MLP takes at a time, which bounds what it has in "
+                 "memory; 0: all")
+      ->capture_default_str();
 }
 
 void TrainerOptions::add_to(CLI::App& app) {
@@ -95,6 +100,7 @@ void TrainerOptions::check_numbers() const {
   check_range("--steps", steps, 0);
   check_range("--epochs", epochs, steps > 0 ? 0 : 1);
   check_range("--checkpoint-every", checkpoint_every, 1);
+  check_range("--mlp-rows", mlp_rows, 0);
   check_range("--snapshot-every", snapshot_every, 1);
   rate();  // throws if the options make no sense
 }
@@ -106,6 +112,7 @@ StepSettings TrainerOptions::settings() const {
                         .checkpoint = checkpoint,
                         .checkpoint_every = checkpoint_every,
                         .host_boundaries = host_boundaries,
+                        .mlp_rows = mlp_rows,
                         .offload = offload,
                         .fused_update = fused_update});
 }
@@ -124,6 +131,7 @@ void TrainerOptions::fit_memory(TrainingProgram& program) {
   checkpoint = program.settings.checkpoint;
   checkpoint_every = program.settings.checkpoint_every;
   host_boundaries = program.settings.host_boundaries;
+  mlp_rows = program.settings.mlp_rows;
   offload = program.settings.offload;
   fused_update = program.settings.fused_update;
 }

@@ -37,6 +37,7 @@ struct TrainerOptions {
   std::string checkpoint = StepSettings().checkpoint;
   int checkpoint_every = 1;
   bool host_boundaries = false;
+  int64_t mlp_rows = 0;
   std::string offload = "none";  // as StepSettings
   int fused_update = 0;          // likewise
   double predicted_seconds = 0;  // of an update, by fit_memory(); 0: nobody predicted it
@@ -49,6 +50,7 @@ struct TrainerOptions {
   // Units that --checkpoint can recompute; empty: there is no such option.
   std::vector<std::string> segments = {};
   bool joins_segments = false;    // there are --checkpoint-every and --host-boundaries
+  bool divides_mlps = false;      // there is --mlp-rows
   std::string unit = {};          // of the rate; empty: samples
   int64_t per_sample = 1;         // units per sample: tokens of a sequence
   bool has_accuracy = true;       // the meter counts hits, too

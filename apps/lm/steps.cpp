@@ -20,6 +20,7 @@ LmTask::LmTask(const LmRecipe& recipe, const StepSettings& settings)
   check(settings.checkpoint != "stage", "options",
         "language models have no stages, use blocks: their layers");
   model.set_checkpoint(settings.checkpoint == "block" ? settings.checkpoint_every : 0);
+  model.set_mlp_rows(settings.mlp_rows);
 }
 
 std::unique_ptr<Optimizer> LmTask::make_optimizer(const StepRanks& ranks) const {

@@ -33,6 +33,7 @@ struct LmTrain : TrainerOptions {
                        .random = "weights and order",
                        .segments = {"block"},
                        .joins_segments = true,
+                       .divides_mlps = true,
                        .unit = "tokens",
                        .has_accuracy = false,
                        .figures = "held_out_"} {}

@@ -27,6 +27,7 @@ struct LoraTrain : TrainerOptions {
                        .random = "adapters, order and validation",
                        .segments = {"block"},
                        .joins_segments = true,
+                       .divides_mlps = true,
                        .unit = "tokens",
                        .has_accuracy = false,
                        .figures = "validation_"} {}

@@ -24,6 +24,7 @@ LoraTask::LoraTask(const LoraRecipe& recipe, const StepSettings& settings)
   add_lora(model, recipe.adapter);
   if (settings.offload == "parameters") frozen_ = std::make_unique<FrozenWeights>(model);
   model.set_checkpoint(settings.checkpoint == "block" ? settings.checkpoint_every : 0);
+  model.set_mlp_rows(settings.mlp_rows);
 }
 
 std::unique_ptr<Optimizer> LoraTask::make_optimizer(const StepRanks& ranks) const {

@@ -390,14 +390,6 @@ Tensor stack(TensorList parts, int axis) {
   return concat(std::move(parts), axis);
 }
 
-std::vector<Tensor> split(Tensor x, int64_t size, int axis) {
-  check<ShapeError>(size > 0, "split", "the size must be positive, got {}", size);
-  std::vector<Tensor> parts;
-  for (int64_t at = 0; at < x.size(axis); at += size)
-    parts.push_back(slice(x, axis, at, at + std::min(size, x.size(axis) - at)));
-  return parts;
-}
-
 Tensor pad(Tensor x, const std::vector<int64_t>& before, const std::vector<int64_t>& after,
            float value) {
   const auto rank = static_cast<size_t>(x.rank());

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <functional>
 #include <numeric>
+#include <optional>
 
 namespace rw {
 
@@ -78,17 +79,18 @@ std::string choice_table(Choices& choices, const Choice& chosen) {
   });
   change([&](StepSettings& s) {
     s.checkpoint = to.checkpoint, s.checkpoint_every = to.checkpoint_every;
-    s.host_boundaries = to.host_boundaries, s.recompute = to.recompute;
+    s.host_boundaries = to.host_boundaries, s.mlp_rows = to.mlp_rows;
+    s.recompute = to.recompute;
   });
   return text;
 }
 
 std::string more_text(Choices& choices, const Choice& chosen) {
   std::string text;
-  const Choice least = choices.least();
-  if (const int64_t length = choices.longest(least))
-    text += fmt::format("Up to {} fits, {}.\n", words_of(choices, "length", length),
-                        with_options(least));
+  if (const std::optional<Choice> longest = choices.longest())
+    text +=
+        fmt::format("Up to {} fits, {}.\n", words_of(choices, "length", longest->settings.length),
+                    with_options(*longest));
   for (const auto& [way, choice] : choices.gains(&chosen))
     text += fmt::format("{} takes {:.3g} s, {}.\n", words_of(choices, "allow", way), choice.seconds,
                         with_options(choice));
@@ -117,8 +119,9 @@ std::string refusal_text(Choices& choices) {
   if (beyond.peak() < least.peak())
     text += fmt::format(". With more of the host it is {} and {}, {}", format_bytes(beyond.peak()),
                         format_bytes(beyond.forecast.memory.host_peak), with_options(beyond));
-  if (const int64_t length = choices.longest(least))
-    text += fmt::format(". {} fits, {}", words_of(choices, "length", length), with_options(least));
+  if (const std::optional<Choice> longest = choices.longest())
+    text += fmt::format(". {} fits, {}", words_of(choices, "length", longest->settings.length),
+                        with_options(*longest));
   for (const auto& [way, choice] : choices.gains(nullptr))
     text +=
         fmt::format(". With {} it fits, {}", words_of(choices, "allow", way), with_options(choice));

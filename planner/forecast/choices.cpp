@@ -25,6 +25,14 @@ std::vector<int64_t> divisions(int64_t samples) {
   return found;
 }
 
+// The tokens that MLPs take at a time where memory is short: enough to occupy a device.
+constexpr int64_t few_rows = 1024;
+
+// The order of ways by what they need; those that the host has no room for come last.
+std::tuple<bool, uint64_t, double> need_of(const Choice& choice, uint64_t host_bytes) {
+  return {choice.forecast.memory.host_peak > host_bytes, choice.peak(), choice.seconds};
+}
+
 bool is_among(const std::vector<std::string>& names, std::string_view name) {
   return std::ranges::find(names, name) != names.end();
 }
@@ -111,6 +119,11 @@ void Choices::add_activations() {
     activations_.push_back(block);
     block.host_boundaries = true;
     if (may("boundaries") && has_bus()) activations_.push_back(block);
+    if (!may("mlp-rows")) return;
+    for (size_t i = plain_ + 1, n = activations_.size(); i < n; ++i) {
+      activations_.push_back(activations_[i]);
+      activations_.back().mlp_rows = few_rows;
+    }
   }
 }
 
@@ -187,27 +200,6 @@ StepSettings Choices::settings_of(Way way) const {
   return settings;
 }
 
-std::string Choices::options_of(const StepSettings& to, uint64_t peak) const {
-  std::vector<std::string> changes;
-  const auto add = [&](const char* way, const auto&... values) {
-    changes.push_back(fmt::format(fmt::runtime(planner_.program().words.at(way)), values...));
-  };
-  if (to.offload != asked_.offload) add("offload", to.offload);
-  if (to.fused_update != asked_.fused_update) add("fused", to.fused_update);
-  if (to.states_in_8_bits) add("8-bit-states");
-  if (to.accumulate != asked_.accumulate)
-    add("batch", to.batch, to.accumulate * static_cast<uint32_t>(to.ranks));
-  if (to.recompute && to.recompute != asked_.recompute) add("budget", peak);
-  if (to.checkpoint == "block" && asked_.checkpoint != "block") add("block");
-  if (to.checkpoint == "none" && !to.recompute && asked_.checkpoint != "none") {
-    std::string none = planner_.program().words.at("block");
-    none.replace(none.rfind("block"), 5, "none");
-    changes.push_back(none);
-  }
-  if (to.host_boundaries && !asked_.host_boundaries) add("boundaries");
-  return fmt::format("{}", fmt::join(changes, " "));
-}
-
 Choice Choices::measure(const StepSettings& settings) const {
   Choice choice{.settings = settings};
   for (const StepSettings& one : kinds_of_ranks(settings)) {
@@ -219,7 +211,7 @@ Choice Choices::measure(const StepSettings& settings) const {
   choice.settings.rank = settings.rank;
   choice.forecast.steps.clear();  // which nobody needs, and which are large
   choice.seconds = options_.speed->seconds(choice.forecast.work);
-  choice.options = options_of(settings, choice.peak());
+  choice.options = planner_.program().changes(asked_, settings, choice.peak());
   return choice;
 }
 
@@ -327,17 +319,18 @@ std::optional<Choice> Choices::quickest() {
   return std::nullopt;
 }
 
-Choice Choices::least(uint64_t host_bytes) {
+Choices::Way Choices::least_way(uint64_t host_bytes) {
   std::vector<Way> ways;
   const std::vector<size_t> lean = lean_activations();
   for (size_t group = 0; group < groups_.size(); ++group)
     for (const size_t i : lean) ways.push_back({group, i});
   measure_together(ways);
-  const auto least = std::ranges::min_element(ways, {}, [&](Way way) {
-    const Choice& choice = measured(way);
-    return std::tuple(choice.forecast.memory.host_peak > host_bytes, choice.peak(), choice.seconds);
-  });
-  return measured(*least);
+  return *std::ranges::min_element(ways, {},
+                                   [&](Way way) { return need_of(measured(way), host_bytes); });
+}
+
+Choice Choices::least(uint64_t host_bytes) {
+  return measured(least_way(host_bytes));
 }
 
 std::vector<Choice> Choices::front() {
@@ -383,6 +376,24 @@ int64_t Choices::longest(const Choice& choice) const {
     return fits(found, options_.bytes) ? found.peak() : std::max(found.peak(), options_.bytes + 1);
   };
   return step * largest_within(needs, options_.bytes);
+}
+
+std::optional<Choice> Choices::longest() {
+  const Way least = least_way(options_.host_bytes);
+  StepSettings settings = measured(least).settings;
+  settings.length = longest(measured(least));
+  if (settings.length == 0) return std::nullopt;
+  Choice best = measure(settings);
+  for (const size_t i : lean_activations()) {
+    StepSettings other = settings_of({least.first, i});
+    other.length = settings.length;
+    Choice choice = measure(other);
+    if (need_of(choice, options_.host_bytes) < need_of(best, options_.host_bytes))
+      best = std::move(choice);
+  }
+  settings = best.settings;
+  settings.length = longest(best);
+  return measure(settings);
 }
 
 }  // namespace rw

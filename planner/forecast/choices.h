@@ -76,6 +76,10 @@ class Choices {
   // The most tokens per sample, in steps of 64, with which this way fits; 0 where samples have
   // none.
   int64_t longest(const Choice& choice) const;
+  // The most tokens with which any way fits that differs from least() only in how activations are
+  // kept, which decides about the peak where samples are long: that way, with so many
+  // (StepSettings::length). Nothing where samples have none, or not even 64 fit.
+  std::optional<Choice> longest();
   // Measures any other way to take the update.
   Choice measure(const StepSettings& settings) const;
 
@@ -98,9 +102,9 @@ class Choices {
   std::vector<size_t> lean_activations();
   AutoRecomputeOptions planning() const;
   StepSettings settings_of(Way way) const;
-  std::string options_of(const StepSettings& to, uint64_t peak) const;
   const Choice& measured(Way way);
   void measure_together(std::vector<Way> ways);
+  Way least_way(uint64_t host_bytes);
   bool fits(const Choice& choice, uint64_t bytes) const;
   void try_group(size_t group, uint64_t bytes, std::optional<Way>& best);
   std::vector<Way> plain_ways();

@@ -1,5 +1,8 @@
 #include "planner/forecast/program.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 
 namespace rw {
@@ -23,6 +26,29 @@ SettingsScope::SettingsScope(const StepSettings& settings)
     : blocks_(settings.checkpoint == "block"), boundaries_(settings.host_boundaries) {
   if (settings.budget) budget_.emplace(settings.budget);
   if (settings.recompute) recompute_.emplace(*settings.recompute);
+}
+
+std::string TrainingProgram::changes(const StepSettings& from, const StepSettings& to,
+                                     uint64_t budget) const {
+  std::vector<std::string> changes;
+  const auto add = [&](const char* way, const auto&... values) {
+    changes.push_back(fmt::format(fmt::runtime(words.at(way)), values...));
+  };
+  if (to.offload != from.offload) add("offload", to.offload);
+  if (to.fused_update != from.fused_update) add("fused", to.fused_update);
+  if (to.states_in_8_bits) add("8-bit-states");
+  if (to.accumulate != from.accumulate)
+    add("batch", to.batch, to.accumulate * static_cast<uint32_t>(to.ranks));
+  if (to.recompute && to.recompute != from.recompute) add("budget", budget);
+  if (to.checkpoint == "block" && from.checkpoint != "block") add("block");
+  if (to.checkpoint == "none" && !to.recompute && from.checkpoint != "none") {
+    std::string none = words.at("block");
+    none.replace(none.rfind("block"), 5, "none");
+    changes.push_back(none);
+  }
+  if (to.host_boundaries && !from.host_boundaries) add("boundaries");
+  if (to.mlp_rows != from.mlp_rows) add("mlp-rows", to.mlp_rows);
+  return fmt::format("{}", fmt::join(changes, " "));
 }
 
 BatchShapes batches_of(int64_t samples) {

@@ -25,8 +25,9 @@ struct StepSettings {
   // knows.
   std::string checkpoint = checkpoints_blocks() ? "block" : "none";
 
-  int checkpoint_every = 1;                         // blocks per segment, where it can that
-  bool host_boundaries = false;                     // between segments (HostBoundaries)
+  int checkpoint_every = 1;      // blocks per segment, where it can that
+  bool host_boundaries = false;  // between segments (HostBoundaries)
+  int64_t mlp_rows = 0;  // tokens that an MLP takes at a time, each time in a segment; 0: all
   std::shared_ptr<const Plan> recompute = nullptr;  // instead of the model's segments
   uint64_t budget = 0;           // most bytes of blocks, 0: as many as the device may have
   int64_t evaluation_batch = 0;  // samples at a time, 0: as in `batch`
@@ -40,7 +41,7 @@ struct StepSettings {
   bool states_in_8_bits = false;  // the optimizer's moments, where the program has them in f32
   int64_t length = 0;  // tokens per sample, where it has any; 0: as many as the program says
 
-  // The same with all activations kept: no segments, no recomputation and no budget.
+  // The same with all activations kept: no segments of the model, no recomputation and no budget.
   StepSettings plain() const;
   // The same with as many steps per update as there are kinds of steps: a first one, one between,
   // and a last one. More steps need no more memory.
@@ -134,7 +135,8 @@ struct TrainingProgram {
   bool has_batch_statistics = false;
   double estimator_states = 4;  // floats per parameter in the usual estimate: SGD 2, Adam 4
   // The words for ways to save memory, as a user can choose them: segments of each block, with the
-  // values between them in host memory, activations in f16, optimizer states that ranks shard,
+  // values between them in host memory, the tokens that MLPs take at a time ({}, "mlp-rows"; a
+  // program that obeys it adds the word), activations in f16, optimizer states that ranks shard,
   // a word of offloading_words() ({}), the passes of fused updates ({}), moments in 8 bits, a
   // budget ({} stands for the bytes), a smaller batch accumulated to the same update by all ranks
   // together ({} and {} stand for both), the tokens per sample ({}), and ways that change updates
@@ -150,6 +152,10 @@ struct TrainingProgram {
   // The most samples that are evaluated at a time, if that takes no more memory than everything
   // else.
   int64_t most_evaluated = 0;  // 0: as in training
+
+  // The differences between two settings in these words. `budget` is that with which the plan of
+  // `to` is found again.
+  std::string changes(const StepSettings& from, const StepSettings& to, uint64_t budget) const;
 };
 
 }  // namespace rw

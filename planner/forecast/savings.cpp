@@ -37,6 +37,11 @@ std::vector<Saving> attribute_savings(const Planner& planner, const StepSettings
     now.host_boundaries = settings.host_boundaries;
     if (now.host_boundaries) add("their boundaries in host memory");
   }
+  if (settings.mlp_rows) {
+    context().drops_segments = true;
+    now.mlp_rows = settings.mlp_rows;
+    add("MLPs of some tokens at a time");
+  }
   if (settings.accumulate > 1) {
     now.batch = settings.batch;
     now.accumulate = settings.accumulate;

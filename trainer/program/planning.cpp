@@ -125,6 +125,7 @@ std::map<std::string, std::string> command_line_words() {
   };
   add("block", "--checkpoint", "block");
   add("boundaries", "--host-boundaries", "");
+  add("mlp-rows", "--mlp-rows", "{}");
   add("f16", "--dtype", "f16");
   add("shard", "--shard", "states");
   add("offload", "--offload", "{}");
@@ -141,11 +142,12 @@ namespace {
 
 // The ways that options of the running command decide about.
 std::vector<std::string> fixed_ways() {
-  constexpr std::array<std::pair<const char*, const char*>, 8> deciders = {
+  constexpr std::array<std::pair<const char*, const char*>, 9> deciders = {
       {{"block", "--checkpoint"},
        {"block", "--checkpoint-every"},
        {"budget", "--checkpoint"},
        {"boundaries", "--host-boundaries"},
+       {"mlp-rows", "--mlp-rows"},
        {"offload", "--offload"},
        {"fused", "--fused-update"},
        {"8-bit-states", "--optimizer"},
@@ -198,6 +200,7 @@ std::string settings_text(const TrainingProgram& program, const StepSettings& s)
   else if (s.checkpoint != "none")
     text += fmt::format(", segments of {} {}{}", s.checkpoint_every, s.checkpoint,
                         s.checkpoint_every > 1 ? "s" : "");
+  if (s.mlp_rows) text += fmt::format(", MLPs of {} tokens", s.mlp_rows);
   return text;
 }
 

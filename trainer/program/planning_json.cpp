@@ -25,6 +25,7 @@ nlohmann::json settings_json(const StepSettings& s) {
           {"accumulate", s.accumulate},
           {"checkpoint", s.checkpoint},
           {"checkpoint_every", s.checkpoint_every},
+          {"mlp_rows", s.mlp_rows},
           {"rank", s.rank},
           {"ranks", s.ranks},
           {"shard", s.shard},

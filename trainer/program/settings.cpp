@@ -42,7 +42,7 @@ constexpr std::array may_change = {
 
 // These settings may change as well, but the results are then not bit-equal to those of an
 // uninterrupted run, as a note says.
-constexpr std::array changes_bits = {"--dtype", "--keep-8-bits", "the device"};
+constexpr std::array changes_bits = {"--dtype", "--keep-8-bits", "--mlp-rows", "the device"};
 
 template <class List>
 bool is_among(const List& list, std::string_view name) {
