@@ -6,6 +6,7 @@
 #include <set>
 
 #include "core/files/folder.h"
+#include "io/formats/transfer.h"
 #include "io/models/config_file.h"
 #include "io/models/decoder_gguf.h"
 #include "io/models/decoder_json.h"
@@ -167,7 +168,31 @@ void load_folder(const fs::path& folder, const Decoder& model) {
     ignored.erase(head);
     wanted = renamed(std::move(wanted), {{embeddings, head}});
   }
+  std::erase_if(wanted, [&](const NamedTensor& t) {
+    return stays_in_file(t.tensor) && (ignored.insert(t.name), true);
+  });
   load_tensors(files, wanted, ignored);
+}
+
+std::vector<WeightInFile> matrices_in_folder(const fs::path& folder, const Decoder& model) {
+  const std::list<SafetensorsFile> files = open_folder(folder);
+  std::vector<WeightInFile> found;
+  for (const auto& [name, matrix] : model.named_parameters()) {
+    if (!stays_in_file(matrix)) continue;
+    const bool is_tied = name == embeddings && model.config().tie_word_embeddings;
+    const SafetensorsFile* file = file_with(files, name);
+    const std::string& stored_as = !file && is_tied ? head : name;
+    if (!file) file = file_with(files, stored_as);
+    check<FileError>(file != nullptr, "load_decoder", "'{}' has no tensor {}", folder.string(),
+                     name);
+    const StoredTensor& stored = file->tensors().find(stored_as)->second;
+    check<FileError>(
+        stored.dtype == stored_name(matrix.dtype()) && stored.shape == matrix.shape(),
+        "load_decoder", "tensor {:?} of '{}' must be {} {} to stay in the file, got {} {}", name,
+        file->path(), stored_name(matrix.dtype()), matrix.shape(), stored.dtype, stored.shape);
+    found.push_back({matrix, {file->path(), {{stored.offset, 0, stored.bytes}}}});
+  }
+  return found;
 }
 
 using MatrixTypes = std::set<std::string, std::less<>>;  // by the names that files have for them
@@ -186,12 +211,13 @@ MatrixTypes matrix_types(const fs::path& path) {
   return types;
 }
 
+bool is_float_type(const std::string& type) {
+  return type == "F32" || type == "F16" || type == "BF16";
+}
+
 // The dtype to compute matrices of these types in. Quantised ones were published in one of 16 bits,
 // mostly bf16, whose range they need.
 DType dtype_of(const MatrixTypes& types) {
-  const auto is_float_type = [](const std::string& t) {
-    return t == "F32" || t == "F16" || t == "BF16";
-  };
   if (types.contains("BF16") || !std::ranges::all_of(types, is_float_type)) return DType::bf16;
   return types.contains("F16") ? DType::f16 : DType::f32;
 }
@@ -295,6 +321,25 @@ bool is_quantised(const fs::path& path) {
 void load_decoder(const fs::path& path, Decoder& model) {
   if (!is_gguf(path)) return load_folder(path, model);
   load_decoder_tensors(GgufFile(path), model, model.config());
+}
+
+bool holds_matrices_as(const fs::path& path, DType dtype) {
+  return std::ranges::all_of(matrix_types(path), [&](const std::string& type) {
+    return type == stored_name(dtype) || (is_gguf(path) && !is_float_type(type));
+  });
+}
+
+std::vector<WeightInFile> matrices_in_file(const fs::path& path, const Decoder& model) {
+  if (!model.parameters().front().device().backend().is_dry())
+    return is_gguf(path) ? matrices_in_gguf(GgufFile(path), model, model.config())
+                         : matrices_in_folder(path, model);
+  std::vector<WeightInFile> found;
+  const auto add = [&](const Tensor& matrix) {
+    if (stays_in_file(matrix)) found.push_back({matrix, {"", {{0, 0, matrix.bytes()}}}});
+  };
+  for (const Tensor& parameter : model.parameters()) add(parameter);
+  for (const NamedTensor& buffer : model.named_buffers()) add(buffer.tensor);
+  return found;
 }
 
 void save_decoder(const fs::path& folder, const Decoder& model, const SaveDecoderOptions& options) {

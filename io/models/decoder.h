@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "../../models/decoder.h"
+#include "../../nn/adapters/frozen_weights.h"
 #include "../formats/gguf.h"
 #include "decoder_types.h"
 
@@ -50,8 +51,17 @@ DecoderTypes read_decoder_types(const std::filesystem::path& path);
 // such a file, whose quantised tensors become floats, unless the model has them in blocks. The
 // folder of a model with a tied head may have the head, if it equals the embeddings. FileError
 // before anything is written, if names or shapes do not agree, or if the folder has files that
-// save_decoder() did not write together.
+// save_decoder() did not write together. Matrices that stay in the file (make_decoder) are left
+// out.
 void load_decoder(const std::filesystem::path& path, Decoder& model);
+
+// Whether the matrices of such a folder or file have the bytes that a model has that computes in
+// `dtype`, so that they may stay there: floats of this dtype, or blocks. FileError.
+bool holds_matrices_as(const std::filesystem::path& path, DType dtype);
+// Where they lie, for a model that make_decoder() made of it so, and that has no adapters yet. On a
+// device that only predicts no file is read, and none needs to be there. FileError unless the file
+// has them, as they are in the model.
+std::vector<WeightInFile> matrices_in_file(const std::filesystem::path& path, const Decoder& model);
 
 // How save_decoder() writes.
 struct SaveDecoderOptions {

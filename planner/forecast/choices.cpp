@@ -121,6 +121,8 @@ void Choices::add_groups() {
   std::vector<std::string> offloads = {asked_.offload};
   if (may("offload") && planner_.can_offload(asked_))
     for (const char* word : {"none", "states", "parameters"}) add_once(offloads, std::string(word));
+  if (may("offload") && planner_.program().frozen_file)
+    for (const char* word : {"none", "file"}) add_once(offloads, std::string(word));
   std::vector<int> fused = {asked_.fused_update};
   if (may("fused") && planner_.can_fuse(asked_)) {
     for (const int passes : {0, 2}) add_once(fused, passes);
@@ -161,8 +163,8 @@ const std::vector<size_t>& Choices::plans() {
   plans_.emplace();
   if (!planner_.trains() || !may("budget") || asked_.recompute) return *plans_;
   const auto leanest = std::ranges::max_element(groups_, {}, [](const StepSettings& s) {
-    return std::tuple(s.batch, s.fused_update > 0, s.offload == "parameters", s.offload == "states",
-                      s.states_in_8_bits);
+    return std::tuple(s.batch, s.fused_update > 0, s.offload == "parameters" || s.offload == "file",
+                      s.offload == "states", s.states_in_8_bits);
   });
   AutoRecomputeOptions rough = planning();
   rough.effort = 0.1;
@@ -218,7 +220,7 @@ Choice Choices::measure(const StepSettings& settings) const {
   }
   choice.settings.rank = settings.rank;
   choice.forecast.steps.clear();  // which nobody needs, and which are large
-  choice.seconds = options_.speed->seconds(choice.forecast.work);
+  choice.seconds = options_.speed->seconds(choice.forecast.work, choice.forecast.from_files);
   choice.options = options_of(settings, choice.peak());
   return choice;
 }
