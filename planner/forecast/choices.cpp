@@ -284,12 +284,14 @@ void Choices::try_group(size_t group, uint64_t bytes, std::optional<Way>& best) 
 
 // Plans again for the settings that were chosen, so that their budget given by hand leads to the
 // same plan.
-Choice Choices::planned_again(const Choice& choice, uint64_t bytes) const {
+Choice Choices::planned_again(const Choice& choice, uint64_t bytes) {
   if (!choice.settings.recompute || choice.settings.recompute == asked_.recompute) return choice;
   StepSettings settings = choice.settings;
   try {
-    Search search = planner_.search(settings, planning().of_a_run());
-    settings.recompute = std::make_shared<const Plan>(search.budget(bytes).plan);
+    if (!search_ || searched_ != settings.plain())
+      search_.reset(new Search(planner_.search(settings, planning().of_a_run())));
+    searched_ = settings.plain();
+    settings.recompute = std::make_shared<const Plan>(search_->budget(bytes).plan);
   } catch (const OutOfMemory&) {
     return choice;
   }
