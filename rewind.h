@@ -59,6 +59,7 @@
 #include "planner/forecast/remedies.h"
 #include "planner/forecast/savings.h"
 #include "planner/graph/evaluate.h"
+#include "planner/memory.h"
 #include "planner/search/candidate.h"
 #include "planner/search/plans.h"
 #include "planner/search/recompute_options.h"

@@ -15,7 +15,8 @@ const std::vector<std::string>& sharding_words() {
 }
 
 const std::vector<std::string>& offloading_words() {
-  return sharding_words();
+  static const std::vector<std::string> words = {"none", "states", "parameters", "file"};
+  return words;
 }
 
 namespace {

@@ -21,6 +21,7 @@ struct ThreadSettings {
   // of all that they open so.
   std::unique_ptr<AutoRecompute> recompute;
   int64_t updates = 0;
+  uint64_t memory = 0;  // bytes, of a Memory that is alive
 };
 thread_local ThreadSettings thread_settings;
 
@@ -28,6 +29,17 @@ thread_local ThreadSettings thread_settings;
 
 void set_reads_environment(bool on) {
   reads_environment = on;
+}
+
+uint64_t memory_of_thread() {
+  if (context().only) return 0;
+  if (thread_settings.memory > 0 || !reads_environment) return thread_settings.memory;
+  const std::string bytes = env_text("REWIND_MEMORY");
+  return bytes.empty() || !env_text("REWIND_MEMORY_BUDGET").empty() ? 0 : parse_bytes(bytes);
+}
+
+void set_memory_of_thread(uint64_t bytes) {
+  thread_settings.memory = bytes;
 }
 
 void apply_environment() {

@@ -22,6 +22,7 @@ struct Forecast {
   uint64_t steps_peak = 0;   // memory.peak without saving and evaluation
   double samples = 0;        // that an update sees
   uint64_t allocations = 0;  // that an update makes, where a trace was asked for
+  uint64_t from_files = 0;   // bytes of weights that an update reads from files
 
   double flops() const { return total_flops(work); }             // recomputation included
   double flops_per_sample() const { return flops() / samples; }  // the same per sample

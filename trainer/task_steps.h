@@ -37,6 +37,7 @@ namespace rw {
 //     bool train_on(const Batch& batch, Optimizer& optimizer, Meter& meter);
 //     void evaluate_on(const Batch& batch, Meter& meter);
 //     DataParallelOptions rank_options() const;
+//     FileReads reads() const;
 template <class Task>
 class TaskSteps : public ModelSteps, public Task {
  public:
@@ -83,6 +84,10 @@ class TaskSteps : public ModelSteps, public Task {
                       [&] { evaluate(this->batch_of(shape)); });
   }
   DataParallel* updates_of_ranks() override { return parallel.get(); }
+  FileReads file_reads() const override {
+    if constexpr (requires { &Task::reads; }) return this->reads();
+    return {};
+  }
   void flush() override { finish_window(*optimizer); }
   Module& trained() override { return this->model; }
 

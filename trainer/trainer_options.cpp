@@ -29,11 +29,15 @@ void TrainerOptions::add_common_to(CLI::App& app) {
          "and the report; text for people goes to standard error")
       ->excludes(silent);
   add_recomputation_to(app);
+  std::vector<std::string> places = offloading_words();
+  if (!has_frozen_file) std::erase(places, "file");
   app.add_option(
          "--offload", offload,
-         "what lies in host memory: none, the optimizer's states, or parameters, too, which "
-         "come to the device when they are needed")
-      ->check(CLI::IsMember(offloading_words()))
+         fmt::format(
+             "what lies in host memory: none, the optimizer's states, or parameters, too, "
+             "which come to the device when they are needed{}",
+             has_frozen_file ? "; file: weights that nothing trains stay in their file" : ""))
+      ->check(CLI::IsMember(places))
       ->capture_default_str();
   app.add_option("--fused-update", fused_update,
                  "update each weight inside backward, so that no gradients are kept: in 1 pass, "

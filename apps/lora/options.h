@@ -28,6 +28,7 @@ struct LoraTrain : TrainerOptions {
                        .segments = {"block"},
                        .joins_segments = true,
                        .divides_mlps = true,
+                       .has_frozen_file = true,
                        .unit = "tokens",
                        .has_accuracy = false,
                        .figures = "validation_"} {}
@@ -62,6 +63,8 @@ struct LoraTrain : TrainerOptions {
   // The recipe for so many rows; 0: their number is not known yet.
   LoraRecipe recipe(LoraRecipe made, int64_t rows);
   TrainingProgram program(const LoraRecipe& recipe) const;
+  // Why the base's matrices may not stay in its file; empty: they may.
+  std::string not_in_file(const LoraRecipe& recipe) const;
   void train();
 
   bool is_demo_ = false;

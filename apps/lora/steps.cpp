@@ -9,8 +9,9 @@ namespace {
 
 // The model whose weights stay, in the dtype that it computes in. A dry run reads no file. This is
 // the one place where a base is loaded.
-std::unique_ptr<Decoder> base_of(const LoraRecipe& recipe, DType dtype) {
-  std::unique_ptr<Decoder> base = make_decoder(recipe.config, recipe.types, dtype);
+std::unique_ptr<Decoder> base_of(const LoraRecipe& recipe, const StepSettings& settings) {
+  std::unique_ptr<Decoder> base =
+      make_decoder(recipe.config, recipe.types, settings.dtype, settings.offload == "file");
   if (!default_device()->backend().is_dry()) recipe.base->load(*base);
   return base;
 }
@@ -18,9 +19,11 @@ std::unique_ptr<Decoder> base_of(const LoraRecipe& recipe, DType dtype) {
 }  // namespace
 
 LoraTask::LoraTask(const LoraRecipe& recipe, const StepSettings& settings)
-    : base_(base_of(recipe, settings.dtype)), model(*base_), recipe_(recipe), settings_(settings) {
+    : base_(base_of(recipe, settings)), model(*base_), recipe_(recipe), settings_(settings) {
   check(settings.checkpoint != "stage", "options",
         "language models have no stages, use blocks: their layers");
+  if (settings.offload == "file")
+    frozen_ = std::make_unique<FrozenWeights>(matrices_in_file(recipe.base.get(), model));
   add_lora(model, recipe.adapter);
   if (settings.offload == "parameters") frozen_ = std::make_unique<FrozenWeights>(model);
   model.set_checkpoint(settings.checkpoint == "block" ? settings.checkpoint_every : 0);
@@ -33,6 +36,11 @@ std::unique_ptr<Optimizer> LoraTask::make_optimizer(const StepRanks& ranks) cons
 
 InstructionBatch LoraTask::batch_of(const BatchShape& shape) const {
   return {.rows = shape.rows_or(settings_.batch), .length = settings_.length_or(recipe_.length)};
+}
+
+FileReads LoraTask::reads() const {
+  const FileSource* file = frozen_ ? frozen_->file() : nullptr;
+  return file ? FileReads{file->bytes_read(), file->buffer_bytes()} : FileReads{};
 }
 
 double LoraTask::weight_of(const InstructionBatch& batch) const {

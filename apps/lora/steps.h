@@ -39,6 +39,7 @@ class LoraTask {
   Tensor loss_of(const InstructionBatch& batch, Meter& meter);
   double weight_of(const InstructionBatch& batch) const;
   InstructionBatch batch_of(const BatchShape& shape) const;  // has no tokens
+  FileReads reads() const;
 
  private:
   const std::unique_ptr<Decoder> base_;

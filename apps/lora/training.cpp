@@ -211,7 +211,22 @@ LoraRecipe LoraTrain::recipe(LoraRecipe made, int64_t rows) {
   return made;
 }
 
+// Matrices that have the bytes of the file, and that nobody writes or saves, may stay there.
+std::string LoraTrain::not_in_file(const LoraRecipe& made) const {
+  if (!merge.empty()) return "--merge writes to them";
+  if (!resume.empty()) return "--resume keeps them in its snapshots";
+  const DType dtype = device.parsed_dtype();
+  const bool are_same =
+      !files_ ? std::ranges::all_of(
+                    made.types, [&](const auto& of) { return of.second || type == name(dtype); })
+              : files_->holds_matrices_as(dtype);
+  return are_same ? "" : fmt::format("they become {} on their way; see --dtype", name(dtype));
+}
+
 TrainingProgram LoraTrain::program(const LoraRecipe& made) const {
+  const std::string why_not = not_in_file(made);
+  check(offload != "file" || why_not.empty(), "options",
+        "--offload file leaves the weights in their file as they are: {}", why_not);
   return {.title = fmt::format("adapters of {}, rows of {}",
                                !config.empty() ? config + " in " + type
                                : is_demo_      ? "the model of the demonstration"
@@ -221,6 +236,7 @@ TrainingProgram LoraTrain::program(const LoraRecipe& made) const {
           .make = make_steps<LoraTask>(made),
           .settings = settings(),
           .saves = saves(),
+          .frozen_file = why_not.empty() ? std::optional(model) : std::nullopt,
           .estimator_states = update.estimator_states(),
           .words = command_line_words(),
           .longest = made.config.max_position_embeddings};

@@ -20,9 +20,11 @@ double mib(uint64_t bytes) {
 namespace {
 
 constexpr std::pair<const char*, Run (*)(CLI::App&)> all[] = {
-    {"data_parallel", data_parallel}, {"eight_bits", eight_bits}, {"lora_step", lora_step},
-    {"models_fit", models_fit},       {"offloads", offloads},     {"op_overhead", op_overhead},
-    {"plain_step", plain_step},       {"plan_costs", plan_costs}, {"sharding", sharding}};
+    {"data_parallel", data_parallel}, {"eight_bits", eight_bits},
+    {"lora_step", lora_step},         {"model_choices", model_choices},
+    {"models_fit", models_fit},       {"offloads", offloads},
+    {"op_overhead", op_overhead},     {"plain_step", plain_step},
+    {"plan_costs", plan_costs},       {"sharding", sharding}};
 
 }  // namespace
 

@@ -19,6 +19,7 @@ using Run = std::function<void()>;
 Run data_parallel(CLI::App& app);
 Run eight_bits(CLI::App& app);
 Run lora_step(CLI::App& app);
+Run model_choices(CLI::App& app);
 Run models_fit(CLI::App& app);
 Run offloads(CLI::App& app);
 Run op_overhead(CLI::App& app);

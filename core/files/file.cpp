@@ -245,6 +245,11 @@ void InputFile::read(uint64_t offset, std::span<std::byte> bytes) const {
   }
 }
 
+void InputFile::forget(uint64_t offset, uint64_t bytes) const {
+  (void)posix_fadvise(descriptor_, static_cast<off_t>(offset), static_cast<off_t>(bytes),
+                      POSIX_FADV_DONTNEED);
+}
+
 FolderLock::FolderLock(const fs::path& folder) : path_(folder / "lock") {
   // Whoever removes the folder at this moment removes the locked file. File systems whose files
   // have no lasting numbers never show that it is the same.

@@ -74,6 +74,8 @@ class InputFile {
 
   // Fills `bytes` with those of the file from `offset` on.
   void read(uint64_t offset, std::span<std::byte> bytes) const;
+  // Asks the system to drop its copy of these bytes, for measurements.
+  void forget(uint64_t offset, uint64_t bytes) const;
 
  private:
   std::string name_;  // as it was given

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "core/files/folder.h"
+#include "io/formats/transfer.h"
 #include "io/models/config_file.h"
 #include "io/models/decoder/gguf.h"
 #include "io/models/decoder/json.h"
@@ -151,7 +152,31 @@ void load_folder(const fs::path& folder, const Decoder& model) {
     ignored.erase(head);
     wanted = renamed(std::move(wanted), {{embeddings, head}});
   }
+  std::erase_if(wanted, [&](const NamedTensor& t) {
+    return stays_in_file(t.tensor) && (ignored.insert(t.name), true);
+  });
   load_tensors(files, wanted, ignored);
+}
+
+std::vector<WeightInFile> matrices_in_folder(const fs::path& folder, const Decoder& model) {
+  const std::list<SafetensorsFile> files = open_folder(folder);
+  std::vector<WeightInFile> found;
+  for (const auto& [name, matrix] : model.named_parameters()) {
+    if (!stays_in_file(matrix)) continue;
+    const bool is_tied = name == embeddings && model.config().tie_word_embeddings;
+    const SafetensorsFile* file = file_with(files, name);
+    const std::string& stored_as = !file && is_tied ? head : name;
+    if (!file) file = file_with(files, stored_as);
+    check<FileError>(file != nullptr, "load_decoder", "'{}' has no tensor {}", folder.string(),
+                     name);
+    const StoredTensor& stored = file->tensors().find(stored_as)->second;
+    check<FileError>(
+        stored.dtype == stored_name(matrix.dtype()) && stored.shape == matrix.shape(),
+        "load_decoder", "tensor {:?} of '{}' must be {} {} to stay in the file, got {} {}", name,
+        file->path(), stored_name(matrix.dtype()), matrix.shape(), stored.dtype, stored.shape);
+    found.push_back({matrix, {file->path(), {{stored.offset, 0, stored.bytes}}}});
+  }
+  return found;
 }
 
 using MatrixTypes = std::set<std::string, std::less<>>;  // by the names that files have for them
@@ -169,12 +194,13 @@ MatrixTypes matrix_types(const DecoderFiles& files) {
   return types;
 }
 
+bool is_float_type(const std::string& type) {
+  return type == "F32" || type == "F16" || type == "BF16";
+}
+
 // The dtype to compute matrices of these types in. Quantised ones were published in one of 16 bits,
 // mostly bf16, whose range they need.
 DType dtype_of(const MatrixTypes& types) {
-  const auto is_float_type = [](const std::string& t) {
-    return t == "F32" || t == "F16" || t == "BF16";
-  };
   if (types.contains("BF16") || !std::ranges::all_of(types, is_float_type)) return DType::bf16;
   return types.contains("F16") ? DType::f16 : DType::f32;
 }
@@ -239,6 +265,12 @@ DType DecoderFiles::working_dtype() const {
   return named == DType::f16 && config_.is_gemma() ? DType::bf16 : named;
 }
 
+bool DecoderFiles::holds_matrices_as(DType dtype) const {
+  return std::ranges::all_of(matrix_types(*this), [&](const std::string& type) {
+    return type == stored_name(dtype) || (gguf_ && !is_float_type(type));
+  });
+}
+
 void DecoderFiles::load(Decoder& model) const {
   if (!gguf_) return load_folder(path_, model);
   load_decoder_tensors(*gguf_, model, model.config());
@@ -246,6 +278,19 @@ void DecoderFiles::load(Decoder& model) const {
 
 DecoderConfig read_decoder_config(const fs::path& path) {
   return path.extension() == ".json" ? config_of(path) : DecoderFiles(path).config();
+}
+
+std::vector<WeightInFile> matrices_in_file(const DecoderFiles* files, const Decoder& model) {
+  if (!model.parameters().front().device().backend().is_dry())
+    return files->gguf() ? matrices_in_gguf(*files->gguf(), model, model.config())
+                         : matrices_in_folder(files->path(), model);
+  std::vector<WeightInFile> found;
+  const auto add = [&](const Tensor& matrix) {
+    if (stays_in_file(matrix)) found.push_back({matrix, {"", {{0, 0, matrix.bytes()}}}});
+  };
+  for (const Tensor& parameter : model.parameters()) add(parameter);
+  for (const NamedTensor& buffer : model.named_buffers()) add(buffer.tensor);
+  return found;
 }
 
 void load_decoder(const fs::path& path, Decoder& model) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "../../models/decoder.h"
+#include "../../nn/adapters/frozen_weights.h"
 #include "../formats/gguf.h"
 #include "decoder_types.h"
 
@@ -49,12 +50,15 @@ class DecoderFiles {
   // the matrices, for quantised ones bf16. Where activations are known to leave the range of f16,
   // as Gemma's do, bf16 in its place.
   DType working_dtype() const;
+  // Whether the matrices have the bytes that a model has that computes in `dtype`, so that they may
+  // stay in the file: floats of this dtype, or blocks.
+  bool holds_matrices_as(DType dtype) const;
 
   // Fills a model of this shape, from model.safetensors or its parts, or from the GGUF file, whose
   // quantised tensors become floats, unless the model has them in blocks. The folder of a model
   // with a tied head may have the head, if it equals the embeddings. FileError before anything is
   // written, if names or shapes do not agree, or if the folder has files that save_decoder() did
-  // not write together.
+  // not write together. Matrices that stay in the file (make_decoder) are left out.
   void load(Decoder& model) const;
 
  private:
@@ -66,6 +70,10 @@ class DecoderFiles {
 // The shape of the model in a folder, by its config.json, which may be named itself, or in a .gguf
 // file (DecoderFiles). FileError.
 DecoderConfig read_decoder_config(const std::filesystem::path& path);
+// Where the matrices lie that stay in the files, for a model that make_decoder() made of these so,
+// and that has no adapters yet. On a device that only predicts no file is read, and `files` may be
+// null. FileError unless the files have them as they are in the model.
+std::vector<WeightInFile> matrices_in_file(const DecoderFiles* files, const Decoder& model);
 // Fills a model from such a folder or file (DecoderFiles::load). FileError.
 void load_decoder(const std::filesystem::path& path, Decoder& model);
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "core/memory/stream.h"
 #include "io/models/decoder/names.h"
 #include "nn/adapters/block_layers.h"
 #include "nn/init.h"
@@ -62,6 +63,11 @@ GgufType type_for_rows(GgufType type, int64_t columns) {
   return columns % gguf_type_info(other).block_elements == 0 ? other : GgufType::f16;
 }
 
+// One gives its memory back before the next one takes any.
+void give_back(const Tensor& matrix) {
+  if (matrix.bytes() >= least_streamed_bytes) matrix.device().swap_out(*matrix.impl().storage);
+}
+
 }  // namespace
 
 std::map<std::string, Shape> decoder_matrices(const DecoderConfig& c) {
@@ -101,7 +107,7 @@ DecoderTypes decoder_types(const DecoderConfig& config, GgufType type) {
 }
 
 std::unique_ptr<Decoder> make_decoder(const DecoderConfig& config, const DecoderTypes& types,
-                                      DType dtype) {
+                                      DType dtype, bool stay_in_file) {
   const init::SkipInit loaded_next;
   const init::WithoutWeights in_blocks;
   auto model = std::make_unique<Decoder>(config);
@@ -112,12 +118,15 @@ std::unique_ptr<Decoder> make_decoder(const DecoderConfig& config, const Decoder
     const auto found = types.find(layer.name);
     if (found == types.end() || !found->second) {
       layer.restore(dtype);
+      if (stay_in_file) give_back(layer.linear ? layer.linear->weight : layer.table->weight);
       continue;
     }
     const Shape shape = layer.shape();
     const auto row_bytes =
         static_cast<int64_t>(found->second->bytes_of(static_cast<uint64_t>(shape[1])));
-    layer.put(BlockMatrix(empty({shape[0], row_bytes}, DType::u8), *found->second), dtype);
+    const Tensor codes = empty({shape[0], row_bytes}, DType::u8);
+    layer.put(BlockMatrix(codes, *found->second), dtype);
+    if (stay_in_file) give_back(codes);
   }
   return model;
 }

@@ -27,8 +27,10 @@ DecoderTypes decoder_types(const DecoderConfig& config, GgufType type);
 
 // A decoder whose values are loaded next, or for plans: quantised matrices in their blocks
 // (nn/adapters/block_layers.h), which are frozen; other matrices, biases and what embeddings return
-// are of `dtype`, norms f32. No matrix is in memory in another form.
+// are of `dtype`, norms f32. No matrix is in memory in another form. If they stay in the file,
+// matrices of 64 KiB or more have no memory at all: load_decoder() leaves them out, and
+// FrozenWeights brings them (matrices_in_file).
 std::unique_ptr<Decoder> make_decoder(const DecoderConfig& config, const DecoderTypes& types,
-                                      DType dtype);
+                                      DType dtype, bool stay_in_file = false);
 
 }  // namespace rw

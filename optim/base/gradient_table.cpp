@@ -77,7 +77,11 @@ GradientTable GradientTable::of(const FlatParameters& parameters) {
         entries.push_back({slot.part, r, begin - first, in_part, end - begin, s});
     }
   }
-  return GradientTable(std::move(entries));
+  GradientTable table(std::move(entries));
+  table.are_offloaded_ = std::ranges::any_of(parameters.groups(), [](const ParameterGroup& group) {
+    return group.offload && group.offload->parameter_bytes > 0;
+  });
+  return table;
 }
 
 // The range of each block with gradients that a dispatch must see.
@@ -208,7 +212,18 @@ Device::Hold GradientTable::hold(std::optional<size_t> run) {
   return held;
 }
 
+// The memory that one takes, and another one that comes ahead, may move gradients.
+void GradientTable::bring_parameters(size_t run) const {
+  const auto [first, end] = std::ranges::equal_range(entries_, run, {}, &Entry::run);
+  for (const Entry& entry : std::ranges::subrange(first, end)) {
+    if (!entry.parameter) continue;
+    Storage* const storage = entry.parameter.impl().storage.get();
+    if (storage->keeper()) storage->keeper()->need({&storage, 1});
+  }
+}
+
 GradientTable::Parts GradientTable::parts(size_t run) {
+  if (are_offloaded_) bring_parameters(run);
   auto held = hold(run);
   std::vector<Part> parts;
   for (const Part& part : parts_)

@@ -34,7 +34,7 @@ class GradientTable {
     uint32_t first = 0, rows = 0;
   };
   // The parts of a run, and the device's lock: gradients stay in place while it lives. Loop over it
-  // with dispatches that allocate nothing.
+  // with dispatches that allocate nothing: offloaded parameters of the run are on the device.
   class Parts {
    public:
     Parts(Device::Hold lock, std::vector<Part> parts)
@@ -89,6 +89,7 @@ class GradientTable {
   // For entries [first, end).
   std::map<uint32_t, MemoryRange> blocks(size_t first, size_t end) const;
   bool locate(size_t first, size_t end);
+  void bring_parameters(size_t run) const;
   int64_t chunk() const { return int64_t{REWIND_FLAT} << shift_; }  // its most elements
   void write_rows(size_t entry, uint32_t first, const BufferRange& memory);
   [[nodiscard]] Device::Hold hold(std::optional<size_t> run);
@@ -102,7 +103,8 @@ class GradientTable {
   uint32_t shift_ = 0;
   std::vector<Row> rows_, uploaded_;
   std::vector<Part> parts_;
-  bool is_whole_ = false;  // all runs were located together
+  bool is_whole_ = false;       // all runs were located together
+  bool are_offloaded_ = false;  // parameters lie in host memory
   Tensor table_, stats_;
 };
 

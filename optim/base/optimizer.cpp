@@ -16,7 +16,8 @@ namespace rw {
 
 Optimizer::Optimizer(std::vector<ParameterGroup> groups, std::unique_ptr<UpdateRule> rule)
     : rule_(std::move(rule)),
-      parameters_(std::make_unique<FlatParameters>(std::move(groups), *rule_)),
+      parameters_(std::make_unique<FlatParameters>(
+          placed_within(memory_of_thread(), std::move(groups), *rule_), *rule_)),
       gradients_(std::make_unique<GradientTable>(GradientTable::of(*parameters_))),
       control_(std::make_unique<UpdateControl>(device(), gradients_->rows())) {
   const PurposeScope purpose(Purpose::optimizer);

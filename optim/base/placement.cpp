@@ -4,6 +4,8 @@
 #include <unordered_set>
 
 #include "core/base/error.h"
+#include "core/memory/device.h"
+#include "core/memory/stream.h"
 #include "shaders/params.h"
 
 namespace rw {
@@ -254,6 +256,32 @@ class Placer {
 Placement Placement::of(const std::vector<ParameterGroup>& groups, const StateRule& rule,
                         bool is_separate) {
   return Placer(groups, rule, is_separate).place();
+}
+
+std::vector<ParameterGroup> placed_within(uint64_t bytes, std::vector<ParameterGroup> groups,
+                                          const StateRule& rule) {
+  const auto is_placed = [](const ParameterGroup& g) { return g.offload || g.shard; };
+  if (bytes == 0 || std::ranges::any_of(groups, is_placed)) return groups;
+  const Placement placement = Placement::of(groups, rule);
+  if (placement.slots.empty()) return groups;
+  const Device& device = placement.slots.front().parameter.device();
+  if (!device.info().host_bandwidth.gains()) return groups;
+  uint64_t gradients = 0, states = 0;
+  for (const Placement::Slab& slab : placement.slabs) {
+    const uint64_t of_floats = static_cast<uint64_t>(slab.elements) * sizeof(float);
+    gradients += of_floats;
+    if (slab.dtype != DType::f32) states += of_floats;  // masters
+    for (size_t i = 0; i < slab.state_elements.size(); ++i)
+      states += static_cast<uint64_t>(slab.state_elements[i]) * size_of(rule.state_dtype(i));
+  }
+  // A quarter is for activations, which can be made again.
+  const uint64_t most = bytes - bytes / 4, live = device.live() + gradients;
+  Offload how;
+  how.part_bytes = std::min(how.part_bytes, std::max<uint64_t>(bytes / 32, 1 << 20));
+  if (live + states <= most) return groups;
+  if (live <= most) return offload_states(std::move(groups), how);
+  how.parameter_bytes = std::min(usual_streamed_bytes, bytes / 8);
+  return offload_parameters(std::move(groups), how);
 }
 
 }  // namespace rw

@@ -101,4 +101,10 @@ struct Placement {
   uint64_t streamed_bytes = 0;         // Offload::parameter_bytes; each has a slab of its own then
 };
 
+// The groups, with the states in host memory, or the parameters as well, where they and the
+// gradients take most of so many bytes of a device that has memory of its own. Groups that say
+// themselves where that is stay as they are.
+std::vector<ParameterGroup> placed_within(uint64_t bytes, std::vector<ParameterGroup> groups,
+                                          const StateRule& rule);
+
 }  // namespace rw

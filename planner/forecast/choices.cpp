@@ -134,6 +134,8 @@ void Choices::add_groups() {
   std::vector<std::string> offloads = {asked_.offload};
   if (may("offload") && planner_.can_offload(asked_))
     for (const char* word : {"none", "states", "parameters"}) add_once(offloads, std::string(word));
+  if (may("offload") && planner_.program().frozen_file)
+    for (const char* word : {"none", "file"}) add_once(offloads, std::string(word));
   std::vector<int> fused = {asked_.fused_update};
   if (may("fused") && planner_.can_fuse(asked_)) {
     for (const int passes : {0, 2}) add_once(fused, passes);
@@ -174,8 +176,8 @@ const std::vector<size_t>& Choices::plans() {
   plans_.emplace();
   if (!planner_.trains() || !may("budget") || asked_.recompute) return *plans_;
   const auto leanest = std::ranges::max_element(groups_, {}, [](const StepSettings& s) {
-    return std::tuple(s.batch, s.fused_update > 0, s.offload == "parameters", s.offload == "states",
-                      s.states_in_8_bits);
+    return std::tuple(s.batch, s.fused_update > 0, s.offload == "parameters" || s.offload == "file",
+                      s.offload == "states", s.states_in_8_bits);
   });
   AutoRecomputeOptions rough = planning();
   rough.effort = 0.1;
@@ -210,7 +212,7 @@ Choice Choices::measure(const StepSettings& settings) const {
   }
   choice.settings.rank = settings.rank;
   choice.forecast.steps.clear();  // which nobody needs, and which are large
-  choice.seconds = options_.speed->seconds(choice.forecast.work);
+  choice.seconds = options_.speed->seconds(choice.forecast.work, choice.forecast.from_files);
   choice.options = planner_.program().changes(asked_, settings, choice.peak());
   return choice;
 }
@@ -274,12 +276,14 @@ void Choices::try_group(size_t group, uint64_t bytes, std::optional<Way>& best) 
 
 // Plans again for the settings that were chosen, so that their budget given by hand leads to the
 // same plan.
-Choice Choices::planned_again(const Choice& choice, uint64_t bytes) const {
+Choice Choices::planned_again(const Choice& choice, uint64_t bytes) {
   if (!choice.settings.recompute || choice.settings.recompute == asked_.recompute) return choice;
   StepSettings settings = choice.settings;
   try {
-    Search search = planner_.search(settings, planning().of_a_run());
-    settings.recompute = std::make_shared<const Plan>(search.budget(bytes).plan);
+    if (!search_ || searched_ != settings.plain())
+      search_.reset(new Search(planner_.search(settings, planning().of_a_run())));
+    searched_ = settings.plain();
+    settings.recompute = std::make_shared<const Plan>(search_->budget(bytes).plan);
   } catch (const OutOfMemory&) {
     return choice;
   }

@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -109,7 +110,7 @@ class Choices {
   void try_group(size_t group, uint64_t bytes, std::optional<Way>& best);
   std::vector<Way> plain_ways();
   std::optional<Way> best_within(uint64_t bytes, const std::vector<Way>& plain);
-  Choice planned_again(const Choice& choice, uint64_t bytes) const;
+  Choice planned_again(const Choice& choice, uint64_t bytes);
 
   const Planner& planner_;
   const StepSettings asked_;
@@ -119,6 +120,9 @@ class Choices {
   // The activations of plans, by rising cost, which come last; nothing before they are needed.
   std::optional<std::vector<size_t>> plans_;
   std::map<Way, Choice> measured_;
+  // The search that planned again, and for which settings: another bound has the same one.
+  std::shared_ptr<Search> search_;
+  StepSettings searched_;
 };
 
 }  // namespace rw

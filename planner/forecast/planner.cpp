@@ -31,16 +31,20 @@ class DryProgram {
 
   // Runs all that the program runs, with two updates in place of many. Returns the work of the
   // second one.
-  WorkByPhase run() {
+  // Their bytes of files are added to `from_files`, if given.
+  WorkByPhase run(uint64_t* from_files = nullptr) {
     const Device& device = *default_device();
     update();
     const WorkByPhase before = device.work();
+    const uint64_t read = reads().bytes;
     update();
     const WorkByPhase work = work_since(device.work(), before);
+    if (from_files) *from_files += reads().bytes - read;
     last_steps();
     finish();
     return work;
   }
+  FileReads reads() const { return steps_->file_reads(); }
 
   // Takes full batches, except for the program's first batch.
   void update() {
@@ -110,9 +114,16 @@ std::unique_ptr<Backend> Planner::open(DryMemory memory) const {
 
 Forecast Planner::dry(const StepSettings& settings, DryMemory memory) const {
   WorkByPhase work{};
-  Forecast found =
-      dry_run(open(memory), [&] { work = DryProgram(program_, settings).run(); }, {.pack = false});
+  uint64_t from_files = 0, buffers = 0;
+  const auto body = [&] {
+    DryProgram program(program_, settings);
+    work = program.run(&from_files);
+    buffers = program.reads().buffers;
+  };
+  Forecast found = dry_run(open(memory), body, {.pack = false});
   found.work = work;
+  found.from_files = from_files;
+  found.memory.host_peak += buffers;
   found.samples = static_cast<double>(settings.batch) * settings.accumulate;
   return found;
 }
@@ -136,6 +147,7 @@ Forecast Planner::measure(const StepSettings& settings, DryMemory memory) const 
     work = {work.flops * times, scaled(work.bytes), scaled(work.over_bus), scaled(work.calls),
             scaled(work.offloaded)};
   }
+  found.from_files = scaled(found.from_files);
   return found;
 }
 
@@ -150,8 +162,10 @@ Forecast Planner::forecast(const StepSettings& settings, const ForecastOptions& 
       device.start_trace();
     }
     const WorkByPhase before = device.work();
+    const uint64_t read = program.reads().bytes;
     program.update();
     result.work = work_since(device.work(), before);
+    result.from_files = program.reads().bytes - read;
     if (options.trace) result.trace = device.stop_trace();
     const uint64_t naive = device.memory_report().naive;
     program.last_steps();
@@ -159,6 +173,7 @@ Forecast Planner::forecast(const StepSettings& settings, const ForecastOptions& 
     program.finish();
     result.memory = device.memory_report();
     result.memory.naive = naive;
+    result.memory.host_peak += program.reads().buffers;
   };
   dry_run(open(options.memory), body,
           {.memory_limit = options.memory_limit, .learnt = steps(settings)});

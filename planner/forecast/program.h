@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -32,8 +33,8 @@ struct StepSettings {
   uint64_t budget = 0;           // most bytes of blocks, 0: as many as the device may have
   int64_t evaluation_batch = 0;  // samples at a time, 0: as in `batch`
   int rank = 0, ranks = 1;       // which one, of those that train together (dist/step_ranks.h)
-  // The things that ranks keep in parts, and those that lie in host memory: none, or another word
-  // of sharding_words() and offloading_words() in dist/step_ranks.h.
+  // The things that ranks keep in parts, and those that lie in host memory or in a file: none, or
+  // another word of sharding_words() and offloading_words() in dist/step_ranks.h.
   std::string shard = "none", offload = "none";
   // Updates of each weight inside backward, in 1 or 2 passes (FusedBackward), of one step per
   // update; 0: after it.
@@ -86,6 +87,12 @@ struct BatchShape {
 using BatchShapes = std::function<std::vector<BatchShape>(int64_t batch)>;
 BatchShapes batches_of(int64_t samples);  // of so many samples in order
 
+// The bytes that steps read of files, as FileSource does.
+struct FileReads {
+  uint64_t bytes = 0;    // of weights, so far
+  uint64_t buffers = 0;  // host memory that they take on their way
+};
+
 // A model with its optimizer and everything else that outlives a step. The constructor and
 // dry_step() allocate what training does.
 class TrainingSteps {
@@ -96,6 +103,7 @@ class TrainingSteps {
   virtual void dry_step(const BatchShape& shape) = 0;
   virtual void dry_evaluation(const BatchShape&) {}
 
+  virtual FileReads file_reads() const { return {}; }  // of frozen weights that stay in files
   virtual void flush() {}  // updates from a window of Accumulate that is not full
   // Allocates what loading or saving weights takes (io/models/model.h: copy_as_file), which only
   // the first of several ranks does.
@@ -130,6 +138,10 @@ struct TrainingProgram {
   // The batches of training, beginning with the first one, and those of the evaluation. If not set,
   // all are full.
   BatchShapes steps = {}, evaluation = {};
+
+  // The file of frozen weights that may stay there (the word "file" for StepSettings::offload), or
+  // empty if there is none yet. Nothing: no weights may.
+  std::optional<std::string> frozen_file = {};
 
   // The batch's samples have a part in each other's gradients, as under BatchNorm.
   bool has_batch_statistics = false;

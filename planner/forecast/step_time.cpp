@@ -4,12 +4,13 @@
 #include <chrono>
 #include <functional>
 
+#include "core/files/file.h"
 #include "core/tensor/primitives.h"
 #include "ops/ops.h"
 
 namespace rw {
 
-double DeviceSpeed::seconds(const WorkByPhase& work) const {
+double DeviceSpeed::seconds(const WorkByPhase& work, uint64_t from_files) const {
   double passes = 0, copies = 0, update = 0, bus = 0;
   const double each_way = (host.to_host + host.from_host) / 2;
   for (int i = 0; i < phase_count; ++i) {
@@ -21,7 +22,9 @@ double DeviceSpeed::seconds(const WorkByPhase& work) const {
     (is_update ? update : passes) += kernels;
     if (each_way > 0) (is_update ? bus : copies) += moved / each_way;
   }
-  return std::max(passes, copies) + std::max(update, bus);
+  const auto read = static_cast<double>(from_files);
+  if (each_way > 0) copies += read / each_way;
+  return std::max({passes, copies, read / file}) + std::max(update, bus);
 }
 
 DeviceSpeed assumed_speed(const DeviceInfo& info) {
@@ -75,6 +78,19 @@ DeviceSpeed measure_speed(const std::shared_ptr<Device>& device, DType dtype) {
     if (seconds > 2e-3) break;
   }
   return speed;
+}
+
+double measure_file_speed(const std::filesystem::path& path) {
+  const InputFile file(path);
+  const uint64_t bytes = std::min(file.size(), uint64_t{64} << 20);
+  const uint64_t begin = file.size() - bytes;  // weights are behind headers
+  file.forget(begin, bytes);
+  std::vector<std::byte> piece(std::max<uint64_t>(bytes / 4, 1));
+  const auto start = std::chrono::steady_clock::now();
+  for (uint64_t done = 0; done + piece.size() <= bytes; done += piece.size())
+    file.read(begin + done, piece);
+  const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
+  return static_cast<double>(bytes) / std::max(taken.count(), 1e-6);
 }
 
 }  // namespace rw

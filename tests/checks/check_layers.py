@@ -56,6 +56,7 @@ PROJECT_RULES = {
     "planner/": OPS,
     "planner/auto_recompute.": PLANNED,
     "planner/environment.": PLANNED,
+    "planner/memory.": PLANNED + ["planner/environment.h"],
     "planner/timeline/": MEMORY,
     "planner/follow/": FOLLOW,
     "planner/forecast/": PLANNED,

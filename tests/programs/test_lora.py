@@ -117,6 +117,29 @@ def test_memory(folder):
     expect("By hand:" in out and chosen["peak_reserved"] <= limit and same == adapter, "one number", out)
 
 
+def test_weights_in_their_file(folder):
+    """A base whose matrices stay in its file gives the same adapter."""
+    (folder / "wide.json").write_text(json.dumps({**CONFIG, "hidden_size": 128, "intermediate_size": 256, "head_dim": 32}))
+    run(folder, "lm", "train", "--config", "wide.json", "--vocab-size", "300", *FAST, "--data", "text.txt", "--seq", "32",
+        "--steps", "2", "--save", "wide", "--quiet")
+    run(folder, "lm", "convert", "wide", "wide.gguf", "--type", "f32")
+    for model in ("wide", "wide.gguf"):
+        found = {}
+        for place in ("none", "parameters", "file"):
+            run(folder, *lora("--quiet", model=model, steps=4, batch=1, seq=16, checkpoint="block", save="out", offload=place,
+                              report="report.json"))
+            device = read(folder, "report.json")["device"]
+            expect(device["memory"]["peak"] == device["predicted_peak"], "the forecast", place, device)
+            found[place] = (folder / "out" / ADAPTER).read_bytes()
+        expect(len(set(found.values())) == 1, "other bits", model)
+    for flags, options, message in (((), {"merge": "m"}, "--merge writes to them"), ((), {"resume": "r"}, "--resume keeps them"),
+                                    (("--dtype", "bf16"), {}, "they become bf16 on their way")):
+        _, errors = run(folder, *lora(*flags, model="wide", steps=1, save="new", offload="file", **options), status=1)
+        expect(message in errors and errors.count("\n") == 1 and not (folder / "new").exists(), message, errors)
+    _, errors = run(folder, "lm", "train", "--config", "wide.json", "--data", "text.txt", "--offload", "file", status=1)
+    expect("file" in errors, "a program that trains all weights", errors)
+
+
 def test_refusals(folder):
     """Bad examples and options end a run with one line that says what to do."""
     good = json.dumps(example(0)) + "\n"

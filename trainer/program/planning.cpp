@@ -46,16 +46,14 @@ void PlanningOptions::add_to(CLI::App& app) {
                  "write the device's limits, for --device dry:FILE.json");
   CLI::Option* const number = shared_option(
       app, "--memory", memory, "chooses the quickest way to take the same updates in it");
-  app.add_option("--host-memory", host_memory,
-                 "with --memory: the same of host memory, instead of what the machine has free");
+  shared_option(app, "--host-memory", host_memory,
+                "with --memory; without it what the machine has free");
   app.add_option("--allow", allowed,
                  fmt::format("with --memory: ways that change the updates and may be chosen: {}",
                              fmt::join(approximate_ways(), ", ")))
       ->delimiter(',')
       ->check(CLI::IsMember(approximate_ways()));
-  app.add_flag("--front", front,
-               "with --plan and --memory: list all ways that are worth having, by time and bytes")
-      ->needs("--plan");
+  shared_flag(app, "--front", front, "with --plan and --memory")->needs("--plan");
   app.add_option("--memory-budget", budget,
                  "recompute just enough to stay below this, as 2GiB, instead of --checkpoint")
       ->excludes(number);
@@ -174,8 +172,8 @@ Choice quickest_choice(const Planner& planner, const PlanningOptions& options,
   if (!is_first_rank()) return std::move(*chosen);
   fmt::print("{}{}\n", choice_table(choices, *chosen),
              chosen->options.empty() ? "Nothing needs to change." : "By hand: " + chosen->options);
+  if (options.front) fmt::print("\n{}\n", front_table(choices.front()));
   if (options.plan) fmt::print("{}", more_text(choices, *chosen));
-  if (options.front) fmt::print("\n{}", front_table(choices.front()));
   fmt::print("\n");
   return std::move(*chosen);
 }
@@ -210,7 +208,9 @@ std::optional<Choice> chosen_by_memory(const TrainingProgram& program,
                                        const PlanningOptions& options) {
   if (!options.decides_all()) return {};
   const std::shared_ptr<Device> device = default_device();
-  const DeviceSpeed speed = measure_speed(device, program.settings.dtype);
+  DeviceSpeed speed = measure_speed(device, program.settings.dtype);
+  if (!program.frozen_file.value_or("").empty())
+    speed.file = measure_file_speed(*program.frozen_file);
   device->trim();
   device->reset_peak();
   const Planner planner(program);

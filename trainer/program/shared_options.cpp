@@ -34,6 +34,8 @@ constexpr SharedOption shared_options[] = {
     {"--dtype", "the dtype of activations and matrix products: f16, bf16 or f32"},
     {"--epochs", "passes over the data"},
     {"--eval", "only evaluate the weights given with --load"},
+    {"--front", "list all ways that are worth having, by time and bytes"},
+    {"--host-memory", "the host memory that may be taken, as 64GiB"},
     {"--json", "print one JSON document"},
     {"--keep-8-bits",
      "plans may keep values in 8 bits until backward, which makes gradients approximate"},

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "io/formats/transfer.h"
 #include "io/models/decoder/names.h"
 #include "io/models/model.h"
 #include "nn/adapters/block_layers.h"
@@ -61,8 +62,26 @@ std::map<std::string, const BlockMatrix*> all_blocks(const Module& model) {
   return found;
 }
 
+// The bytes of a view of a storage whose elements lie side by side in a file, from `offset` on.
+std::vector<FileRun> runs_of(const Tensor& view, uint64_t offset) {
+  int64_t inner = 1;  // elements that lie side by side in both
+  int axis = view.rank();
+  for (; axis > 0 && view.strides()[axis - 1] == inner; --axis) inner *= view.size(axis - 1);
+  const uint64_t bytes = static_cast<uint64_t>(inner) * size_of(view.dtype());
+  std::vector<FileRun> runs;
+  for (int64_t run = 0; run < view.numel() / inner; ++run) {
+    int64_t begin = view.impl().offset, rest = run;
+    for (int i = axis; i-- > 0; rest /= view.size(i))
+      begin += rest % view.size(i) * view.strides()[i];
+    runs.push_back({offset + static_cast<uint64_t>(run) * bytes,
+                    static_cast<uint64_t>(begin) * size_of(view.dtype()), bytes});
+  }
+  return runs;
+}
+
 void read_entries(const GgufFile& file, const std::vector<Entry>& entries) {
   for (const auto& [name, view, shape, has_shift] : entries) {
+    if (stays_in_file(view)) continue;
     file.read(name, view);
     if (has_shift) Tensor(view).copy_(view - 1);
   }
@@ -106,8 +125,35 @@ void load_decoder_tensors(const GgufFile& file, const Module& model, const Decod
   for (const Entry& entry : entries_of(model, config)) wanted.emplace(entry.name, entry.shape);
   check_names(file, wanted);
   for (const auto& [weight, blocks] : all_blocks(model))
-    file.read_blocks(gguf_name(weight, config), in_gguf_order(weight, blocks->codes(), config));
+    if (!stays_in_file(blocks->codes()))
+      file.read_blocks(gguf_name(weight, config), in_gguf_order(weight, blocks->codes(), config));
   read_entries(file, entries_of(model, config));
+}
+
+bool stays_in_file(const Tensor& matrix) {
+  const Storage& storage = *matrix.impl().storage;
+  return storage.is_swapped_out() && !storage.is_on_host();
+}
+
+std::vector<WeightInFile> matrices_in_gguf(const GgufFile& file, const Module& model,
+                                           const DecoderConfig& config) {
+  const NoGrad guard;
+  std::vector<WeightInFile> found;
+  const auto add = [&](const std::string& weight, const Tensor& matrix, std::string_view type) {
+    const GgufTensor& stored = file.tensors().at(gguf_name(weight, config));
+    check<FileError>(
+        stored.type->name == type && stored.bytes == matrix.bytes(), "load_decoder",
+        "tensor {:?} of '{}' must have {} bytes of {} to stay in the file, got {} of {}",
+        gguf_name(weight, config), file.path(), matrix.bytes(), type, stored.bytes,
+        stored.type->name);
+    found.push_back(
+        {matrix, {file.path(), runs_of(in_gguf_order(weight, matrix, config), stored.offset)}});
+  };
+  for (const auto& [weight, blocks] : all_blocks(model))
+    if (stays_in_file(blocks->codes())) add(weight, blocks->codes(), blocks->type().name);
+  for (const auto& [weight, parameter] : model.named_parameters())
+    if (stays_in_file(parameter)) add(weight, parameter, stored_name(parameter.dtype()));
+  return found;
 }
 
 void check_has_floats(const Module& model) {

@@ -1,16 +1,21 @@
 // The tensors of decoders in GGUF files, whose names and layouts are llama.cpp's.
 #pragma once
 
-#include "../../../nn/module.h"
+#include "../../../nn/adapters/frozen_weights.h"
 #include "../decoder_types.h"
 #include "metadata.h"
 
 namespace rw {
 
 // Fills the parameters of a Decoder of this shape, which have Hugging Face's names, and its
-// matrices in blocks. FileError before anything is written, unless the file has these tensors and
-// no others, with blocks of these types.
+// matrices in blocks, but for those that stay in the file. FileError before anything is written,
+// unless the file has these tensors and no others, with blocks of these types.
 void load_decoder_tensors(const GgufFile& file, const Module& model, const DecoderConfig& config);
+// Where those lie that have no memory.
+std::vector<WeightInFile> matrices_in_gguf(const GgufFile& file, const Module& model,
+                                           const DecoderConfig& config);
+// Whether a matrix has no memory, and is in no host memory either: it stays in a file.
+bool stays_in_file(const Tensor& matrix);
 bool is_quantised(const GgufFile& file);  // whether it has quantised matrices
 // The types of a file's matrices. FileError for quantised types that are not read.
 DecoderTypes decoder_types(const GgufFile& file, const DecoderConfig& config);

@@ -1,6 +1,7 @@
 // Streams of frozen weights: the bits of weights that stay, memory, the order in which they come,
 // and files that change.
 #include <algorithm>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 
@@ -83,9 +84,10 @@ void write_weights(const std::filesystem::path& path, const FrozenNet& net) {
   }
 }
 
-std::vector<uint64_t> offsets(size_t n) {
-  std::vector<uint64_t> found;
-  for (size_t i = 0; i < n; ++i) found.push_back(i * weight_bytes);
+// Where they are in such a file.
+std::vector<FileContents> contents_of(const std::filesystem::path& path) {
+  std::vector<FileContents> found;
+  for (uint64_t i = 0; i < 6; ++i) found.push_back({path, {{i * weight_bytes, 0, weight_bytes}}});
   return found;
 }
 
@@ -131,7 +133,7 @@ TEST_CASE("streams: frozen weights in host memory or in a file have the bits of 
           HostSource host(net.weights);
           check_steps(net, host, options, plain, all - gone + weight_bytes);
         }
-        FileSource file(folder.path / "weights", net.weights, offsets(6));
+        FileSource file(net.weights, contents_of(folder.path / "weights"));
         check_steps(net, file, options, plain, all - gone + weight_bytes);
       }
   });
@@ -232,16 +234,59 @@ TEST_CASE_FIXTURE(CpuDevice, "streams: files that are too short, or become so") 
   const TemporaryFolder folder;
   const std::filesystem::path path = folder.path / "weights";
   write_weights(path, net);
-  std::vector<uint64_t> late = offsets(6);
-  late.back() += 4;
-  CHECK(contains(message_of<FileError>([&] { FileSource(path, net.weights, late); }),
+  std::vector<FileContents> late = contents_of(path), few = contents_of(path);
+  late.back().runs[0].offset += 4;
+  CHECK(contains(message_of<FileError>([&] { FileSource(net.weights, late); }),
                  "must have 16384 bytes from 81924 on, got 98304 in all"));
-  FileSource source(path, net.weights, offsets(6));
+  few.back().runs[0].bytes -= 4;
+  CHECK(contains(message_of<ValueError>([&] { FileSource(net.weights, few); }),
+                 "must be the 16384 bytes of a storage, got 16380"));
+  FileSource source(net.weights, contents_of(path));
   Stream stream(net.weights, source, {});
   const NoGrad guard;
-  net.model(full({4, width}, 0.5f));
+  const auto run = [&] { net.model(full({4, width}, 0.5f)); };
+  run();
+  CHECK(source.bytes_read() == 6 * weight_bytes);
+  const auto before = std::filesystem::last_write_time(path);
+  std::filesystem::last_write_time(path, before + std::chrono::seconds(1));
+  CHECK(contains(message_of<FileError>(run), "that was changed"));
   std::filesystem::resize_file(path, 5 * weight_bytes);
-  CHECK(contains(message_of<FileError>([&] { net.model(full({4, width}, 0.5f)); }), "weights"));
+  std::filesystem::last_write_time(path, before);
+  CHECK(contains(message_of<FileError>(run), "weights"));
+  std::filesystem::remove(path);
+  CHECK(contains(message_of<FileError>(run), "that was removed"));
+}
+
+TEST_CASE_FIXTURE(CpuDevice, "streams: what is scattered in a file comes together in the weight") {
+  FrozenNet net;
+  const TemporaryFolder folder;
+  const std::filesystem::path path = folder.path / "weights";
+  const auto plain = net.step(false);
+  // Rows 1, 0, 3, 2, ... of each weight, whose second half comes before its first one.
+  constexpr uint64_t row = width * sizeof(float);
+  std::vector<FileContents> contents;
+  std::ofstream file(path, std::ios::binary);
+  for (uint64_t i = 0; i < 6; ++i) {
+    std::vector<char> bytes(weight_bytes);
+    net.weights[i]->device().read(*net.weights[i], 0, weight_bytes, bytes.data());
+    auto& [its_path, runs] = contents.emplace_back();
+    its_path = path;
+    for (uint64_t k = 0; k < width; ++k) {
+      const uint64_t from = ((k + width / 2) % width) ^ 1;
+      runs.push_back({i * weight_bytes + k * row, from * row, row});
+      file.write(bytes.data() + from * row, row);
+    }
+    std::swap(runs.front(), runs[3]);  // runs come in any order
+  }
+  file.close();
+  FileSource source(net.weights, contents);
+  CHECK(source.buffer_bytes() == 2 * weight_bytes);
+  Stream stream(net.weights, source, {});
+  CHECK(net.step(true) == plain);
+  // Nobody notices a write to what comes from the file again, so it is refused.
+  stream.gather();
+  net.weights[2]->device().write(*net.weights[2], 0, 4, "abc");
+  CHECK(contains(message_of<ValueError>([&] { stream.release(); }), "must not be written to"));
 }
 
 TEST_CASE("streams: a dry run has the peak of the real one") {
