@@ -219,6 +219,21 @@ TEST_CASE("speed: no segment that holds more than it drops") {
   }
 }
 
+TEST_CASE("speed: between forward and backward no plan holds more than everything kept") {
+  std::mt19937 random(9);
+  int less = 0;
+  for (uint32_t round = 0; round < 80; ++round) {
+    const Graph graph = round % 2 ? random_chain(12, random) : random_dag(12, random);
+    const uint32_t every = 2 + round % 3;
+    const Plan plan = plan_speed(graph, [=](uint32_t record) { return record % every == 0; });
+    const uint64_t held = evaluate(graph, plan).held, plain = evaluate(graph, {}).held;
+    CHECK(held <= plain);
+    CHECK((held < plain) == !plan.is_plain());
+    less += held < plain;
+  }
+  CHECK(less > 20);
+}
+
 TEST_CASE_FIXTURE(CpuDevice, "recorded graphs: a view makes no value, and passes its content on") {
   Graph recorded;
   {
