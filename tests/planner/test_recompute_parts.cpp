@@ -64,10 +64,11 @@ TEST_CASE("liveness: what a vjp takes goes before its gradient is made") {
 
 TEST_CASE("uses: the dearest records per byte that make up nine tenths of the cost are heavy") {
   using Marks = std::vector<bool>;
-  const auto heavy = [](const std::vector<double>& costs) {
+  const auto heavy = [](const std::vector<double>& costs, uint64_t first_bytes = 10) {
     GraphBuilder b;
     uint32_t x = b.external(10);
-    for (const double cost : costs) x = b.add({x}, 10, {.cost = cost});
+    for (const double cost : costs)
+      x = b.add({x}, b.graph.records.empty() ? first_bytes : 10, {.cost = cost});
     Marks marks;
     for (const ValueUse& use : value_uses(b.graph))
       if (use.rank != UINT32_MAX) marks.push_back(use.is_heavy);
@@ -77,6 +78,8 @@ TEST_CASE("uses: the dearest records per byte that make up nine tenths of the co
   CHECK(heavy({11, 89}) == Marks{true, true});
   CHECK(heavy({30, 0, 30}) == Marks{true, false, true});
   CHECK(heavy({0, 0}) == Marks{false, false});
+  CHECK(heavy({90, 10}, 1000) == Marks{true, true});  // the second is dearer per byte
+  CHECK(heavy({90, 10}, 0) == Marks{true, false});
   CHECK(heavy(std::vector<double>(20, 5)) == Marks(20, true));  // one is as dear as the other
 }
 
@@ -107,6 +110,25 @@ TEST_CASE("ranges: what a segment keeps costs and weighs what the simulation say
     }
   }
   CHECK(found > 50);
+}
+
+TEST_CASE("ranges: a segment of everything peaks in its forward, or as its range says") {
+  std::mt19937 random(10);
+  int in_backward = 0;
+  for (int round = 0; round < 40; ++round) {
+    const Graph graph = random_chain(7, random);
+    Graph forward = graph;
+    for (Graph::Record& record : forward.records) record.reached = false;
+    const auto uses = value_uses(graph);
+    for (const KeepOption& option : RecordRange(graph, uses, 0, 7).keep_options({})) {
+      Plan plan{.segments = {{0, 7, -1}}};
+      for (const uint32_t v : option.kept) plan.keep.push_back(graph.output(v));
+      const uint64_t peak = evaluate(graph, plan).peak;
+      CHECK(peak == std::max(option.peak, evaluate(forward, plan).peak));
+      in_backward += peak == option.peak;
+    }
+  }
+  CHECK(in_backward > 20);
 }
 
 TEST_CASE("cost rows: ways cost what plain arrays of costs say") {
