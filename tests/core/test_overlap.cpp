@@ -1,6 +1,9 @@
 // Views that share elements: a copy between them goes by way of a third place, and writing twice to
 // one place is refused.
+#include <algorithm>
 #include <numeric>
+#include <random>
+#include <set>
 
 #include "core/tensor/overlap.h"
 #include "nn/init.h"
@@ -127,6 +130,48 @@ TEST_CASE_FIXTURE(CpuDevice, "overlap: which views share elements" * doctest::te
   CHECK(overlap_in_part(columns(0, 3), columns(2, 6)));
   CHECK(overlap_in_part(columns(0, 3), rows(2, 3)));
   CHECK(overlap_in_part(reshape(rows(0, 1), {2, 4}), transpose(reshape(rows(0, 1), {2, 4}), 0, 1)));
+}
+
+TEST_CASE_FIXTURE(CpuDevice, "overlap: views of any strides that share an element are found" *
+                                 doctest::test_suite("host")) {
+  const Tensor x = zeros({64});
+  std::mt19937 random(4);
+  const auto view = [&] {
+    Shape shape, strides;
+    for (uint32_t axes = 1 + random() % 2; axes > 0; --axes) {
+      shape.push_back(1 + random() % 4);
+      strides.push_back(random() % 7);
+    }
+    return make_view(x, shape, strides, random() % 9);
+  };
+  const auto elements = [](const Tensor& t) {
+    std::vector<int64_t> all;
+    for (int64_t i = 0; i < t.numel(); ++i) {
+      int64_t place = t.impl().offset, rest = i;
+      for (int axis = t.rank() - 1; axis >= 0; rest /= t.size(axis), --axis)
+        place += rest % t.size(axis) * t.strides()[axis];
+      all.push_back(place);
+    }
+    return all;
+  };
+  int several = 0, shared = 0, apart = 0;
+  for (int round = 0; round < 3000; ++round) {
+    const Tensor a = view(), b = view();
+    INFO(fmt::format("{} {} + {}, {} {} + {}", a.shape().str(), a.strides().str(), a.impl().offset,
+                     b.shape().str(), b.strides().str(), b.impl().offset));
+    const std::vector<int64_t> of_a = elements(a), of_b = elements(b);
+    if (std::set(of_a.begin(), of_a.end()).size() < of_a.size()) {
+      CHECK(overlaps_itself(a));
+      ++several;
+    }
+    const bool meet = std::ranges::find_first_of(of_a, of_b) != of_a.end();
+    if (meet && of_a != of_b) CHECK(overlap_in_part(a, b));
+    shared += meet;
+    apart += !overlap_in_part(a, b);
+  }
+  CHECK(several > 500);
+  CHECK(shared > 500);
+  CHECK(apart > 500);
 }
 
 }  // namespace rw::test

@@ -1,8 +1,10 @@
 // The steady state: steps are learnt, laid out offline and followed; other steps are handled
 // correctly.
+#include <algorithm>
 #include <random>
 
 #include "backends/dry/dry_backend.h"
+#include "core/arena/step_layouts.h"
 #include "models/resnet.h"
 #include "ops/losses/losses.h"
 #include "optim/sgd.h"
@@ -41,7 +43,90 @@ void check_followed(const std::function<void()>& program, uint64_t steps) {
   CHECK(packed.memory.plan_misses == 0);
 }
 
+// Layouts of steps without a device: their memory is as large as they ask for.
+struct BareSteps {
+  using Tickets = std::vector<StepLayouts::Ticket>;
+
+  Tickets make(const std::vector<uint64_t>& sizes) {
+    Tickets made(sizes.size());
+    for (size_t i = 0; i < sizes.size(); ++i) layouts.propose(sizes[i], sizes[i], made[i]);
+    return made;
+  }
+  // A step whose allocations die in the order in which they were made.
+  void step(const std::vector<uint64_t>& sizes) {
+    for (const StepLayouts::Ticket& ticket : make(sizes)) layouts.freed(ticket);
+    layouts.end_step();
+  }
+  bool knows(uint64_t size) const {
+    return std::ranges::any_of(layouts.traces(), [&](const StepTrace& trace) {
+      return trace.allocations[0].size == size;
+    });
+  }
+
+  Arena arena{1};
+  uint32_t blocks = 0;
+  StepLayouts layouts{arena, MiB,
+                      [this](uint64_t bytes) -> std::optional<uint32_t> {
+                        arena.add_block(blocks, bytes);
+                        return blocks++;
+                      },
+                      [this] { arena.remove_free_blocks(); }};
+};
+
 }  // namespace
+
+TEST_CASE("steady state: what outlives a step dies at its end, before its successor or after" *
+          doctest::test_suite("host")) {
+  for (const size_t others : {0, 1, 2, 3}) {
+    CAPTURE(others);
+    BareSteps steps;
+    steps.step({100, 200, 300});
+    const BareSteps::Tickets made = steps.make({100, 200, 300, 400});
+    steps.layouts.end_step();
+    steps.make(std::vector<uint64_t>(others, 100));
+    steps.layouts.freed(made[1]);
+    const StepTrace::Allocation known = steps.layouts.traces().back().allocations[1];
+    CHECK(known.end == (others == 0 ? 4 : 0));
+    CHECK(known.wraps == (others == 1));  // the second of the next step is not there yet
+    CHECK(known.stays == (others > 1));
+    if (others == 0) continue;
+    steps.layouts.end_step();  // two steps later it is too late to learn anything
+    steps.layouts.freed(made[2]);
+    for (const StepTrace& trace : steps.layouts.traces())
+      for (const StepTrace::Allocation& a : trace.allocations)
+        if (a.size == 300 && trace.allocations.size() == 4) CHECK((!a.wraps && !a.stays && !a.end));
+  }
+}
+
+TEST_CASE("steady state: steps that never come back are not planned, unless they are seen twice" *
+          doctest::test_suite("host")) {
+  BareSteps steps;
+  for (uint64_t size = 100; size < 110; ++size) steps.step({size});
+  CHECK(steps.layouts.traces().size() == 4);  // none was followed
+  steps.step({107});
+  CHECK(steps.knows(107));
+  for (uint64_t size = 200; size < 216; ++size) steps.step({size});
+  steps.step({105});  // sixteen others ago
+  CHECK(!steps.knows(105));
+  steps.step({201});
+  CHECK(steps.knows(201));
+  CHECK(steps.layouts.traces().size() == 6);
+  steps.step({});  // nothing to plan
+  CHECK(steps.layouts.traces().size() == 6);
+}
+
+TEST_CASE("steady state: of very many kinds of steps, those that came last are remembered" *
+          doctest::test_suite("host")) {
+  BareSteps steps;
+  steps.layouts.set_solves(false);
+  for (uint64_t size = 1; size <= 64; ++size) steps.step({size});
+  CHECK(steps.layouts.traces().size() == 64);
+  steps.step({1});
+  for (uint64_t size = 65; size <= 67; ++size) steps.step({size});
+  CHECK(steps.layouts.traces().size() == 64);
+  for (const uint64_t gone : {2, 3, 4}) CHECK(!steps.knows(gone));
+  for (const uint64_t there : {1, 5, 64, 65, 67}) CHECK(steps.knows(there));
+}
 
 TEST_CASE("steady state: a repeated step is packed close to what is live" *
           doctest::test_suite("host")) {

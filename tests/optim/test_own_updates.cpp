@@ -14,6 +14,7 @@
 #include "optim/lookahead.h"
 #include "optim/muon.h"
 #include "optim/sgd.h"
+#include "shaders/params.h"
 #include "tests/fixtures/optim_fixture.h"
 #include "tests/fixtures/rank_fixture.h"
 #include "tests/fixtures/tape_fixture.h"
@@ -281,5 +282,29 @@ TEST_CASE("own updates: a parameter that misses as many as f32 does not count") 
     own_steps(*optimizer, early, late, 1, own_end, late_from);
     CHECK(optimizer->updates() == 16777215 + own_end - 1);
     CHECK(largest_difference(late.to_vector(), doubles(alone(make))) < 1e-6);
+  });
+}
+
+TEST_CASE("own updates: a parameter without elements misses none, and nothing is done to it") {
+  on_each_device([] {
+    for (const auto& [name, make] : counting_makers()) {
+      CAPTURE(name);
+      const Tensor early = own_parameter("early"), late = own_parameter("late");
+      Tensor none = zeros({0, 4}).set_requires_grad();
+      none.impl().name = "none";
+      const auto optimizer = make({early, none, late});
+      for (int t = 0; t < 2; ++t) {
+        optimizer->zero_grad();
+        optimizer->backward(loss_with(early, own_gradient(t)) + sum(none));
+        CHECK(optimizer->step());
+      }
+      for (const auto& [part, value] : optimizer->state()) CHECK(part != "control.missed.none");
+    }
+    const Tensor matrix = tensor({1, 2, 3, 4}, {2, 2}).set_requires_grad();
+    const Tensor none = zeros({0, 4}).set_requires_grad();
+    Muon muon({none, matrix});
+    muon.backward(sum(square(matrix)) + sum(none));
+    CHECK(muon.step());
+    CHECK(matrix.to_vector() != Values{1, 2, 3, 4});
   });
 }

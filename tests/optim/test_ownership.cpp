@@ -97,6 +97,7 @@ TEST_CASE("ownership: one table that is most of the model" * doctest::test_suite
   CHECK(std::ranges::max(sizes) - std::ranges::min(sizes) <= row);
   CHECK(ownership.is_divided(0));
   CHECK(row_elements(1) == 4096);
+  CHECK(row_elements(16384 * 4096) == 4096);
   CHECK(row_elements(16384 * 4096 + 1) == 8192);
   CHECK(row_elements(int64_t{1} << 40) == int64_t{1} << 18);
 }

@@ -1,5 +1,6 @@
 // The parts of the recompute planner on graphs that are small enough to compute by hand, and the
 // recorded graphs of programs.
+#include <algorithm>
 #include <memory>
 #include <numeric>
 
@@ -7,6 +8,9 @@
 #include "planner/graph/cuts.h"
 #include "planner/graph/evaluate.h"
 #include "planner/search/chain.h"
+#include "planner/search/cost_rows.h"
+#include "planner/search/plans.h"
+#include "planner/search/polish.h"
 #include "planner/search/speed.h"
 #include "tests/fixtures/recompute_graphs.h"
 #include "tests/fixtures/tape_fixture.h"
@@ -58,6 +62,137 @@ TEST_CASE("liveness: what a vjp takes goes before its gradient is made") {
   CHECK(evaluate(b.graph, {}).peak == 101);
 }
 
+TEST_CASE("uses: the dearest records per byte that make up nine tenths of the cost are heavy") {
+  using Marks = std::vector<bool>;
+  const auto heavy = [](const std::vector<double>& costs, uint64_t first_bytes = 10) {
+    GraphBuilder b;
+    uint32_t x = b.external(10);
+    for (const double cost : costs)
+      x = b.add({x}, b.graph.records.empty() ? first_bytes : 10, {.cost = cost});
+    Marks marks;
+    for (const ValueUse& use : value_uses(b.graph))
+      if (use.rank != UINT32_MAX) marks.push_back(use.is_heavy);
+    return marks;
+  };
+  CHECK(heavy({10, 90}) == Marks{false, true});
+  CHECK(heavy({11, 89}) == Marks{true, true});
+  CHECK(heavy({30, 0, 30}) == Marks{true, false, true});
+  CHECK(heavy({0, 0}) == Marks{false, false});
+  CHECK(heavy({90, 10}, 1000) == Marks{true, true});  // the second is dearer per byte
+  CHECK(heavy({90, 10}, 0) == Marks{true, false});
+  CHECK(heavy(std::vector<double>(20, 5)) == Marks(20, true));  // one is as dear as the other
+}
+
+TEST_CASE("ranges: what a segment keeps costs and weighs what the simulation says") {
+  std::mt19937 random(6);
+  int found = 0;
+  for (int round = 0; round < 40; ++round) {
+    const Graph graph = random_chain(7, random);
+    const auto uses = value_uses(graph);
+    const uint32_t first = random() % 2, last = 3 + random() % 4;
+    std::vector<uint32_t> crossing;
+    for (const uint32_t v : graph.records[last - 1].outputs)
+      if (uses[v].last_reader >= static_cast<int32_t>(last)) crossing.push_back(v);
+    const PlanSegments alone = {{first, last, -1}}, after = {{last, 7, -1}},
+                       both = {{first, last, -1}, {last, 7, -1}};
+    const PlanCost nothing = evaluate(graph, {.segments = both});
+    for (const KeepOption& option : RecordRange(graph, uses, first, last).keep_options(crossing)) {
+      Plan plan;
+      for (const uint32_t v : option.kept) plan.keep.push_back(graph.output(v));
+      plan.segments = alone;
+      CHECK(evaluate(graph, plan).cost == option.unaided_cost);
+      plan.segments = both;
+      const PlanCost segment_follows = evaluate(graph, plan);
+      CHECK(segment_follows.cost - evaluate(graph, {.segments = after}).cost == option.cost);
+      CHECK(segment_follows.held - nothing.held == option.bytes);
+      CHECK(segment_follows.peak >= option.peak);
+      ++found;
+    }
+  }
+  CHECK(found > 50);
+}
+
+TEST_CASE("ranges: a segment of everything peaks in its forward, or as its range says") {
+  std::mt19937 random(10);
+  int in_backward = 0;
+  for (int round = 0; round < 40; ++round) {
+    const Graph graph = random_chain(7, random);
+    Graph forward = graph;
+    for (Graph::Record& record : forward.records) record.reached = false;
+    const auto uses = value_uses(graph);
+    for (const KeepOption& option : RecordRange(graph, uses, 0, 7).keep_options({})) {
+      Plan plan{.segments = {{0, 7, -1}}};
+      for (const uint32_t v : option.kept) plan.keep.push_back(graph.output(v));
+      const uint64_t peak = evaluate(graph, plan).peak;
+      CHECK(peak == std::max(option.peak, evaluate(forward, plan).peak));
+      in_backward += peak == option.peak;
+    }
+  }
+  CHECK(in_backward > 20);
+}
+
+TEST_CASE("cost rows: ways cost what plain arrays of costs say") {
+  struct Known {
+    CostRow row;
+    std::vector<float> costs;
+  };
+  std::mt19937 random(7);
+  for (int round = 0; round < 100; ++round) {
+    const uint32_t slots = 1 + random() % 12;
+    CostStore store;
+    CostDraft draft(slots);
+    std::vector<Known> known = {{CostStore::free, std::vector<float>(slots + 1, 0)}};
+    for (int k = 0; k < 8; ++k) {
+      draft.clear();
+      std::vector<float> costs(slots + 1, infeasible_cost);
+      for (uint32_t way = 1 + random() % 4; way > 0; --way) {
+        const Known &own = known[random() % known.size()], &rest = known[random() % known.size()];
+        const uint32_t first = random() % (slots + 2), hold = random() % (slots + 2);
+        const auto cost = static_cast<float>(random() % 8);
+        const std::vector<float> before = costs;
+        for (uint32_t m = std::max(first, hold); m <= slots; ++m)
+          costs[m] = std::min(costs[m], cost + own.costs[m] + rest.costs[m - hold]);
+        const uint32_t numbers = draft.add(store, first, cost, own.row, rest.row, hold);
+        if (numbers == 0) CHECK(costs == before);
+        CHECK(numbers <= slots + 1);
+      }
+      if (random() % 2) {
+        const Known& other = known[random() % known.size()];
+        draft.add(store, other.row);
+        for (uint32_t m = 0; m <= slots; ++m) costs[m] = std::min(costs[m], other.costs[m]);
+      }
+      const CostRow row = store.add(draft);
+      CHECK(row.is_feasible() == (costs[slots] < infeasible_cost));
+      for (uint32_t m = 0; m <= slots; ++m) CHECK(store.cost(row, m) == costs[m]);
+      known.push_back({row, costs});
+    }
+  }
+}
+
+TEST_CASE("polish: plans whose replays keep values stay plans that hold") {
+  std::mt19937 random(8);
+  int cheaper = 0;
+  for (int round = 0; round < 40; ++round) {
+    const Graph graph = random_chain(8, random);
+    Plan plan = nested_halving(8, 1);
+    for (uint32_t s = 0; s < plan.segments.size(); ++s) {
+      const auto [first, last, parent] = plan.segments[s];
+      if (last - first < 2 || random() % 3 == 0) continue;  // others are inside
+      const uint32_t record = first + random() % (last - first);
+      plan.keep.push_back({record, 0, static_cast<int32_t>(s)});
+    }
+    fill_in(graph, plan);
+    const Plan polished = polish(graph, plan.peak, plan);
+    const PlanCost cost = evaluate(graph, polished);
+    CHECK(cost.peak <= plan.peak);
+    CHECK(cost.cost == polished.cost);
+    CHECK(cost.cost <= plan.cost);
+    cheaper += cost.cost < plan.cost;
+    CHECK(polish(graph, 10 * plan.peak, plan).cost == 0);
+  }
+  CHECK(cheaper > 20);
+}
+
 TEST_CASE("stages: a segment that runs holds what crosses into its next stage") {
   const Graph graph = uniform_chain(4, 10);
   const Stages stages(graph, value_uses(graph), {0, 1, 2, 3, 4});
@@ -104,6 +239,21 @@ TEST_CASE("speed: no segment that holds more than it drops") {
     // The segment would hold the heavy value, which a plain run keeps only if a vjp reads it.
     CHECK(plan.segments.size() == (saves_input ? 1 : 0));
   }
+}
+
+TEST_CASE("speed: between forward and backward no plan holds more than everything kept") {
+  std::mt19937 random(9);
+  int less = 0;
+  for (uint32_t round = 0; round < 80; ++round) {
+    const Graph graph = round % 2 ? random_chain(12, random) : random_dag(12, random);
+    const uint32_t every = 2 + round % 3;
+    const Plan plan = plan_speed(graph, [=](uint32_t record) { return record % every == 0; });
+    const uint64_t held = evaluate(graph, plan).held, plain = evaluate(graph, {}).held;
+    CHECK(held <= plain);
+    CHECK((held < plain) == !plan.is_plain());
+    less += held < plain;
+  }
+  CHECK(less > 20);
 }
 
 TEST_CASE_FIXTURE(CpuDevice, "recorded graphs: a view makes no value, and passes its content on") {

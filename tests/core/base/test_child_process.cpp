@@ -3,11 +3,14 @@
 
 #include <chrono>
 #include <csignal>
+#include <cstring>
 #include <ctime>
 #include <functional>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <unistd.h>
+#include <vector>
 
 #include "core/files/child_process.h"
 
@@ -75,6 +78,31 @@ TEST_CASE("child process: one that waits for a processor is not asleep") {
   const ChildEnd sleeps = run([](const Send&) { ::pause(); });
   CHECK(sleeps.failure == "it slept for 0.3 s");
   CHECK(sleeps.is_hung);
+}
+
+TEST_CASE("child process: its lines arrive, and its end is told, whatever it was") {
+  std::vector<std::string> lines;
+  const auto run = [&](const std::function<void(const Send&)>& body) {
+    lines.clear();
+    return run_in_child(
+               body, [&](const std::string& line) { lines.push_back(line); }, 60)
+        .failure;
+  };
+  const std::string large(10'000, 'x');  // comes in pieces
+  CHECK(run([&](const Send& send) {
+          send("two\nlines");
+          send(large);
+        }).empty());
+  CHECK(lines == std::vector<std::string>{"two lines", large});
+  CHECK(run([](const Send&) { throw std::runtime_error("it failed\nthere"); }) ==
+        "it failed there");
+  CHECK(lines.empty());
+  CHECK(run([](const Send& send) {
+          send("one");
+          ::_exit(0);
+        }) == "it ended early");
+  CHECK(run([](const Send&) { std::raise(SIGTERM); }) ==
+        std::string("it ended with ") + strsignal(SIGTERM));
 }
 
 TEST_SUITE_END();
