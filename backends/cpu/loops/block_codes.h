@@ -23,8 +23,12 @@ struct Ints {
     return x;
 #endif
   }
+  REWIND_INLINE static Register signed_bytes(const uint8_t* at) {
+    return (bytes(at) ^ 128) - 128;
+  }
 };
-// Whole numbers of 16 bits take half the instructions, in registers of 32 bytes.
+// Whole numbers of 16 bits take half the instructions, in registers of 32 bytes, and those of 8
+// bits less than that.
 #if defined(__AVX2__) && !defined(__AVX512F__)
 #define REWIND_SHORTS 1
 struct Shorts {
@@ -35,6 +39,30 @@ struct Shorts {
   REWIND_INLINE static Register bytes(const uint8_t* at) {
     return (Register)_mm256_cvtepu8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(at)));
   }
+  REWIND_INLINE static Register signed_bytes(const uint8_t* at) {
+    return (Register)_mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(at)));
+  }
+};
+struct Bytes {
+  using Lane = uint8_t;
+  typedef Lane Register __attribute__((vector_size(32)));
+  static constexpr int64_t count = 32;
+
+  REWIND_INLINE static Register bytes(const uint8_t* at) {
+    return (Register)_mm256_loadu_si256(reinterpret_cast<const __m256i*>(at));
+  }
+};
+
+// The steps of a block of 256 as whole numbers times a factor: word k of the lower and of the upper
+// half belong to the halves of elements 32 k to 32 k + 31.
+struct WholeSteps {
+  float factor;
+  __m256i words;
+
+  REWIND_INLINE __m256i of(int64_t k) const {
+    return _mm256_shuffle_epi8(words,
+                               _mm256_set1_epi16(static_cast<int16_t>(2 * k + ((2 * k + 1) << 8))));
+  }
 };
 #endif
 
@@ -42,24 +70,44 @@ REWIND_INLINE Vec floats(Ints::Register x) {
   return __builtin_convertvector(x, Vec);
 }
 
-REWIND_INLINE float half(const uint8_t* at) {
-  uint16_t bits;
-  __builtin_memcpy(&bits, at, sizeof bits);
-#if defined(__F16C__)
-  return _cvtsh_ss(bits);
-#else
-  return from_half(bits);
-#endif
-}
 REWIND_INLINE uint32_t word(const uint8_t* at) {
   uint32_t bits;
   __builtin_memcpy(&bits, at, sizeof bits);
   return bits;
 }
+REWIND_INLINE uint64_t eight_bytes(const uint8_t* at) {
+  uint64_t bits;
+  __builtin_memcpy(&bits, at, sizeof bits);
+  return bits;
+}
+// The half at `at`, where two more bytes of the block follow: a register is loaded from memory only
+// by whole words.
+REWIND_INLINE float half(const uint8_t* at) {
+#if defined(__F16C__)
+  return _mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128(static_cast<int>(word(at)))));
+#else
+  return from_half(static_cast<uint16_t>(word(at)));
+#endif
+}
+// Likewise, where two bytes come before it.
+REWIND_INLINE float last_half(const uint8_t* at) {
+#if defined(__F16C__)
+  const __m128i both = _mm_cvtsi32_si128(static_cast<int>(word(at - 2)));
+  return _mm_cvtss_f32(_mm_cvtph_ps(_mm_srli_epi32(both, 16)));
+#else
+  return from_half(static_cast<uint16_t>(word(at - 2) >> 16));
+#endif
+}
+
+typedef float Eight __attribute__((vector_size(32)));
 
 // Each type calls f(first, step, low, codes) for the groups of its block that share a scale:
 // element first + i, for i below `group`, is step * code + low, and codes(i, Kind()) has the codes
-// from i on, one in each lane.
+// from i on, one in each lane. For each eight groups, if there are so many, it calls g(lows) with
+// their low ends.
+struct NoLows {
+  REWIND_INLINE void operator()(int, Eight) const {}
+};
 
 // Nibbles of 32 elements in 16 bytes, the first half of them in low nibbles.
 template <class Kind>
@@ -67,13 +115,18 @@ REWIND_INLINE typename Kind::Register nibbles(const uint8_t* at, int64_t i) {
   const auto both = Kind::bytes(at + i % 16);
   return i < 16 ? both & 15 : both >> 4;
 }
-// Lane k is 16 where bit i + k of `bits` is set, else 0.
+// Lane k is 16 where bit i + k of those at `at` is set, else 0.
 template <class Kind>
-REWIND_INLINE typename Kind::Register fifth_bits(uint32_t bits, int64_t i) {
+REWIND_INLINE typename Kind::Register fifth_bits(const uint8_t* at, int64_t i) {
   using Lane = typename Kind::Lane;
   typename Kind::Register mask;
   for (int k = 0; k < Kind::count; ++k) mask[k] = static_cast<Lane>(1u << k);
-  const auto all = static_cast<Lane>(bits >> i) - typename Kind::Register{};
+  Lane bits;
+  if (sizeof bits == 2)
+    __builtin_memcpy(&bits, at + i / 8, sizeof bits);
+  else
+    bits = static_cast<Lane>(word(at) >> i);
+  const auto all = bits - typename Kind::Register{};
   return ((all & mask) == mask) & 16;
 }
 
@@ -81,9 +134,9 @@ template <bool has_minimum>
 struct Nibbles32 {  // Q4_0, Q4_1
   static constexpr int64_t elements = 32, group = 32, bytes = has_minimum ? 20 : 18;
   static constexpr bool has_low = true;
-  template <class F>
-  REWIND_INLINE static void each_group(const uint8_t* b, const F& f) {
-    const float d = half(b), low = has_minimum ? half(b + 2) : -8 * d;
+  template <class F, class G = NoLows>
+  REWIND_INLINE static void each_group(const uint8_t* b, const F& f, const G& = {}) {
+    const float d = half(b), low = has_minimum ? last_half(b + 2) : -8 * d;
     f(
         0, d, low, [=]<class Kind>(int64_t i, Kind) __attribute__((always_inline)) {
           return nibbles<Kind>(b + bytes - 16, i);
@@ -95,13 +148,12 @@ template <bool has_minimum>
 struct Fives32 {  // Q5_0, Q5_1
   static constexpr int64_t elements = 32, group = 32, bytes = has_minimum ? 24 : 22;
   static constexpr bool has_low = true;
-  template <class F>
-  REWIND_INLINE static void each_group(const uint8_t* b, const F& f) {
-    const float d = half(b), low = has_minimum ? half(b + 2) : -16 * d;
-    const uint32_t fifth = word(b + bytes - 20);
+  template <class F, class G = NoLows>
+  REWIND_INLINE static void each_group(const uint8_t* b, const F& f, const G& = {}) {
+    const float d = half(b), low = has_minimum ? last_half(b + 2) : -16 * d;
     f(
         0, d, low, [=]<class Kind>(int64_t i, Kind) __attribute__((always_inline)) {
-          return nibbles<Kind>(b + bytes - 16, i) | fifth_bits<Kind>(fifth, i);
+          return nibbles<Kind>(b + bytes - 16, i) | fifth_bits<Kind>(b + bytes - 20, i);
         });
   }
 };
@@ -109,39 +161,47 @@ struct Fives32 {  // Q5_0, Q5_1
 struct Bytes32 {  // Q8_0
   static constexpr int64_t elements = 32, group = 32, bytes = 34;
   static constexpr bool has_low = false;
-  template <class F>
-  REWIND_INLINE static void each_group(const uint8_t* b, const F& f) {
+  template <class F, class G = NoLows>
+  REWIND_INLINE static void each_group(const uint8_t* b, const F& f, const G& = {}) {
     f(
         0, half(b), 0, [=]<class Kind>(int64_t i, Kind) __attribute__((always_inline)) {
-          return (Kind::bytes(b + 2 + i) ^ 128) - 128;
+          return Kind::signed_bytes(b + 2 + i);
         });
   }
 };
 
-// The steps and the low ends of eight sub-blocks, from 6 bits each in 12 bytes, four at a time.
+// The bytes as floats; Byte says whether they have signs.
+template <class Byte>
+REWIND_INLINE Eight eight_floats(uint64_t bytes) {
+#if defined(__AVX2__)
+  const __m128i all = _mm_cvtsi64_si128(static_cast<int64_t>(bytes));
+  constexpr bool is_signed = Byte(-1) < 0;
+  return (Eight)_mm256_cvtepi32_ps(is_signed ? _mm256_cvtepi8_epi32(all)
+                                             : _mm256_cvtepu8_epi32(all));
+#else
+  Eight x;
+  for (int i = 0; i < 8; ++i) x[i] = static_cast<float>(static_cast<Byte>(bytes >> 8 * i));
+  return x;
+#endif
+}
+
+// The steps and the low ends of eight sub-blocks, from 6 bits each in 12 bytes.
 struct SubBlocks {
-  float steps[8], lows[8];
+  uint64_t whole_steps;  // bytes
+  Eight steps, lows;
 
   REWIND_INLINE explicit SubBlocks(const uint8_t* b) {
-    const float d = half(b), d_min = -half(b + 2);
     const uint32_t s = word(b + 4), m = word(b + 8), high = word(b + 12);
-    set(s & 0x3f3f3f3fu, d, steps);
-    set((high & 0x0f0f0f0fu) | (s >> 6 & 0x03030303u) << 4, d, steps + 4);
-    set(m & 0x3f3f3f3fu, d_min, lows);
-    set((high >> 4 & 0x0f0f0f0fu) | (m >> 6 & 0x03030303u) << 4, d_min, lows + 4);
+    whole_steps = sixes(s, high & 0x0f0f0f0fu);
+    steps = eight_floats<uint8_t>(whole_steps) * half(b);
+    lows = eight_floats<uint8_t>(sixes(m, high >> 4 & 0x0f0f0f0fu)) * -last_half(b + 2);
   }
 
  private:
-  REWIND_INLINE static void set(uint32_t four, float factor, float* to) {
-    typedef int32_t Four32 __attribute__((vector_size(16)));
-    typedef float Four __attribute__((vector_size(16), aligned(4), may_alias));
-#if defined(__AVX2__)
-    const auto whole = (Four32)_mm_cvtepu8_epi32(_mm_cvtsi32_si128(static_cast<int>(four)));
-#else
-    Four32 whole;
-    for (int i = 0; i < 4; ++i) whole[i] = static_cast<int32_t>(four >> 8 * i & 255);
-#endif
-    *reinterpret_cast<Four*>(to) = __builtin_convertvector(whole, Four) * factor;
+  // The first four have six bits in `first`; of the others the two high bits are there.
+  REWIND_INLINE static uint64_t sixes(uint32_t first, uint32_t low_bits) {
+    const uint32_t others = low_bits | (first >> 6 & 0x03030303u) << 4;
+    return (first & 0x3f3f3f3fu) | uint64_t{others} << 32;
   }
 };
 
@@ -149,9 +209,10 @@ template <bool has_fifth>
 struct K {  // Q4_K, Q5_K
   static constexpr int64_t elements = 256, group = 32, bytes = has_fifth ? 176 : 144;
   static constexpr bool has_low = true;
-  template <class F>
-  REWIND_INLINE static void each_group(const uint8_t* b, const F& f) {
+  template <class F, class G = NoLows>
+  REWIND_INLINE static void each_group(const uint8_t* b, const F& f, const G& g = {}) {
     const SubBlocks sub(b);
+    g(0, sub.lows);
 #pragma GCC unroll 8
     for (int j = 0; j < 8; ++j) {
       const uint8_t* const q = b + bytes - 128 + j / 2 * 32;
@@ -167,21 +228,31 @@ struct K {  // Q4_K, Q5_K
           });
     }
   }
+#ifdef REWIND_SHORTS
+  REWIND_INLINE static WholeSteps whole_steps(const uint8_t* b) {
+    const __m128i bytes = _mm_cvtsi64_si128(static_cast<int64_t>(SubBlocks(b).whole_steps));
+    return {half(b), _mm256_broadcastsi128_si256(_mm_cvtepu8_epi16(bytes))};
+  }
+#endif
 };
 
 struct Sixes {  // Q6_K
   static constexpr int64_t elements = 256, group = 16, bytes = 210;
   static constexpr bool has_low = true;
-  template <class F>
-  REWIND_INLINE static void each_group(const uint8_t* b, const F& f) {
-    const float d = half(b + 208);
-    const auto* const scales = reinterpret_cast<const int8_t*>(b + 192);
+  template <class F, class G = NoLows>
+  REWIND_INLINE static void each_group(const uint8_t* b, const F& f, const G& g = {}) {
+    const float d = last_half(b + 208);
+    Eight steps[2];
+    for (int k = 0; k < 2; ++k) {
+      steps[k] = eight_floats<int8_t>(eight_bytes(b + 192 + 8 * k)) * d;
+      g(8 * k, steps[k] * -32);
+    }
 #pragma GCC unroll 16
     for (int e = 0; e < 16; ++e) {
       const int part = e / 8, quarter = e / 2 % 4;
       const uint8_t* const q = b + part * 64 + quarter % 2 * 32 + e % 2 * 16;
       const uint8_t* const h = b + 128 + part * 32 + e % 2 * 16;
-      const float step = d * static_cast<float>(scales[e]);
+      const float step = steps[e / 8][e % 8];
       f(
           e * 16, step,
           -32 * step, [=]<class Kind>(int64_t i, Kind) __attribute__((always_inline)) {
@@ -191,6 +262,13 @@ struct Sixes {  // Q6_K
           });
     }
   }
+#ifdef REWIND_SHORTS
+  REWIND_INLINE static WholeSteps whole_steps(const uint8_t* b) {
+    const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(b + 192));
+    const __m128i evens = _mm_setr_epi8(0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15);
+    return {last_half(b + 208), _mm256_cvtepi8_epi16(_mm_shuffle_epi8(bytes, evens))};
+  }
+#endif
 };
 
 // Calls f with the type of this number (block_types()); false: there is none.

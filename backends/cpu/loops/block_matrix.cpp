@@ -23,180 +23,304 @@ REWIND_INLINE void decode_block(const uint8_t* b, float* to) {
 
 // ---- few rows of x -----------------------------------------------------------------------------
 
-constexpr int64_t most_left = 8192;  // elements of all rows of x at a time
-constexpr int64_t sum_size = 16;     // of x's elements, whose sums the low ends of blocks multiply
+constexpr int64_t most_left = 1 << 17;  // elements of all rows of x at a time
+constexpr int64_t least_group = 16;  // of x's elements, whose sums the low ends of blocks multiply
 constexpr int64_t scale_size = 256;  // of those that share a scale as whole numbers
 
-// Some columns of x, one row after the other: as f32, or as whole numbers of 16 bits.
+// Rows of x, one after the other: as f32, or as whole numbers of 16 bits.
 struct Left {
-  alignas(64) float x[most_left];
-  float sums[most_left / sum_size];
-  alignas(64) int16_t whole[most_left];
-  float scales[most_left / 32];
-  uint32_t largest;  // bits of the largest size of an element
+  int64_t cols, rows;
+  bool is_finite;
+  const float* x;                                   // null: whole numbers
+  alignas(64) float sums[most_left / least_group];  // of groups
+  float scales[most_left / scale_size + BLOCK_ROWS];
+  alignas(64) float memory[most_left];
 
-  // Reads columns at to at + count of m rows.
-  void fill(const Operand& from, int64_t cols, int64_t at, int64_t count, int64_t m) {
+  int16_t* whole() { return reinterpret_cast<int16_t*>(memory); }
+  const int16_t* whole() const { return reinterpret_cast<const int16_t*>(memory); }
+  // Their high and their low bytes, for blocks of 256, as whole = 256 * high + low.
+  const int8_t* high() const { return reinterpret_cast<const int8_t*>(memory); }
+  const int8_t* low() const { return high() + most_left; }
+  const float* scales_of(int64_t row) const { return scales + row * divide_up(cols, scale_size); }
+
+  template <class Type>
+  void fill(const Operand& from) {
+    constexpr int64_t group = Type::group;
+    static_assert(group >= least_group);
+    const int64_t count = rows * cols;
     Block buffer;
-    largest = 0;
-    for (int64_t r = 0; r < m; ++r)
-      blocks_of(count, [&](int64_t i, int64_t size) {
-        const float* v = read(from, r * cols + at + i, size, buffer.at);
-        const uint32_t bits = largest_bits(v, size);
-        largest = bits > largest ? bits : largest;
-        __builtin_memcpy(x + r * count + i, v, static_cast<size_t>(size) * sizeof(float));
-      });
+    uint32_t largest = 0;
+    blocks_of(count, [&](int64_t at, int64_t size) {
+      const uint32_t bits = largest_bits(read(from, at, size, buffer.at), size);
+      largest = bits > largest ? bits : largest;
+    });
+    is_finite = largest < 0x7f800000u;
+    if (!is_finite) return;
+#ifdef REWIND_SHORTS
+    x = nullptr;
+    if (from.dtype != DType::f32 && round<Type>(from)) return;
+#endif
+    x = memory;
+    blocks_of(count, [&](int64_t at, int64_t size) {
+      const float* const v = read(from, at, size, buffer.at);
+      __builtin_memcpy(memory + at, v, static_cast<size_t>(size) * sizeof(float));
+      add_up<group>(v, size, sums + at / group);
+    });
   }
 
-  // Sums x by groups.
-  void add_up(int64_t count) {
-    for (int64_t g = 0; g < count / sum_size; ++g) {
+ private:
+  template <int64_t group>
+  static void add_up(const float* v, int64_t count, float* to) {
+    for (int64_t g = 0; g < count / group; ++g) {
       Vec sum = {};
-      for (int64_t i = 0; i < sum_size; i += lanes) sum += load(x + g * sum_size + i);
-      sums[g] = total(sum);
+      for (int64_t i = 0; i < group; i += lanes) sum += load(v + g * group + i);
+      to[g] = total(sum);
     }
   }
 
-  // Makes whole numbers of m rows of `count` elements: parts of 2^-15 of the largest one, where 16
-  // bits of x have 2^-11 or 2^-8 of each. False if x has elements for which that will not do.
-  bool round(int64_t count, int64_t m) {
-    constexpr uint32_t least_bits = 0x0d000000u;  // 4e-31: quotients of it are normal
-    for (int64_t r = 0; r < m; ++r)
-      for (int64_t at = 0; at < count; at += scale_size) {
-        float* const from = x + r * count + at;
-        int16_t* const to = whole + r * count + at;
-        const int64_t size = least(scale_size, count - at);
-        const uint32_t most = largest_bits(from, size);
+  // Makes whole numbers: parts of 2^-15 of the largest one, where 16 bits of x have 2^-11 or 2^-8
+  // of each. False if x has elements for which that will not do.
+  template <class Type>
+  bool round(const Operand& from) {
+    constexpr float most_whole = 127 * 256 + 127;  // has a high byte
+    constexpr uint32_t least_bits = 0x0d000000u;   // 4e-31: quotients of it are normal
+    float* scale = scales;
+    for (int64_t r = 0; r < rows; ++r)
+      for (int64_t at = 0; at < cols; at += scale_size) {
+        const int64_t size = least(scale_size, cols - at), place = r * cols + at;
+        float rounded[scale_size];
+        read(from, place, size, rounded);
+        const uint32_t most = largest_bits(rounded, size);
         if (most != 0 && most < least_bits) return false;
-        const float scale = float_of(most) / 32767,
-                    inverse = most == 0 ? 0 : 32767 / float_of(most);
-        each(size, [=](int64_t i) {
-          const float rounded = __builtin_nearbyintf(from[i] * inverse);
-          to[i] = static_cast<int16_t>(static_cast<int32_t>(rounded));
-          from[i] = rounded * scale;
-        });
-        scales[scale_of(r, count, at)] = scale;
+        const float part = float_of(most) / most_whole,
+                    inverse = most == 0 ? 0 : most_whole / float_of(most);
+        float* const values = rounded;
+        each(size, [=](int64_t i) { values[i] = __builtin_nearbyintf(values[i] * inverse); });
+        if constexpr (Type::elements == 256) {
+          auto* const high = reinterpret_cast<int8_t*>(memory) + place;
+          each(size, [=](int64_t i) {
+            const auto whole = static_cast<int32_t>(values[i]), top = (whole + 128) >> 8;
+            high[i] = static_cast<int8_t>(top);
+            high[i + most_left] = static_cast<int8_t>(whole - 256 * top);
+          });
+        } else {
+          int16_t* const to = whole() + place;
+          each(size,
+               [=](int64_t i) { to[i] = static_cast<int16_t>(static_cast<int32_t>(values[i])); });
+        }
+        each(size, [=](int64_t i) { values[i] *= part; });
+        add_up<Type::group>(rounded, size, sums + place / Type::group);
+        *scale++ = part;
       }
     return true;
   }
-  static int64_t scale_of(int64_t row, int64_t count, int64_t at) {
-    return row * divide_up(count, scale_size) + at / scale_size;
-  }
 };
 
-// Sets parts[r] to products of the codes of a group with x from `place` on, and `count` further for
-// the next row.
-template <int64_t size, int rows, class Codes>
-REWIND_INLINE void multiply_codes(const Codes& codes, Ints, const Left& left, int64_t place,
-                                  int64_t count, Vec (&parts)[rows]) {
-#pragma GCC unroll 4
-  for (int r = 0; r < rows; ++r) parts[r] = Vec{};
+// The products of the codes of a group with x from `place` on, by lanes.
+template <int64_t size, class Codes>
+REWIND_INLINE Vec codes_times(const Codes& codes, Ints, const Left& left, int64_t place) {
+  Vec sum = {};
 #pragma GCC unroll 8
-  for (int64_t i = 0; i < size; i += lanes) {
-    const Vec q = floats(codes(i, Ints()));
-#pragma GCC unroll 4
-    for (int r = 0; r < rows; ++r)
-      parts[r] = mul_add(q, load(left.x + place + r * count + i), parts[r]);
-  }
+  for (int64_t i = 0; i < size; i += lanes)
+    sum = mul_add(floats(codes(i, Ints())), load(left.x + place + i), sum);
+  return sum;
 }
 #ifdef REWIND_SHORTS
-template <int64_t size, int rows, class Codes>
-REWIND_INLINE void multiply_codes(const Codes& codes, Shorts, const Left& left, int64_t place,
-                                  int64_t count, Vec (&parts)[rows]) {
-  __m256i sums[rows];
+template <int64_t size, class Codes>
+REWIND_INLINE Vec codes_times(const Codes& codes, Shorts, const Left& left, int64_t place) {
+  __m256i sum;
 #pragma GCC unroll 2
   for (int64_t i = 0; i < size; i += Shorts::count) {
-    const auto q = (__m256i)codes(i, Shorts());
-#pragma GCC unroll 4
-    for (int r = 0; r < rows; ++r) {
-      const auto* const x = reinterpret_cast<const __m256i*>(left.whole + place + r * count + i);
-      const __m256i products = _mm256_madd_epi16(q, _mm256_loadu_si256(x));
-      sums[r] = i == 0 ? products : _mm256_add_epi32(sums[r], products);
-    }
+    const auto* const x = reinterpret_cast<const __m256i*>(left.whole() + place + i);
+    const __m256i products = _mm256_madd_epi16((__m256i)codes(i, Shorts()), _mm256_loadu_si256(x));
+    sum = i == 0 ? products : _mm256_add_epi32(sum, products);
   }
-#pragma GCC unroll 4
-  for (int r = 0; r < rows; ++r) parts[r] = (Vec)_mm256_cvtepi32_ps(sums[r]);
+  return (Vec)_mm256_cvtepi32_ps(sum);
 }
 #endif
 
-// Adds the products of a row of blocks with `rows` rows of x, from `row` on, to `to`. Processors
+// Sets to[0 ... rows) to the products of a row of blocks with rows of x from `row` on. Processors
 // fetch ahead only to the end of a page, so blocks are asked for.
 template <class Type, class Kind, int rows>
-REWIND_INLINE void add_dots(const uint8_t* b, int64_t count, const Left& left, int64_t row,
-                            float* to) {
+REWIND_INLINE void block_dots(const uint8_t* b, const Left& left, int64_t row, float* to) {
   constexpr int64_t ahead = 4096, cache_line = 64;
-  Vec sums[rows] = {};
-  float lows[rows] = {};
-  for (int64_t at = 0; at < count; at += Type::elements, b += Type::bytes) {
+  constexpr bool is_whole = Kind::count != lanes, has_eights = Type::elements == 256;
+  const int64_t cols = left.cols, groups = cols / Type::group;
+  const float* sums = left.sums + row * groups;
+  const float* scales = left.scales_of(row);
+  Vec all_parts[rows] = {};
+  Eight lows[rows] = {};
+  float low_sums[rows] = {};
+  int64_t place = row * cols;
+  for (int64_t at = 0; at < cols; at += scale_size, ++scales) {
+    const int64_t end = least(cols, at + scale_size);
+    constexpr int64_t bytes = scale_size / Type::elements * Type::bytes;
+#pragma GCC unroll 8
+    for (int64_t k = 0; k < bytes; k += cache_line) __builtin_prefetch(b + ahead + k);
+    Vec parts[rows] = {};
+    for (int64_t i = at; i < end; i += Type::elements) {
+      Type::each_group(
+          b,
+          [&](int64_t first, float step, float low, const auto& codes)
+              __attribute__((always_inline)) {
 #pragma GCC unroll 4
-    for (int64_t k = 0; k < Type::bytes; k += cache_line) __builtin_prefetch(b + ahead + k);
-    Type::each_group(
-        b, [&](int64_t first, float step, float low, const auto& codes)
-               __attribute__((always_inline)) {
-                 const int64_t place = row * count + at + first;
-                 Vec parts[rows];
-                 multiply_codes<Type::group, rows>(codes, Kind(), left, place, count, parts);
+                for (int r = 0; r < rows; ++r) {
+                  const Vec part =
+                      codes_times<Type::group>(codes, Kind(), left, place + first + r * cols);
+                  parts[r] = mul_add(all(step), part, parts[r]);
+                  if (Type::has_low && !has_eights)
+                    low_sums[r] = mul_add(low, sums[r * groups], low_sums[r]);
+                }
+              },
+          [&](int first, Eight low) __attribute__((always_inline)) {
 #pragma GCC unroll 4
-                 for (int r = 0; r < rows; ++r) {
-                   const float scale = Kind::count == lanes
-                                           ? step
-                                           : step * left.scales[Left::scale_of(row + r, count, at)];
-                   sums[r] = mul_add(all(scale), parts[r], sums[r]);
-                   if (!Type::has_low) continue;
-                   const float* const x = left.sums + (place + r * count) / sum_size;
-                   lows[r] = mul_add(low, Type::group == sum_size ? x[0] : x[0] + x[1], lows[r]);
-                 }
-               });
+            for (int r = 0; r < rows; ++r) {
+              Eight x;
+              __builtin_memcpy(&x, sums + r * groups + first, sizeof x);
+              lows[r] += low * x;
+            }
+          });
+      b += Type::bytes;
+      place += Type::elements;
+      sums += Type::elements / Type::group;
+    }
+#pragma GCC unroll 4
+    for (int r = 0; r < rows; ++r)
+      all_parts[r] =
+          is_whole ? mul_add(all(scales[r * divide_up(cols, scale_size)]), parts[r], all_parts[r])
+                   : all_parts[r] + parts[r];
   }
-  for (int r = 0; r < rows; ++r) to[r] += total(sums[r]) + lows[r];
+  for (int r = 0; r < rows; ++r) {
+    float low = low_sums[r];
+    for (int k = 0; has_eights && k < 8; ++k) low += lows[r][k];
+    to[r] = total(all_parts[r]) + low;
+  }
 }
 
-template <class Type, class Kind>
-void add_row(const uint8_t* b, int64_t count, const Left& left, int64_t m, float* to) {
+#ifdef REWIND_SHORTS
+// The same by bytes of x.
+template <class Type, int rows>
+REWIND_INLINE void byte_dots(const uint8_t* b, const Left& left, int64_t row, float* to) {
+  constexpr int64_t ahead = 4096, cache_line = 64;
+  const int64_t cols = left.cols, groups = cols / Type::group;
+  const float* sums = left.sums + row * groups;
+  const float* scales = left.scales_of(row);
+  const int8_t* x = left.high() + row * cols;
+  Vec all_parts[rows] = {};
+  Eight lows[rows] = {};
+  for (int64_t at = 0; at < cols; at += 256, ++scales) {
+#pragma GCC unroll 4
+    for (int64_t k = 0; k < Type::bytes; k += cache_line) __builtin_prefetch(b + ahead + k);
+    __m256i high[rows] = {}, low[rows] = {};
+    const WholeSteps steps = Type::whole_steps(b);
+    Type::each_group(
+        b,
+        [&](int64_t first, float, float, const auto& codes) __attribute__((always_inline)) {
+          if (first % 32 != 0) return;
+          const auto q = (__m256i)codes(0, Bytes());
+          const __m256i step = steps.of(first / 32);
+#pragma GCC unroll 4
+          for (int r = 0; r < rows; ++r) {
+            const auto add = [&](__m256i & sum, const int8_t* v) __attribute__((always_inline)) {
+              const __m256i products = _mm256_maddubs_epi16(
+                  q, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(v + r * cols + first)));
+              sum = _mm256_add_epi32(sum, _mm256_madd_epi16(products, step));
+            };
+            add(high[r], x);
+            add(low[r], x + most_left);
+          }
+        },
+        [&](int first, Eight low_ends) __attribute__((always_inline)) {
+#pragma GCC unroll 4
+          for (int r = 0; r < rows; ++r) {
+            Eight v;
+            __builtin_memcpy(&v, sums + r * groups + first, sizeof v);
+            lows[r] += low_ends * v;
+          }
+        });
+#pragma GCC unroll 4
+    for (int r = 0; r < rows; ++r) {
+      const Vec part =
+          mul_add((Vec)_mm256_cvtepi32_ps(high[r]), all(256), (Vec)_mm256_cvtepi32_ps(low[r]));
+      all_parts[r] = mul_add(all(steps.factor * scales[r * (cols / 256)]), part, all_parts[r]);
+    }
+    b += Type::bytes;
+    x += 256;
+    sums += 256 / Type::group;
+  }
+  for (int r = 0; r < rows; ++r) to[r] = total(all_parts[r] + (Vec)lows[r]);
+}
+#endif
+
+#ifdef REWIND_SHORTS
+constexpr bool has_whole = true;
+#else
+constexpr bool has_whole = false;
+#endif
+
+template <class Type, bool is_whole, int rows>
+REWIND_INLINE void dots_of(const uint8_t* b, const Left& left, int64_t row, float* to) {
+#ifdef REWIND_SHORTS
+  if constexpr (is_whole && Type::elements == 256) return byte_dots<Type, rows>(b, left, row, to);
+  if constexpr (is_whole && Type::elements != 256)
+    return block_dots<Type, Shorts, rows>(b, left, row, to);
+#endif
+  if constexpr (!is_whole) block_dots<Type, Ints, rows>(b, left, row, to);
+}
+
+template <class Type, bool is_whole>
+void multiply_row(const uint8_t* b, const Left& left, float* to) {
   int64_t r = 0;
-  const auto add = [&]<int rows>() {
-    add_dots<Type, Kind, rows>(b, count, left, r, to + r);
+  const auto multiply = [&]<int rows>() {
+    dots_of<Type, is_whole, rows>(b, left, r, to + r);
     r += rows;
   };
-  while (r + 4 <= m) add.template operator()<4>();
-  while (r + 2 <= m) add.template operator()<2>();
-  if (r < m) add.template operator()<1>();
+  while (r + 4 <= left.rows) multiply.template operator()<4>();
+  while (r + 2 <= left.rows) multiply.template operator()<2>();
+  if (r < left.rows) multiply.template operator()<1>();
 }
 
 // The same one block after the other, as floats: an infinity times a code without its low end would
 // have another sign, or be NaN.
 template <class Type>
-void add_floats(const uint8_t* b, int64_t count, const Left& left, int64_t m, float* to) {
-  Block values;
-  for (int64_t at = 0; at < count; at += Type::elements, b += Type::bytes) {
+void multiply_floats(const uint8_t* b, const Operand& x, int64_t cols, int64_t m, float* to) {
+  Block values, buffer;
+  for (int64_t r = 0; r < m; ++r) to[r] = 0;
+  for (int64_t at = 0; at < cols; at += Type::elements, b += Type::bytes) {
     decode_block<Type>(b, values.at);
     for (int64_t r = 0; r < m; ++r)
       to[r] += sum(
-          Type::elements, [](auto x, auto y) { return x * y; }, left.x + r * count + at, values.at);
+          Type::elements, [](auto v, auto w) { return v * w; },
+          read(x, r * cols + at, Type::elements, buffer.at), values.at);
   }
 }
 
+constexpr int64_t most_rows = 64;  // of a piece
+
+// y [m, rows] = x @ codes^T.
 template <class Type>
-void add_rows(const uint8_t* b, int64_t row_bytes, int64_t rows, int64_t count, Left& left,
-              int64_t m, bool is_narrow, float* to) {
-  if (left.largest >= 0x7f800000u) {  // infinite, or NaN
-    for (int64_t i = 0; i < rows; ++i)
-      add_floats<Type>(b + i * row_bytes, count, left, m, to + i * m);
-    return;
-  }
-#ifdef REWIND_SHORTS
-  if (is_narrow && left.round(count, m)) {
-    left.add_up(m * count);
-    for (int64_t i = 0; i < rows; ++i)
-      add_row<Type, Shorts>(b + i * row_bytes, count, left, m, to + i * m);
-    return;
-  }
-#else
-  (void)is_narrow;
-#endif
-  left.add_up(m * count);
-  for (int64_t i = 0; i < rows; ++i)
-    add_row<Type, Ints>(b + i * row_bytes, count, left, m, to + i * m);
+void multiply_rows(const uint8_t* codes, int64_t row_bytes, int64_t rows, const Operand& x,
+                   const Left& left, const Operand& y) {
+  // Small pieces, so that few rows are shared evenly.
+  const int64_t piece = rows < 256 ? 16 : rows < 1024 ? 32 : most_rows, m = left.rows;
+  parallel_for(divide_up(rows, piece), rows * row_bytes, [&](int64_t number) {
+    Block sums;  // [rows of the piece, m]
+    const int64_t first = number * piece, count = least(piece, rows - first);
+    for (int64_t i = 0; i < count; ++i) {
+      const uint8_t* const b = codes + (first + i) * row_bytes;
+      float* const to = sums.at + i * m;
+      if (!left.is_finite)
+        multiply_floats<Type>(b, x, left.cols, m, to);
+      else
+        left.x ? multiply_row<Type, false>(b, left, to)
+               : multiply_row<Type, has_whole>(b, left, to);
+    }
+    float line[most_rows];
+    for (int64_t r = 0; r < m; ++r) {
+      for (int64_t i = 0; i < count; ++i) line[i] = sums.at[i * m + r];
+      write(y, r * rows + first, count, line);
+    }
+  });
 }
 
 }  // namespace
@@ -227,31 +351,18 @@ bool decode_blocks(const LoopCall& call) {
 
 bool multiply_blocks(const LoopCall& call) {
   const auto& p = params<BlockMatrixParams>(call);
-  const Operand x = operand(call, 0), y = operand(call, 2);
-  const uint8_t* const codes = operand(call, 1).as<const uint8_t>();
   const int64_t cols = p.cols, rows = p.rows, row_bytes = p.row_bytes, m = p.m;
-  constexpr int64_t most_rows = 64;
-  // Small pieces, so that few rows are shared evenly.
-  const int64_t piece = rows < 256 ? 16 : rows < 1024 ? 32 : most_rows;
-  const int64_t width = most_left / m / 256 * 256;
+  if (cols > most_left) return false;
+  const int64_t most = least(m, most_left / cols);  // rows of x at a time
   return with_type(call.constant[0], [&]<class Type>(Type) {
-    parallel_for(divide_up(rows, piece), rows * row_bytes, [&](int64_t number) {
+    for (int64_t done = 0; done < m; done += most) {
       Left left;
-      Block sums;  // [rows of the piece, m]
-      const int64_t first = number * piece, count = least(piece, rows - first);
-      for (int64_t i = 0; i < count * m; ++i) sums.at[i] = 0;
-      for (int64_t at = 0; at < cols; at += width) {
-        const int64_t size = least(width, cols - at);
-        left.fill(x, cols, at, size, m);
-        const uint8_t* const b = codes + first * row_bytes + at / Type::elements * Type::bytes;
-        add_rows<Type>(b, row_bytes, count, size, left, m, x.dtype != DType::f32, sums.at);
-      }
-      float line[most_rows];
-      for (int64_t r = 0; r < m; ++r) {
-        for (int64_t i = 0; i < count; ++i) line[i] = sums.at[i * m + r];
-        write(y, r * rows + first, count, line);
-      }
-    });
+      left.cols = cols;
+      left.rows = least(most, m - done);
+      const Operand x = operand(call, 0).from(done * cols), y = operand(call, 2).from(done * rows);
+      left.fill<Type>(x);
+      multiply_rows<Type>(operand(call, 1).as<const uint8_t>(), row_bytes, rows, x, left, y);
+    }
   });
 }
 

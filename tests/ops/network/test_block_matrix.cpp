@@ -91,6 +91,33 @@ TEST_CASE("block matrices: slabs give the product of the floats") {
     }
 }
 
+// The cpu device rounds x to parts of the largest element of 256, of which there are 32639; each of
+// the 16-bit types has a rounding of its own in the result.
+TEST_CASE("block matrices: x as whole numbers is at most half a part from x") {
+  constexpr int64_t rows = 24, columns = 512;
+  set_default_device(open_backend("cpu"));
+  const NoGrad guard;
+  std::vector<float> values(columns);
+  for (size_t i = 0; i < values.size(); ++i)
+    values[i] = std::sin(static_cast<float>(i * i)) * (i < 256 ? 1000.0f : 0.01f);
+  const Tensor x = cast(tensor(values, {1, columns}), DType::f16);
+  const std::vector<float> exact_x = cast(x, DType::f32).to_vector();
+  for (const BlockType* type : file_block_types()) {
+    CAPTURE(type->name);
+    const BlockMatrix w = some_matrix(*type, rows, columns);
+    const std::vector<float> found = linear(x, w).to_vector(), floats = dequantize(w).to_vector();
+    for (size_t r = 0; r < rows; ++r) {
+      double exact = 0, bound = 0;
+      for (size_t i = 0; i < columns; ++i) {
+        const double weight = floats[r * columns + i];
+        exact += exact_x[i] * weight;
+        bound += std::abs(weight) * (i < 256 ? 1000 : 0.01) / 32639 / 2;
+      }
+      CHECK(std::abs(found[r] - exact) < 1.01 * bound + std::abs(exact) * 0x1p-11);
+    }
+  }
+}
+
 TEST_CASE("block matrices: there are floats of one slab, and x is not kept") {
   const auto run = [](bool replays) {
     const BlockMatrix w = some_matrix(blocks::q8_0, 4096, 4096);  // 64 MiB in f32
