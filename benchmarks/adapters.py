@@ -13,7 +13,7 @@ MODELS = ("qwen3-0.6b", "llama-3.2-1b", "qwen3-1.7b", "llama-3.2-3b", "llama-3.1
 SHORT = ["--batch", "1", "--seq", "512"]
 WAYS = {"all on the device, 1 x 512": [*SHORT, "--checkpoint", "block"],
         "weights in host memory, 1 x 512": [*SHORT, "--checkpoint", "block", "--offload", "parameters", "--host-boundaries"],
-        "all on the device, 2 x 2048": ["--batch", "2", "--seq", "2048", "--checkpoint", "block"]}
+        "all on the device, 2 x 2048": ["--batch", "2", "--seq", "2048", "--checkpoint", "block", "--mlp-rows", "1024"]}
 
 
 def plan(model, *options):
@@ -40,8 +40,9 @@ def main():
     commit = subprocess.run(["git", "-C", ROOT, "rev-parse", "--short", "HEAD"], capture_output=True, text=True)
     print("# Adapters on quantised weights: memory\n\n"
           "Peaks by dry runs of `./rewind lora` ([how](../../docs/adapters.md)): rank 16 on all linear layers, adapters and\n"
-          "AdamW's moments in f32, weights in Q4_K (the head in Q6_K), activations in f16, one segment per layer, update\n"
-          "included. The last column: the longest text with which `--memory 8GiB` fits, by the leanest way.\n\n"
+          "AdamW's moments in f32, weights in Q4_K (the head in Q6_K), activations in f16, one segment per layer (and\n"
+          "`--mlp-rows 1024` where there are 4096 tokens), update included. The last column: the longest text, up to the\n"
+          "model's positions, with which `--memory 8GiB --host-memory 64GiB` fits, by the leanest way.\n\n"
           f"`benchmarks/adapters.py` at {commit.stdout.strip()}, {datetime.date.today()}.\n")
     heads = [cell for way in WAYS for cell in (way, "on the host")]
     print("| | " + " | ".join(heads) + " | longest in 8 GiB |\n|---|" + "---:|" * (len(heads) + 1))

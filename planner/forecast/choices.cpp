@@ -383,21 +383,21 @@ int64_t Choices::longest(const Choice& choice) const {
 }
 
 std::optional<Choice> Choices::longest() {
-  const Way least = least_way(options_.host_bytes);
-  StepSettings settings = measured(least).settings;
-  settings.length = longest(measured(least));
-  if (settings.length == 0) return std::nullopt;
-  Choice best = measure(settings);
+  constexpr int64_t long_sample = 8192;  // of which activations have most of the memory
+  const int64_t length = std::min(planner_.program().longest, long_sample);
+  if (length == 0 || !may("length")) return std::nullopt;
+  const size_t group = least_way(options_.host_bytes).first;
+  std::optional<Choice> best;
   for (const size_t i : lean_activations()) {
-    StepSettings other = settings_of({least.first, i});
-    other.length = settings.length;
-    Choice choice = measure(other);
-    if (need_of(choice, options_.host_bytes) < need_of(best, options_.host_bytes))
+    StepSettings settings = settings_of({group, i});
+    settings.length = length;
+    Choice choice = measure(settings);
+    if (!best || need_of(choice, options_.host_bytes) < need_of(*best, options_.host_bytes))
       best = std::move(choice);
   }
-  settings = best.settings;
-  settings.length = longest(best);
-  return measure(settings);
+  StepSettings settings = best->settings;
+  settings.length = longest(*best);
+  return settings.length == 0 ? std::nullopt : std::optional(measure(settings));
 }
 
 }  // namespace rw

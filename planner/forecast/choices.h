@@ -77,9 +77,9 @@ class Choices {
   // The most tokens per sample, in steps of 64, with which this way fits; 0 where samples have
   // none.
   int64_t longest(const Choice& choice) const;
-  // The most tokens with which any way fits that differs from least() only in how activations are
-  // kept, which decides about the peak where samples are long: that way, with so many
-  // (StepSettings::length). Nothing where samples have none, or not even 64 fit.
+  // The most tokens with which a way fits, and that way with so many (StepSettings::length): of
+  // those that differ from least() in how activations are kept, the one that needs least where
+  // samples are long. Nothing where samples have no tokens, or not even 64 fit.
   std::optional<Choice> longest();
   // Measures any other way to take the update.
   Choice measure(const StepSettings& settings) const;
