@@ -81,7 +81,13 @@ DeviceSpeed measure_speed(const std::shared_ptr<Device>& device, DType dtype) {
 }
 
 double measure_file_speed(const std::filesystem::path& path) {
-  const InputFile file(path);
+  std::filesystem::path largest = path;
+  uint64_t most = 0;
+  std::error_code no_folder;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(path, no_folder))
+    if (entry.is_regular_file() && entry.file_size() >= most)
+      largest = entry.path(), most = entry.file_size();
+  const InputFile file(largest);
   const uint64_t bytes = std::min(file.size(), uint64_t{64} << 20);
   const uint64_t begin = file.size() - bytes;  // weights are behind headers
   file.forget(begin, bytes);

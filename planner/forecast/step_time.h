@@ -27,8 +27,8 @@ DeviceSpeed assumed_speed(const DeviceInfo& info);
 // Measures a product of `dtype` and a pass over memory, in about a tenth of a second. The device
 // must compute (not be dry).
 DeviceSpeed measure_speed(const std::shared_ptr<Device>& device, DType dtype);
-// Measures the bytes per second that a file gives, by a part of it that the system is asked to
-// forget first. FileError.
+// Measures the bytes per second that a file gives, or the largest one in a folder, by a part of it
+// that the system is asked to forget first. FileError.
 double measure_file_speed(const std::filesystem::path& path);
 
 }  // namespace rw

@@ -118,6 +118,20 @@ def test_limits(folder):
         expect("Resource temporarily" not in errors and "terminate" not in errors, "no reason", size, errors)
 
 
+def test_memory_that_is_not_there(folder):
+    """One number for memory that is more than the process may have is refused before a step is taken."""
+    (folder / "large.json").write_text(json.dumps({
+        "model_type": "qwen3", "vocab_size": 1, "hidden_size": 1024, "intermediate_size": 2048, "num_hidden_layers": 4,
+        "num_attention_heads": 8, "num_key_value_heads": 8, "head_dim": 128, "max_position_embeddings": 64,
+        "tie_word_embeddings": True}))
+    most = 700 << 20
+    out, errors = run(folder, "lm", "train", "--config", "large.json", "--vocab-size", "300", *FAST, "--data", "text.txt", "--seq",
+                      "32", "--steps", "1", "--memory", "8GiB", "--save", "new", status=1,
+                      preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (most, most)))
+    expect("[memory] no way to take this update fits in" in errors and "The least is" in errors and "step" not in out and
+           not (folder / "new").exists(), "a refusal", out, errors)
+
+
 def test_no_home(folder):
     """Data that a program draws for itself needs no folder of the user's."""
     (folder / "file").write_text("")

@@ -159,7 +159,10 @@ std::vector<std::string> fixed_ways() {
 // Prints the table of what was chosen, and if nothing runs, what more is to have.
 Choice quickest_choice(const Planner& planner, const PlanningOptions& options,
                        const std::optional<DeviceSpeed>& speed) {
-  ChoiceOptions how{.bytes = parse_bytes(options.memory),
+  uint64_t bytes = parse_bytes(options.memory);
+  // A device that computes in the memory of this process has no more than is left of that.
+  if (speed && planner.info().is_cpu) bytes = std::min(bytes, spare_host_bytes());
+  ChoiceOptions how{.bytes = bytes,
                     .fixed = fixed_ways(),
                     .allowed = options.allowed,
                     .speed = speed,

@@ -122,6 +122,7 @@ TEST_CASE("step time: the speed of a file is measured" * doctest::test_suite("ho
   const TemporaryFolder folder;
   std::ofstream(folder / "weights") << std::string(3 << 20, 'x');
   CHECK(measure_file_speed(folder / "weights") > 1e6);
+  CHECK(measure_file_speed(folder.path) > 1e6);
   std::ofstream(folder / "empty") << "";
   CHECK(measure_file_speed(folder / "empty") >= 0);
   CHECK_THROWS_AS(measure_file_speed(folder / "none"), FileError);
