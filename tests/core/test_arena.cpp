@@ -231,6 +231,20 @@ TEST_CASE("arena: moves are those of the fewest bytes") {
   CHECK(moves_for({{true, 2}, {false, 1}, {true, 2}, {false, 1}}, 3).empty());
 }
 
+TEST_CASE("arena: a block is emptied where it and the room beside it are just enough") {
+  Arena arena(arena_unit);
+  std::vector<Arena::Range> taken;
+  for (const uint32_t block : {0, 1}) {
+    arena.add_block(block, 2 * arena_unit);
+    taken.push_back(*arena.allocate_at(block, 0, arena_unit));
+  }
+  CHECK(compact(arena, taken, 3 * arena_unit, 0).empty());
+  const std::vector<Move> moves = compact(arena, taken, 3 * arena_unit, arena_unit);
+  REQUIRE(moves.size() == 1);
+  CHECK(moves[0].from == taken[0]);
+  CHECK(moves[0].to == Arena::Range{1, arena_unit, arena_unit});
+}
+
 TEST_CASE("arena: values that are laid afresh lie side by side, and one more fits") {
   std::mt19937 random(6);
   int laid = 0;
@@ -266,6 +280,12 @@ TEST_CASE("arena: values that are laid afresh lie side by side, and one more fit
   }
   CHECK(laid > 100);
   CHECK(lay_afresh({}, 1, 8, 100, arena_unit).first.empty());
+  using Sizes = std::vector<uint64_t>;
+  const auto [one, in_order] = lay_afresh({16, 32}, 16, 100, 100, 16);
+  CHECK(one == Sizes{96});
+  CHECK(in_order == std::vector<Arena::Range>{{0, 0, 16}, {0, 16, 32}});
+  CHECK(lay_afresh({16}, 16, 16, 32, 16).first == Sizes{16, 16});
+  CHECK(lay_afresh({16, 32}, 32, 32, 80, 16).first == Sizes{32, 32, 16});  // large ones first
 }
 
 TEST_CASE("arena: misuse is an error") {

@@ -235,6 +235,8 @@ TEST_CASE("offset plan: parts of a step that do not meet in time share their byt
 TEST_CASE("offset plan: bad input") {
   CHECK(lay_out({}).height() == 0);
   CHECK(lower_bound({}) == 0);
+  constexpr uint64_t huge = uint64_t{1} << 61;  // of which no more counts than is needed
+  CHECK(lay_out(Lifetimes{{8, 0, 1}, {8, 0, 1}}, std::array{huge, huge}).height() == 0);
   CHECK_THROWS_AS(lay_out(Lifetimes{{0, 0, 1}}), ValueError);
   CHECK_THROWS_AS(lay_out(Lifetimes{{8, 2, 2}}), ValueError);
   CHECK_THROWS_AS(lay_out(Lifetimes{{8, 3, 2}}), ValueError);
