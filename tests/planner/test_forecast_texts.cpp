@@ -1,4 +1,4 @@
-// What forecasts say to people, and the figures in it, from reports that are made up by hand.
+// Texts of forecasts and the figures in them, from reports that are made up by hand.
 #include "core/memory/default_device.h"
 #include "nn/layers.h"
 #include "optim/sgd.h"
