@@ -106,6 +106,14 @@ TEST_CASE("odd inputs: ranges of whole numbers between any bounds, by any step")
   CHECK(arange(4, 8, 100).to_ints() == Ints{4});
 }
 
+TEST_CASE("odd inputs: an identity of any number of columns") {
+  const DeviceScope scope(Device::create(open_backend("cpu")));
+  CHECK(eye(2).shape() == Shape{2, 2});
+  CHECK(eye(2, 0).shape() == Shape{2, 0});
+  CHECK(eye(0, 2).shape() == Shape{0, 2});
+  CHECK(eye(2, 1).to_vector() == std::vector<float>{1, 0});
+}
+
 TEST_CASE("odd inputs: sizes of 0") {
   const OddInputs odd;
   for (const OpCase& row : op_cases()) {
