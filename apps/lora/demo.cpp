@@ -27,7 +27,7 @@ struct DemoKind {
   std::array<std::string_view, 8> things;
 };
 constexpr std::array<DemoKind, 6> demo_kinds = {{
-    {"fruit", {"apple", "pear", "plum", "cherry", "lemon", "grape", "melon", "peach"}},
+    {"fruit", {"apple", "mango", "plum", "cherry", "lemon", "grape", "melon", "peach"}},
     {"animal", {"horse", "tiger", "rabbit", "whale", "eagle", "mouse", "goat", "spider"}},
     {"tool", {"hammer", "saw", "drill", "wrench", "shovel", "chisel", "rake", "file"}},
     {"metal", {"iron", "copper", "silver", "gold", "nickel", "zinc", "tin", "lead"}},
@@ -76,8 +76,9 @@ void train_demo(Decoder& model, const BpeTokenizer& tokenizer) {
   constexpr int64_t length = 128, batch_size = 8;
   constexpr uint32_t steps = 400;
   const ChatFormat chat(tokenizer);
-  const Instructions read = read_instructions(conversations(sentence), "the demonstration",
-                                              tokenizer, &chat, {.longest = length + 1});
+  const Instructions read =
+      read_instructions(conversations(sentence), "the demonstration", tokenizer, &chat,
+                        {.longest = length + 1, .all_tokens = true});
   PackedExamples rows(read.examples, {.length = length, .batch_size = batch_size, .seed = 1});
   AdamW optimizer(model.parameters(), {.lr = 3e-3f});
   optimizer.set_max_norm(1);

@@ -177,16 +177,16 @@ def instructions():
     return [lines[i] for i in order], asked[:10]
 
 
-def check_adapters(programs, model, folder, page):
+def check_adapters(programs, model, folder, page, *words):
     """Adapters on the quantised weights learn the form of answers, also about words that training has not seen."""
     lines, asked = instructions()
     data, adapter = folder / "instructions.jsonl", folder / "adapter"
     data.write_text("".join(json.dumps({"messages": [{"role": "user", "content": q}, {"role": "assistant", "content": a}]}) + "\n"
                             for q, a in lines))
     answer = lambda question, *more: programs.run("apps/lm", "generate", question, "--chat", "--model", model, "--temperature", 0,
-                                                  "--max-new-tokens", 40, *more).strip()
+                                                  "--max-new-tokens", 40, *words, *more).strip()
     before = [answer(question) for question in asked]
-    report = programs.run("apps/lora", "--model", model, "--data", data, "--seq", 256, "--epochs", 1, "--save", adapter)
+    report = programs.run("apps/lora", "--model", model, "--data", data, "--seq", 256, "--epochs", 1, "--save", adapter, *words)
     losses = [float(loss) for loss in re.findall(r"^validation.*: loss ([\d.]+)", report, re.M)]
     after = [answer(question, "--adapter", adapter) for question in asked]
     formed = sum('"kind":' in text and '"letters":' in text for text in after)
@@ -232,7 +232,7 @@ def check(name, programs, data, folder, page):
         check_adapters(programs, model, folder, page)
     elif name == "gemma3.gguf":
         check_decoder(programs, model, golden, "Berlin is the capital of", "Germany")
-        check_adapters(programs, model, folder, page)
+        check_adapters(programs, model, folder, page, "--chat-format", "gemma")  # the file has no template
     else:
         check_bert(programs, model, golden, folder)
 
