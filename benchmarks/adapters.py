@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Memory of fine-tuning by adapters on quantised weights, by dry runs.
+"""Memory of fine-tuning by adapters on quantised weights, by dry runs, and beside it in real steps of the first models.
 
     benchmarks/adapters.py > benchmarks/results/adapters.md          uses the programs of build/
 """
@@ -14,6 +14,12 @@ SHORT = ["--batch", "1", "--seq", "512"]
 WAYS = {"all on the device, 1 x 512": [*SHORT, "--checkpoint", "block"],
         "weights in host memory, 1 x 512": [*SHORT, "--checkpoint", "block", "--offload", "parameters", "--host-boundaries"],
         "all on the device, 2 x 2048": ["--batch", "2", "--seq", "2048", "--checkpoint", "block", "--mlp-rows", "1024"]}
+
+ONE_LAYER = ["--model", "llama-3.1-8b", "--layers", "1"]
+REAL = {"qwen3-0.6b, 1 x 512, cpu": ["--model", "qwen3-0.6b"],
+        "llama-3.2-1b, 1 x 512, cpu": ["--model", "llama-3.2-1b"],
+        "llama-3.1-8b with one layer, 1 x 512, cpu": ONE_LAYER,
+        "llama-3.1-8b with one layer, 1 x 64, vulkan, f16": [*ONE_LAYER, "--seq", "64", "--device", "vulkan", "--dtype", "f16"]}
 
 
 def plan(model, *options):
@@ -36,6 +42,12 @@ def longest(text):
     return f"{int(found[1]):,}" if found else ""
 
 
+def real(options):
+    """Returns the peaks in bytes of real steps and of their forecast."""
+    command = [ROOT / "build/benchmarks/bench", "lora_step", "--type", "q4_k", "--steps", "1", "--checkpoint-every", "1", *options]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()[-2:]
+
+
 def main():
     commit = subprocess.run(["git", "-C", ROOT, "rev-parse", "--short", "HEAD"], capture_output=True, text=True)
     print("# Adapters on quantised weights: memory\n\n"
@@ -50,6 +62,10 @@ def main():
         cells = [cell for options in WAYS.values() for cell in peaks(plan(model, *options))]
         print("| " + " | ".join([model, *cells, longest(plan(model, *SHORT, "--memory", "8GiB", "--host-memory",
                                                              "64GiB"))]) + " |", flush=True)
+    print("\n## Real steps\n\nTwo steps with adapters of rank 8, blocks of any values, one segment per layer; on `cpu` in f32.\n\n"
+          "| | peak, bytes | forecast |\n|---|---:|---:|")
+    for name, options in REAL.items():
+        print("| " + " | ".join([name, *(f"{int(n):,}" for n in real(options))]) + " |", flush=True)
 
 
 if __name__ == "__main__":

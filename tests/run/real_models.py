@@ -24,6 +24,7 @@ CACHE = Path(os.environ.get("REWIND_CACHE") or
              Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rewind")
 LICENCES = Path("/usr/share/common-licenses")
 GPL, GPL_SHA256 = LICENCES / "GPL-3", "3972dc9744f6499f0f9b2dbf76696f2ae7ad8af9b23dde66d6af86c9dfb36986"
+TITLES = {"smollm2.gguf": "SmolLM2-135M-Instruct, Q4_1", "gemma3.gguf": "Gemma 3 270M, Q4_K_M"}
 CANNOT_FETCH = 77
 STEP = 48  # of make_real_model_goldens.py
 
@@ -193,7 +194,7 @@ def check_adapters(programs, model, folder, page, *words):
     print(f"  adapters: validation loss {losses[0]} before and {losses[-1]} after, {formed} of 10 new answers have the form")
     expect(losses[-1] < losses[0] / 3, "adapters must learn the form of answers")
     expect(formed >= 9, f"answers about other words must have the form that was taught, got {after}")
-    page += [f"\n## {model.stem}\n\n{len(lines)} lines, one pass, `./rewind lora --seq 256 --epochs 1`: validation loss "
+    page += [f"\n## {TITLES[model.name]}\n\n{len(lines)} lines, one pass, `./rewind lora --seq 256 --epochs 1`: validation loss "
              f"{losses[0]} before, {losses[-1]} after.\n\n| question | before | after |\n|---|---|---|"]
     cell = lambda text: " ".join(text.split()).replace("|", "\\|")
     page += [f"| {question} | {cell(a)} | {cell(b)} |" for question, a, b in zip(asked, before, after)]
@@ -251,7 +252,7 @@ def main():
             print(why)
             sys.exit(CANNOT_FETCH)
     failed, page = 0, ["# Adapters on published quantised models\n\nWritten by `tests/run/real_models.py --page`. The questions ask "
-                       "for words that training has not seen. Answers are the likeliest ones, cut after 40 tokens."]
+                       "for words that training has not seen. Answers are the\nlikeliest ones, cut after 40 tokens."]
     for name in [] if options.fetch else options.models:
         start = time.monotonic()
         print(f"{name}:", flush=True)
