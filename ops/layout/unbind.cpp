@@ -101,7 +101,7 @@ std::vector<Tensor> unbind(Tensor x, int axis) {
 std::vector<Tensor> split(Tensor x, int64_t size, int axis) {
   check<ShapeError>(size > 0, "split", "the size must be positive, got {}", size);
   axis = normalize_axis(axis, x.rank(), "split");
-  if (x.shape()[axis] == 0) return {};
+  if (x.shape()[axis] == 0) return {slice(std::move(x), axis, 0, 0)};
   return apply(split_op, SplitAttrs{axis, size}, TensorList(std::move(x)));
 }
 

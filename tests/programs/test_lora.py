@@ -126,15 +126,17 @@ def test_weights_in_their_file(folder):
     for model in ("wide", "wide.gguf"):
         found = {}
         for place in ("none", "parameters", "file"):
-            run(folder, *lora("--quiet", model=model, steps=4, batch=1, seq=16, checkpoint="block", save="out", offload=place,
+            run(folder, *lora("--quiet", model=model, steps=4, batch=1, seq=96, checkpoint="block", save="out", offload=place,
                               report="report.json"))
             device = read(folder, "report.json")["device"]
             expect(device["memory"]["peak"] == device["predicted_peak"], "the forecast", place, device)
             found[place] = (folder / "out" / ADAPTER).read_bytes()
         expect(len(set(found.values())) == 1, "other bits", model)
-    for flags, options, message in (((), {"merge": "m"}, "--merge writes to them"), ((), {"resume": "r"}, "--resume keeps them"),
-                                    (("--dtype", "bf16"), {}, "they become bf16 on their way")):
-        _, errors = run(folder, *lora(*flags, model="wide", steps=1, save="new", offload="file", **options), status=1)
+    run(folder, "lm", "convert", "wide", "halves", "--type", "bf16")
+    for options, message in (({"model": "wide", "merge": "m"}, "--merge writes to them"),
+                             ({"model": "wide", "resume": "r"}, "--resume keeps them"),
+                             ({"model": "halves"}, "they become f32 on their way")):
+        _, errors = run(folder, *lora(steps=1, save="new", offload="file", **options), status=1)
         expect(message in errors and errors.count("\n") == 1 and not (folder / "new").exists(), message, errors)
     _, errors = run(folder, "lm", "train", "--config", "wide.json", "--data", "text.txt", "--offload", "file", status=1)
     expect("file" in errors, "a program that trains all weights", errors)
