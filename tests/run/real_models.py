@@ -194,7 +194,8 @@ def check_adapters(programs, model, folder, page, *words):
     print(f"  adapters: validation loss {losses[0]} before and {losses[-1]} after, {formed} of 10 new answers have the form")
     expect(losses[-1] < losses[0] / 3, "adapters must learn the form of answers")
     expect(formed >= 9, f"answers about other words must have the form that was taught, got {after}")
-    page += [f"\n## {TITLES[model.name]}\n\n{len(lines)} lines, one pass, `{' '.join(["./rewind lora --seq 256 --epochs 1", *words])}`: validation loss "
+    command = " ".join(["./rewind lora --seq 256 --epochs 1", *words])
+    page += [f"\n## {TITLES[model.name]}\n\n{len(lines)} lines, one pass, `{command}`: validation loss "
              f"{losses[0]} before, {losses[-1]} after.\n\n| question | before | after |\n|---|---|---|"]
     cell = lambda text: " ".join(text.split()).replace("|", "\\|")
     page += [f"| {question} | {cell(a)} | {cell(b)} |" for question, a, b in zip(asked, before, after)]
