@@ -68,13 +68,14 @@ std::unique_ptr<Decoder> base_of(const DecoderConfig& config, const std::string&
 
 void LoraStep::train(bool prints) const {
   const DType dtype = device.parsed_dtype();
-  const auto decoder = base_of(config(), type, dtype);
+  const DecoderConfig shape = config();
+  const auto decoder = base_of(shape, type, dtype);
   add_lora(*decoder, lora);
   decoder->set_checkpoint(segments);
   AdamW optimizer(decoder->parameters(), {.lr = 2e-4f, .weight_decay = 0});
   std::vector<int32_t> ids(static_cast<size_t>(batch * length));
   for (size_t i = 0; i < ids.size(); ++i)
-    ids[i] = static_cast<int32_t>(static_cast<int64_t>(i * i * 31 + i * 7) % config().vocab_size);
+    ids[i] = static_cast<int32_t>(static_cast<int64_t>(i * i * 31 + i * 7) % shape.vocab_size);
   const Tensor tokens = tensor(ids, {batch, length});
   for (int64_t step = 0; step <= steps; ++step) {
     const double seconds = seconds_of([&] {

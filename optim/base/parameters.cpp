@@ -10,7 +10,6 @@ namespace {
 
 // Marks the slabs of optimizers: the op that allocated them.
 constexpr const char* owner = "optimizer";
-// Smaller parameters are not worth a copy of their own, and stay on the device.
 
 Tensor filled(int64_t size, float value, Device& device, Purpose purpose, DType dtype = DType::f32,
               MemoryPlace where = MemoryPlace::device) {

@@ -30,8 +30,7 @@ class DryProgram {
   }
 
   // Runs all that the program runs, with two updates in place of many. Returns the work of the
-  // second one.
-  // Their bytes of files are added to `from_files`, if given.
+  // second one, and sets `from_files`, if given, to the bytes of files that it reads.
   WorkByPhase run(uint64_t* from_files = nullptr) {
     const Device& device = *default_device();
     update();
@@ -39,7 +38,7 @@ class DryProgram {
     const uint64_t read = reads().bytes;
     update();
     const WorkByPhase work = work_since(device.work(), before);
-    if (from_files) *from_files += reads().bytes - read;
+    if (from_files) *from_files = reads().bytes - read;
     last_steps();
     finish();
     return work;

@@ -139,11 +139,28 @@ REWIND_INLINE Vec codes_times(const Codes& codes, Shorts, const Left& left, int6
 }
 #endif
 
-// Sets to[0 ... rows) to the products of a row of blocks with rows of x from `row` on. Processors
-// fetch ahead only to the end of a page, so blocks are asked for.
+// Asks for the blocks behind so many bytes: processors fetch ahead only to the end of a page.
+template <int64_t bytes>
+REWIND_INLINE void fetch_ahead(const uint8_t* b) {
+  constexpr int64_t ahead = 4096, cache_line = 64;
+#pragma GCC unroll 8
+  for (int64_t k = 0; k < bytes; k += cache_line) __builtin_prefetch(b + ahead + k);
+}
+
+// Adds the low ends of eight groups times the sums of these groups of x, whose rows have so many.
+template <int rows>
+REWIND_INLINE void add_lows(Eight low, const float* sums, int64_t groups, Eight (&to)[rows]) {
+#pragma GCC unroll 4
+  for (int r = 0; r < rows; ++r) {
+    Eight x;
+    __builtin_memcpy(&x, sums + r * groups, sizeof x);
+    to[r] += low * x;
+  }
+}
+
+// Sets to[0 ... rows) to the products of a row of blocks with rows of x from `row` on.
 template <class Type, class Kind, int rows>
 REWIND_INLINE void block_dots(const uint8_t* b, const Left& left, int64_t row, float* to) {
-  constexpr int64_t ahead = 4096, cache_line = 64;
   constexpr bool is_whole = Kind::count != lanes, has_eights = Type::elements == 256;
   const int64_t cols = left.cols, groups = cols / Type::group;
   const float* sums = left.sums + row * groups;
@@ -154,9 +171,7 @@ REWIND_INLINE void block_dots(const uint8_t* b, const Left& left, int64_t row, f
   int64_t place = row * cols;
   for (int64_t at = 0; at < cols; at += scale_size, ++scales) {
     const int64_t end = least(cols, at + scale_size);
-    constexpr int64_t bytes = scale_size / Type::elements * Type::bytes;
-#pragma GCC unroll 8
-    for (int64_t k = 0; k < bytes; k += cache_line) __builtin_prefetch(b + ahead + k);
+    fetch_ahead<scale_size / Type::elements * Type::bytes>(b);
     Vec parts[rows] = {};
     for (int64_t i = at; i < end; i += Type::elements) {
       Type::each_group(
@@ -172,14 +187,8 @@ REWIND_INLINE void block_dots(const uint8_t* b, const Left& left, int64_t row, f
                     low_sums[r] = mul_add(low, sums[r * groups], low_sums[r]);
                 }
               },
-          [&](int first, Eight low) __attribute__((always_inline)) {
-#pragma GCC unroll 4
-            for (int r = 0; r < rows; ++r) {
-              Eight x;
-              __builtin_memcpy(&x, sums + r * groups + first, sizeof x);
-              lows[r] += low * x;
-            }
-          });
+          [&](int first, Eight low)
+              __attribute__((always_inline)) { add_lows(low, sums + first, groups, lows); });
       b += Type::bytes;
       place += Type::elements;
       sums += Type::elements / Type::group;
@@ -201,7 +210,6 @@ REWIND_INLINE void block_dots(const uint8_t* b, const Left& left, int64_t row, f
 // The same by bytes of x.
 template <class Type, int rows>
 REWIND_INLINE void byte_dots(const uint8_t* b, const Left& left, int64_t row, float* to) {
-  constexpr int64_t ahead = 4096, cache_line = 64;
   const int64_t cols = left.cols, groups = cols / Type::group;
   const float* sums = left.sums + row * groups;
   const float* scales = left.scales_of(row);
@@ -209,8 +217,7 @@ REWIND_INLINE void byte_dots(const uint8_t* b, const Left& left, int64_t row, fl
   Vec all_parts[rows] = {};
   Eight lows[rows] = {};
   for (int64_t at = 0; at < cols; at += 256, ++scales) {
-#pragma GCC unroll 4
-    for (int64_t k = 0; k < Type::bytes; k += cache_line) __builtin_prefetch(b + ahead + k);
+    fetch_ahead<Type::bytes>(b);
     __m256i high[rows] = {}, low[rows] = {};
     const WholeSteps steps = Type::whole_steps(b);
     Type::each_group(
@@ -230,14 +237,8 @@ REWIND_INLINE void byte_dots(const uint8_t* b, const Left& left, int64_t row, fl
             add(low[r], x + most_left);
           }
         },
-        [&](int first, Eight low_ends) __attribute__((always_inline)) {
-#pragma GCC unroll 4
-          for (int r = 0; r < rows; ++r) {
-            Eight v;
-            __builtin_memcpy(&v, sums + r * groups + first, sizeof v);
-            lows[r] += low_ends * v;
-          }
-        });
+        [&](int first, Eight low_ends)
+            __attribute__((always_inline)) { add_lows(low_ends, sums + first, groups, lows); });
 #pragma GCC unroll 4
     for (int r = 0; r < rows; ++r) {
       const Vec part =
