@@ -172,16 +172,24 @@ const Op linear_op = {.name = "linear",
 
 Tensor matmul(Tensor a, Tensor b) {
   const AutocastInputs autocast("matmul", {&a, &b});
-  check<ShapeError>(a.rank() >= 2 && b.rank() >= 2 && a.size(-1) == b.size(-2), "matmul",
-                    "the last axis of a must match the last but one of b, got {} and {}", a, b);
+  const bool is_row = a.rank() == 1, is_column = b.rank() == 1;
+  check<ShapeError>(
+      a.rank() > 0 && b.rank() > 0 && a.size(-1) == b.size(is_column ? -1 : -2), "matmul",
+      "the last axis of a must match the last but one of b, or b's only one, got {} and {}", a, b);
   check_same_float(a, b, "matmul");
+  if (is_row) a = unsqueeze(std::move(a), 0);
+  if (is_column) b = unsqueeze(std::move(b), 1);
+  Tensor y;
   if (a.rank() > 2 && b.rank() == 2) {  // one large product instead of a batch
     Shape result = a.shape();
     result[a.rank() - 1] = b.size(-1);
-    a = flatten(std::move(a), 0, -2);
-    return reshape(apply1(matmul_op, {}, std::move(a), std::move(b)), result);
+    y = apply1(matmul_op, {}, flatten(std::move(a), 0, -2), std::move(b));
+    y = reshape(std::move(y), result);
+  } else {
+    y = apply1(matmul_op, {}, std::move(a), std::move(b));
   }
-  return apply1(matmul_op, {}, std::move(a), std::move(b));
+  if (is_column) y = squeeze(std::move(y), -1);
+  return is_row ? squeeze(std::move(y), is_column ? -1 : -2) : y;
 }
 
 Tensor linear(Tensor x, Tensor weight, Tensor bias) {

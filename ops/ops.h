@@ -168,7 +168,8 @@ Tensor sum_to(Tensor x, const Shape& shape);
 
 // ---- matrix products and convolution -----------------------------------------------------------
 //! op: matmul   autocast: low
-// [..., m, k] @ [..., k, n] -> [..., m, n]; leading axes broadcast. Transposed views cost no copy.
+// [..., m, k] @ [..., k, n] -> [..., m, n]; leading axes broadcast. A vector [k] is one row on the
+// left and one column on the right, whose axis the result lacks. Transposed views cost no copy.
 // Both are f32, or f16 with sums in f32, of one dtype. ShapeError, DTypeError.
 Tensor matmul(Tensor a, Tensor b);
 //! op: linear   autocast: low

@@ -258,6 +258,9 @@ void add_matrix(Table& t) {
   t.row("matmul row by matrix", {x({1, 9}), x({9, 5})}, product);
   t.row("matmul matrix by column", {x({6, 9}), x({9, 1})}, product);
   t.row("matmul outer", {x({6, 1}), x({1, 5})}, product);
+  t.row("matmul of vectors", {x({9}), x({9})}, product);
+  t.row("matmul matrices by vector", {x({2, 5, 7}), x({7})}, product);
+  t.row("matmul vector by matrices", {x({7}), x({2, 7, 3})}, product);
   t.row("matmul of nothing", {x({4, 0}), x({0, 3})}, product);
   t.row("matmul batches", {x({2, 3, 4, 5}), x({2, 3, 5, 2})}, product);
   t.row("matmul shared b", {x({3, 4, 5}), x({5, 2})}, product);

@@ -75,8 +75,7 @@ TEST_CASE_FIXTURE(CpuDevice, "rnnt: chunks need the memory of one" * doctest::te
 
 TEST_CASE("rnnt: many diagonals go in parts; f16") {
   on_each_device([] {
-    const bool is_cpu = default_device()->info().backend == "reference";
-    const int64_t frames = is_cpu ? 900 : 600;  // 600 places: parts of 215 diagonals
+    const int64_t frames = 12;  // with 600 places, three parts of at most 215 diagonals
     const Tensor x = randn({1, frames, 600, 2}).set_requires_grad();
     const Tensor said = full({1, 599}, 1, DType::i32);
     const auto length = static_cast<int32_t>(frames);

@@ -221,6 +221,8 @@ TEST_CASE("offload: the same bits, of every optimizer") {
         CAPTURE(name);
         CAPTURE(rw::name(dtype));
         for (const Where where : {Where::states_on_host, Where::all_on_host}) {
+          // Each dtype and each place once; every pair of them in --all.
+          if ((dtype == DType::f32) == (where == Where::states_on_host) && !rounds(0, 1)) continue;
           CAPTURE(static_cast<int>(where));
           const Parameters a = parameters_in_parts(dtype), b = parameters_in_parts(dtype);
           const auto plain = make(one_group(a));
