@@ -142,9 +142,8 @@ void check_special(const OpCase& row, DType dtype, size_t which, const Special& 
                            everywhere ? "only" : "one", special.name, which, text));
 }
 
-// What a value does to a kernel is not a matter of size, and a kernel has many rows: except in
-// --all, large rows are left out, and a row tries every second value, beginning with the first or
-// the second.
+// Leaves large rows out except in --all, since the effect of a value does not depend on sizes.
+// There a row also tries every value; elsewhere every second one, since a kernel has many rows.
 void check_specials(const OpCase& row, DType dtype, size_t number) {
   const bool all = rounds(0, 1) != 0;
   int64_t elements = 0;
