@@ -137,9 +137,10 @@ size_t tune(const TuneOptions& options, std::span<const std::string> products,
   const std::unique_ptr<Backend> device = open_backend(options.device);
   vulkan::Tuning tuning = vulkan::read_tuning(caps);
   if (!caps.unified_memory) {
-    const HostBandwidth copies = vulkan::measure_host_copies(*device);
-    tuning.to_host = static_cast<uint64_t>(copies.to_host);
-    tuning.from_host = static_cast<uint64_t>(copies.from_host);
+    const HostBandwidth host = vulkan::measure_host(*device);
+    tuning.to_host = static_cast<uint64_t>(host.to_host);
+    tuning.from_host = static_cast<uint64_t>(host.from_host);
+    tuning.host_updates = static_cast<uint64_t>(host.updates);
   }
   const auto save = [&] {
     tuning.made = now();

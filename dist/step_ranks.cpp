@@ -15,7 +15,8 @@ const std::vector<std::string>& sharding_words() {
 }
 
 const std::vector<std::string>& offloading_words() {
-  static const std::vector<std::string> words = {"none", "states", "parameters", "file"};
+  static const std::vector<std::string> words = {
+      "none", "states", "states+updates", "parameters", "parameters+updates", "file"};
   return words;
 }
 
@@ -45,8 +46,9 @@ std::vector<ParameterGroup> StepRanks::placed(std::vector<ParameterGroup> groups
   const Shard own{ranks_->rank(), ranks_->size()};
   if (settings_.shard == "states") groups = shard_states(std::move(groups), own);
   if (settings_.shard == "parameters") groups = shard_parameters(std::move(groups), own);
-  if (settings_.offload == "states") return offload_states(std::move(groups));
-  if (settings_.offload == "parameters") return offload_parameters(std::move(groups));
+  const Offload how{.updates_on_host = settings_.updates_on_host()};
+  if (settings_.offload.starts_with("states")) return offload_states(std::move(groups), how);
+  if (settings_.offloads_parameters()) return offload_parameters(std::move(groups), how);
   return groups;
 }
 

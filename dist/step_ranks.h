@@ -16,7 +16,8 @@ namespace rw {
 // states (shard_states()), or parameters, with the states (shard_parameters()).
 const std::vector<std::string>& sharding_words();
 // The words for StepSettings::offload, likewise: none, states (offload_states()), or parameters,
-// with the states (offload_parameters()); or file: frozen weights stay in their file, of programs
+// with the states (offload_parameters()), either with +updates, which the host makes then
+// (Offload::updates_on_host); or file: frozen weights stay in their file, of programs
 // that have such (TrainingProgram::frozen_file), and what is trained is on the device.
 const std::vector<std::string>& offloading_words();
 

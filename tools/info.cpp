@@ -88,8 +88,9 @@ void print(const Found& found, bool kernels) {
   fmt::print("  memory        {}, blocks of at most {}\n", format_bytes(info.memory_bytes),
              format_bytes(info.max_block_bytes));
   if (const HostBandwidth& copies = info.host_bandwidth; copies.gains())
-    fmt::print("  host memory   copies at {:.1f} GB/s there, {:.1f} GB/s back\n",
-               copies.to_host / 1e9, copies.from_host / 1e9);
+    fmt::print(
+        "  host memory   copies at {:.1f} GB/s there, {:.1f} GB/s back; updates at {:.1f} GB/s\n",
+        copies.to_host / 1e9, copies.from_host / 1e9, copies.updates / 1e9);
   if (found.is_vulkan()) fmt::print("  subgroups     of {}\n", info.subgroup_size);
   if (!found.device) return fmt::print("  NOT USABLE    {}\n", found.fault);
   fmt::print("  in use        {}\n", joined(info.features));
@@ -162,6 +163,7 @@ nlohmann::json to_json(const Found& found) {
                          {"max_block_bytes", info.max_block_bytes},
                          {"to_host", info.host_bandwidth.to_host},
                          {"from_host", info.host_bandwidth.from_host},
+                         {"host_updates", info.host_bandwidth.updates},
                          {"subgroup_size", info.subgroup_size},
                          {"features", info.features},
                          {"tuning", info.tuning},

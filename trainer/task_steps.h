@@ -47,7 +47,7 @@ class TaskSteps : public ModelSteps, public Task {
   TaskSteps(const Recipe& recipe, const StepSettings& settings)
       // The scope lives until the task is built: offloaded parameters begin in host memory.
       : Task(recipe,
-             (static_cast<void>(init::HostParameters(settings.offload == "parameters")), settings)),
+             (static_cast<void>(init::HostParameters(settings.offloads_parameters())), settings)),
         ranks(settings),
         optimizer(this->make_optimizer(ranks)),
         numerics(recipe.numerics, *optimizer, settings.dtype),

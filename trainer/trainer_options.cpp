@@ -35,7 +35,9 @@ void TrainerOptions::add_common_to(CLI::App& app) {
          "--offload", offload,
          fmt::format(
              "what lies in host memory: none, the optimizer's states, or parameters, too, "
-             "which come to the device when they are needed{}",
+             "which come to the device when they are needed; either with +updates, which the "
+             "host's "
+             "processor makes then{}",
              has_frozen_file ? "; file: weights that nothing trains stay in their file" : ""))
       ->check(CLI::IsMember(places))
       ->capture_default_str();

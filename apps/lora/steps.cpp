@@ -25,7 +25,7 @@ LoraTask::LoraTask(const LoraRecipe& recipe, const StepSettings& settings)
   if (settings.offload == "file")
     frozen_ = std::make_unique<FrozenWeights>(matrices_in_file(recipe.base.get(), model));
   add_lora(model, recipe.adapter);
-  if (settings.offload == "parameters") frozen_ = std::make_unique<FrozenWeights>(model);
+  if (settings.offloads_parameters()) frozen_ = std::make_unique<FrozenWeights>(model);
   model.set_checkpoint(settings.checkpoint == "block" ? settings.checkpoint_every : 0);
   model.set_mlp_rows(settings.mlp_rows);
 }

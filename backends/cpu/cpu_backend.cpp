@@ -73,7 +73,8 @@ std::vector<std::string> features() {
 
 class CpuBackend final : public HostBackend {
  public:
-  CpuBackend() : HostBackend("cpu", features()) {
+  explicit CpuBackend(Addresses addresses = {})
+      : HostBackend("cpu", features(), std::move(addresses)) {
     for (const std::string_view name : reference::kernel_names())
       kernels_[name] = {preparer_of(name), std::make_shared<const PreparedLoop>(name, loops_)};
   }
@@ -95,12 +96,7 @@ class CpuBackend final : public HostBackend {
 
   using Backend::dry;
   std::unique_ptr<Backend> dry(const DeviceInfo& limits) const override {
-    return make_dry_backend(limits, []() -> Prepare {
-      return [calls = std::make_shared<PreparedCalls>()](const KernelCall& call) {
-        const Preparer* how = preparer_of(call.kernel);
-        return how ? prepared(*calls, *how, call) : nullptr;
-      };
-    });
+    return make_dry_backend(limits, cpu_prepare);
   }
 
  private:
@@ -139,6 +135,17 @@ class CpuBackend final : public HostBackend {
 
 std::unique_ptr<Backend> make_cpu_backend() {
   return std::make_unique<CpuBackend>();
+}
+
+std::unique_ptr<Backend> make_cpu_backend(std::function<std::byte*(BufferRange)> addresses) {
+  return std::make_unique<CpuBackend>(std::move(addresses));
+}
+
+Prepare cpu_prepare() {
+  return [calls = std::make_shared<PreparedCalls>()](const KernelCall& call) {
+    const Preparer* how = preparer_of(call.kernel);
+    return how ? prepared(*calls, *how, call) : nullptr;
+  };
 }
 
 }  // namespace rw

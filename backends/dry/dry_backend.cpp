@@ -11,9 +11,11 @@ namespace {
 
 class DryBackend final : public Backend {
  public:
-  DryBackend(DeviceInfo info, MakePrepare make_prepare, Listen listen)
+  DryBackend(DeviceInfo info, MakePrepare make_prepare, Listen listen,
+             MakePrepare make_host_prepare)
       : info_(std::move(info)),
         make_prepare_(std::move(make_prepare)),
+        make_host_prepare_(std::move(make_host_prepare)),
         prepare_(make_prepare_ ? make_prepare_() : Prepare{}),
         listen_(std::move(listen)) {}
 
@@ -60,12 +62,17 @@ class DryBackend final : public Backend {
   std::shared_ptr<const Preparation> prepare(const KernelCall& call) const override {
     return prepare_ ? prepare_(call) : nullptr;
   }
+  std::shared_ptr<const Preparation> prepare_on_host(const KernelCall& call) const override {
+    if (!make_host_prepare_) return prepare(call);
+    if (!host_prepare_) host_prepare_ = make_host_prepare_();
+    return host_prepare_(call);
+  }
 
   void synchronize() override {}
   BackendStats stats() const override { return stats_; }
   using Backend::dry;
   std::unique_ptr<Backend> dry(const DeviceInfo& limits) const override {
-    return make_dry_backend(limits, make_prepare_, listen_);
+    return make_dry_backend(limits, make_prepare_, listen_, make_host_prepare_);
   }
   bool is_dry() const override { return true; }
 
@@ -92,8 +99,9 @@ class DryBackend final : public Backend {
   }
 
   DeviceInfo info_;
-  MakePrepare make_prepare_;
+  MakePrepare make_prepare_, make_host_prepare_;
   Prepare prepare_;
+  mutable Prepare host_prepare_;  // once it was asked for
   Listen listen_;
   std::vector<Block> blocks_;
   uint64_t used_ = 0;  // of the device's memory
@@ -102,9 +110,10 @@ class DryBackend final : public Backend {
 
 }  // namespace
 
-std::unique_ptr<Backend> make_dry_backend(DeviceInfo info, MakePrepare make_prepare,
-                                          Listen listen) {
-  return std::make_unique<DryBackend>(std::move(info), std::move(make_prepare), std::move(listen));
+std::unique_ptr<Backend> make_dry_backend(DeviceInfo info, MakePrepare make_prepare, Listen listen,
+                                          MakePrepare make_host_prepare) {
+  return std::make_unique<DryBackend>(std::move(info), std::move(make_prepare), std::move(listen),
+                                      std::move(make_host_prepare));
 }
 
 }  // namespace rw

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdlib>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -20,7 +21,10 @@ namespace rw {
 class HostBackend : public Backend {
  public:
   // `backend` and `features` are the fields of DeviceInfo with these names.
-  explicit HostBackend(const std::string& backend, std::vector<std::string> features = {});
+  // `addresses` finds memory that another backend owns; there are no blocks then.
+  using Addresses = std::function<std::byte*(BufferRange)>;
+  explicit HostBackend(const std::string& backend, std::vector<std::string> features = {},
+                       Addresses addresses = {});
   // Prints the times of kernels if REWIND_PROFILE is set.
   ~HostBackend() override;
 
@@ -54,6 +58,7 @@ class HostBackend : public Backend {
   void add_time(std::string_view kernel, Clock::time_point start, Clock::time_point end);
 
   DeviceInfo info_;
+  const Addresses addresses_;
   std::vector<Block> blocks_;
   BackendStats stats_;
   bool timing_ = false, profile_ = false;

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <string_view>
 
+#include "backends/cpu/cpu_backend.h"
 #include "backends/dry/dry_backend.h"
 #include "backends/vulkan/matrix/matrix.h"
 #include "backends/vulkan/matrix/product.h"
@@ -99,7 +100,7 @@ std::unique_ptr<Backend> make_dry_backend(const Caps& caps, const DeviceInfo& li
       return composer->passes(call);
     };
   };
-  return rw::make_dry_backend(limits, make_prepare, std::move(listen));
+  return rw::make_dry_backend(limits, make_prepare, std::move(listen), cpu_prepare);
 }
 
 }  // namespace rw::vulkan

@@ -7,6 +7,7 @@
 #include <unistd.h>
 #include <utility>
 
+#include "backends/cpu/cpu_backend.h"
 #include "backends/vulkan/commands/memory.h"
 #include "backends/vulkan/commands/recorder.h"
 #include "backends/vulkan/commands/staging.h"
@@ -51,6 +52,10 @@ class OwnProcess final : public Backend {
   void run(const KernelCall& call) override { here().run(call); }
   std::shared_ptr<const Preparation> prepare(const KernelCall& call) const override {
     return inner_->prepare(call);
+  }
+  void run_on_host(const KernelCall& call) override { here().run_on_host(call); }
+  std::shared_ptr<const Preparation> prepare_on_host(const KernelCall& call) const override {
+    return inner_->prepare_on_host(call);
   }
   std::function<void()> mark() override { return here().mark(); }
   const std::byte* host_bytes(BufferRange range) override { return here().host_bytes(range); }
@@ -140,6 +145,10 @@ class VulkanBackend final : public Backend {
   std::shared_ptr<const Preparation> prepare(const KernelCall& call) const override {
     return composer_.passes(call);
   }
+  void run_on_host(const KernelCall& call) override { host().run(call); }
+  std::shared_ptr<const Preparation> prepare_on_host(const KernelCall& call) const override {
+    return host().prepare(call);
+  }
 
   using Backend::dry;
   std::unique_ptr<Backend> dry(const DeviceInfo& limits) const override {
@@ -187,6 +196,15 @@ class VulkanBackend final : public Backend {
   }
 
  private:
+  // The processor, with the addresses at which host blocks are mapped.
+  Backend& host() const {
+    if (!host_)
+      host_ = make_cpu_backend([this](BufferRange range) {
+        return const_cast<Blocks&>(blocks_).at(range).mapped + range.offset;
+      });
+    return *host_;
+  }
+
   std::string choice_;
   Device device_;
   DeviceInfo info_ = to_info(device_.caps());
@@ -196,6 +214,7 @@ class VulkanBackend final : public Backend {
   ModuleDispatcher dispatcher_{device_, blocks_, recorder_, staging_};
   JoiningDispatcher joining_{dispatcher_, &recorder_};
   Composer composer_{device_.caps()};
+  mutable std::unique_ptr<Backend> host_;  // once it was asked for
 };
 
 void VulkanBackend::write(BufferRange target, const void* source) {

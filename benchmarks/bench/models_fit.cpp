@@ -30,7 +30,7 @@ using BatchLoss = Tensor (*)(Model& model, int64_t batch, DType dtype);
 template <class Model, class Config>
 MakeSteps model_steps(const Config& config, BatchLoss<Model> loss_of) {
   return training_steps([=](const StepSettings& settings) {
-    const init::HostParameters there(settings.offload == "parameters");
+    const init::HostParameters there(settings.offloads_parameters());
     auto model = std::make_shared<Model>(config);
     auto ranks = std::make_shared<StepRanks>(settings);
     std::shared_ptr<Optimizer> optimizer = ranks->wrap(AdamW(ranks->placed(model->parameters())));

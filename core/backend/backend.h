@@ -86,6 +86,8 @@ struct HostBandwidth {
   // In bytes per second, in each direction. Zeros: both are the same memory, so that a copy there
   // gains nothing.
   double to_host = 0, from_host = 0;
+  // The bytes per second that the host's processor reads and writes as it updates parameters.
+  double updates = 0;
 
   // Whether a copy gains anything.
   bool gains() const { return to_host > 0 && from_host > 0; }
@@ -212,6 +214,13 @@ class Backend {
   uint64_t workspace_bytes(const KernelCall& call) const {
     const auto preparation = prepare(call);
     return preparation ? preparation->workspace_bytes : 0;
+  }
+
+  // Run and prepare a kernel on the host's processor, at once: all that it binds, its workspace
+  // too, lies in host blocks, and no queued work may use it any more (mark() tells).
+  virtual void run_on_host(const KernelCall& call) { run(call); }
+  virtual std::shared_ptr<const Preparation> prepare_on_host(const KernelCall& call) const {
+    return prepare(call);
   }
 
   // Marks the point of the queue after everything queued so far, which is handed to the device, and

@@ -47,6 +47,7 @@ struct Context {
   // needs, and checkpoint segments drop and replay.
   bool overwrites = true, drops_segments = true;
   MemoryPlace place = MemoryPlace::device;  // of allocations
+  MemoryPlace works = MemoryPlace::device;  // where kernels run
   const Device* only = nullptr;  // in a dry run: its device; values of other devices are refused
   OpCost queued;                 // by this thread in all
 };

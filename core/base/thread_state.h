@@ -110,7 +110,21 @@ using OpScope = ContextScope<&Context::op>;
 using PhaseScope = ContextScope<&Context::phase>;
 using SegmentScope = ContextScope<&Context::segment>;
 using PlaceScope = ContextScope<&Context::place>;
+using WorkScope = ContextScope<&Context::works>;
 using OverwriteScope = ContextScope<&Context::overwrites>;
 using DropScope = ContextScope<&Context::drops_segments>;
+
+// While it lives, the kernels of this thread are run by the host's processor, at once, and what it
+// allocates lies in host memory, as all that these kernels use must. The caller has waited for the
+// work that was queued on it before (Device::mark()).
+class HostWorkScope {
+ public:
+  // Whether one is alive on this thread.
+  static bool is_open() { return context().works == MemoryPlace::host; }
+
+ private:
+  PlaceScope place_{MemoryPlace::host};
+  WorkScope works_{MemoryPlace::host};
+};
 
 }  // namespace rw

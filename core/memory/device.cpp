@@ -194,6 +194,7 @@ std::string Device::str() const {
 void Device::run(const KernelCall& call, std::span<Storage* const> written) {
   const Lock lock(mutex_);
   for (Storage* storage : written) storage->count_write();
+  if (HostWorkScope::is_open()) return run_on_host(call);
   Context& here = context();
   Work& work = work_[static_cast<int>(here.phase)];
   const uint64_t bytes = bytes_moved(call);
@@ -207,6 +208,21 @@ void Device::run(const KernelCall& call, std::span<Storage* const> written) {
       if (pool_.is_on_host(b.range.block)) work.over_bus += bytes_moved(b);
   if (tracer_) tracer_->called(call);
   backend_->run(call);
+}
+
+// FLOPs count as the bytes of as much time, as in OpCost.
+void Device::run_on_host(const KernelCall& call) {
+  for (const Binding& b : call.bindings)
+    check<DeviceError>(pool_.is_on_host(b.range.block), call.kernel,
+                       "what the host's processor computes with must lie in host memory, got bytes "
+                       "of the device's");
+  work_[static_cast<int>(context().phase)].on_host +=
+      bytes_moved(call) + static_cast<uint64_t>(call.flops / 20);
+  backend_->run_on_host(call);
+}
+
+std::shared_ptr<const Preparation> Device::prepare(const KernelCall& call) const {
+  return HostWorkScope::is_open() ? backend_->prepare_on_host(call) : backend_->prepare(call);
 }
 
 void Device::write(Storage& target, uint64_t offset, uint64_t bytes, const void* source) {

@@ -58,8 +58,14 @@ class Device : public StorageOwner, public std::enable_shared_from_this<Device> 
   void activations_to_host(uint64_t age, uint64_t least_bytes);
 
   void set_purpose(Storage& storage, Purpose purpose);  // for an activation that becomes a gradient
-  // The only way to write: the caller names the storages that are written, and they count.
+  // The only way to write: the caller names the storages that are written, and they count. Within a
+  // HostWorkScope the host runs the call; DeviceError if it binds other memory than the host's.
   void run(const KernelCall& call, std::span<Storage* const> written);
+  // Prepares a call for whoever runs it.
+  std::shared_ptr<const Preparation> prepare(const KernelCall& call) const;
+  // The place of a storage's contents: in host memory if they are there. DeviceError if they are
+  // elsewhere.
+  static const Arena::Range& where(const Storage& storage);
   void write(Storage& target, uint64_t offset, uint64_t bytes,
              const void* source);  // from the host
 
@@ -129,7 +135,7 @@ class Device : public StorageOwner, public std::enable_shared_from_this<Device> 
   std::vector<MemoryPool::Allocation*> places() const;  // of everything in the device's memory
   void place(Storage& storage);
   void displace(Storage& storage) noexcept;
-  static const Arena::Range& where(const Storage& storage);  // the place of its contents
+  void run_on_host(const KernelCall& call);
   void copy_all(const Storage& storage, const Arena::Range& from, const Arena::Range& to);
   void link(Storage& storage);
   void unlink(Storage& storage) noexcept;

@@ -7,6 +7,7 @@
 #include <sstream>
 #include <string>
 #include <unistd.h>
+#include <vector>
 
 namespace rw {
 
@@ -18,7 +19,7 @@ uint64_t host_memory_bytes() {
 namespace {
 
 // The number after `name` in a file of lines, or of one number, if there is one.
-std::optional<uint64_t> number_in(const std::string& file, const std::string& name = "") {
+std::optional<uint64_t> number_in(const std::filesystem::path& file, const std::string& name = "") {
   std::ifstream lines(file);
   for (std::string line; std::getline(lines, line);) {
     if (!line.starts_with(name)) continue;
@@ -28,25 +29,50 @@ std::optional<uint64_t> number_in(const std::string& file, const std::string& na
   return {};
 }
 
-// The folder of this process's control group, of version 2.
-std::string control_group() {
-  std::ifstream file("/proc/self/cgroup");
-  for (std::string line; std::getline(file, line);)
-    if (line.starts_with("0::")) return "/sys/fs/cgroup" + line.substr(3);
-  return "/sys/fs/cgroup";
+// The bytes that a control group may take, and those that it takes.
+struct GroupMemory {
+  uint64_t most = 0, used = 0;
+};
+
+// Those of this process's control groups and of the groups around them that have limits, of version
+// 2 or 1. Files that memory holds copies of are given back before a process is ended.
+std::vector<GroupMemory> group_limits(const std::filesystem::path& root) {
+  std::vector<GroupMemory> found;
+  const std::filesystem::path mounted = root / "sys/fs/cgroup";
+  std::ifstream lines(root / "proc/self/cgroup");
+  for (std::string line; std::getline(lines, line);) {  // "4:cpu,memory:/group", "0::/group"
+    const size_t name = line.find(':') + 1, end = line.find(':', name);
+    if (end == std::string::npos) continue;
+    const bool is_second = end == name;
+    if (!is_second && ("," + line.substr(name, end - name) + ",").find(",memory,") == line.npos)
+      continue;
+    const std::filesystem::path top = is_second ? mounted : mounted / "memory";
+    const char* const most_file = is_second ? "memory.max" : "memory.limit_in_bytes";
+    const char* const used_file = is_second ? "memory.current" : "memory.usage_in_bytes";
+    const char* const files = is_second ? "inactive_file " : "total_inactive_file ";
+    std::filesystem::path group = std::filesystem::path(line.substr(end + 1)).relative_path();
+    for (bool is_top = false; !is_top; group = group.parent_path()) {
+      is_top = group.empty();
+      const std::filesystem::path folder = top / group;
+      const auto most = number_in(folder / most_file);
+      if (!most) continue;
+      const uint64_t used = number_in(folder / used_file).value_or(0);
+      const uint64_t cached = number_in(folder / "memory.stat", files).value_or(0);
+      found.push_back({*most, used - std::min(used, cached)});
+    }
+  }
+  return found;
 }
 
 }  // namespace
 
-uint64_t spare_host_bytes() {
+uint64_t spare_host_bytes(const std::filesystem::path& root) {
   uint64_t spare = host_memory_bytes();
   const auto bound = [&](uint64_t most, uint64_t used) {
     spare = std::min(spare, most - std::min(most, used));
   };
-  if (const auto free = number_in("/proc/meminfo", "MemAvailable:")) bound(*free * 1024, 0);
-  const std::string group = control_group();
-  if (const auto most = number_in(group + "/memory.max"))
-    bound(*most, number_in(group + "/memory.current").value_or(0));
+  if (const auto free = number_in(root / "proc/meminfo", "MemAvailable:")) bound(*free * 1024, 0);
+  for (const GroupMemory& group : group_limits(root)) bound(group.most, group.used);
   rlimit space{};
   if (getrlimit(RLIMIT_AS, &space) == 0 && space.rlim_cur != RLIM_INFINITY)
     bound(space.rlim_cur, number_in("/proc/self/status", "VmSize:").value_or(0) * 1024);

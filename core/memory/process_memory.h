@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <optional>
 
 #include "../backend/backend.h"
@@ -21,8 +22,9 @@ HostMemory host_memory();
 uint64_t host_memory_bytes();
 
 // The bytes of host memory that this process may still take: what the machine has free, or less
-// where its control group or `ulimit -v` says so, without an eighth of it.
-uint64_t spare_host_bytes();
+// where its control groups (of version 1 or 2, and those around them) or `ulimit -v` say so,
+// without an eighth of it. `root` is where the system's folders proc and sys are.
+uint64_t spare_host_bytes(const std::filesystem::path& root = "/");
 
 // Restarts the peak from now on. False if the system does not offer that (Linux does).
 bool reset_host_peak();

@@ -123,6 +123,10 @@ void Stream::release() {
   drop();
 }
 
+void Stream::send_away(Storage& storage) {
+  if (const auto found = number_of_.find(&storage); found != number_of_.end()) leave(found->second);
+}
+
 void Stream::drop() {
   for (size_t i = 0; i < slots_.size(); ++i) leave(i);
 }

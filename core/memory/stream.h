@@ -65,8 +65,9 @@ class Stream : public StorageKeeper {
   void release();
   bool is_gathered() const { return is_gathered_; }
 
-  void drop();        // sends all of them away, at the end of a pass
-  void end_window();  // the same, and the next one is expected to be like this one
+  void send_away(Storage& storage);  // one of its own; another one it leaves alone
+  void drop();                       // sends all of them away, at the end of a pass
+  void end_window();                 // the same, and the next one is expected to be like this one
 
  private:
   struct Slot;

@@ -15,6 +15,7 @@ struct Work {
   uint64_t over_bus = 0;   // the part of them that lies in host memory
   uint64_t calls = 0;      // kernels
   uint64_t offloaded = 0;  // bytes copied between the device's memory and the host's, either way
+  uint64_t on_host = 0;    // read and written by kernels that the host's processor ran
 };
 // By Phase.
 using WorkByPhase = std::array<Work, phase_count>;

@@ -80,7 +80,8 @@ Binding binding_of(const Arg& arg, const Device& device, uint64_t alignment, uin
   }
   const TensorImpl& t = arg.tensor->impl();
   const uint64_t element = size_of(t.dtype);
-  const Arena::Range& whole = t.storage->range();
+  const Arena::Range& whole =
+      HostWorkScope::is_open() ? Device::where(*t.storage) : t.storage->range();
   const uint64_t begin = static_cast<uint64_t>(t.offset) * element;
   const uint64_t aligned = begin & ~(alignment - 1);  // powers of two, as are the elements' sizes
   const uint64_t end = begin + static_cast<uint64_t>(extent(*arg.tensor)) * element;
@@ -112,7 +113,8 @@ void detail::launch(const char* kernel, std::span<const Arg> args, std::span<std
   auto* const bindings = reinterpret_cast<Binding*>(memory);
   const Storages storages = storages_of(kernel, args);
   Device& device = storages.first->device();
-  if (storages.may_be_away) swap_in({storages.all.data(), storages.count});
+  if (storages.may_be_away && !HostWorkScope::is_open())
+    swap_in({storages.all.data(), storages.count});
   for (size_t i = 0; i < storages.writes; ++i) announce_write(*storages.written[i]);
   const auto held = device.hold();  // values keep their places until the call is queued
   bind_all(args, device, bindings, params);
@@ -123,12 +125,12 @@ void detail::launch(const char* kernel, std::span<const Arg> args, std::span<std
                   {how.variant.values.data(), how.variant.count},
                   how.flops,
                   storages.unread};
-  const std::shared_ptr<const Preparation> preparation = device.backend().prepare(call);
+  const std::shared_ptr<const Preparation> preparation = device.prepare(call);
   call.preparation = preparation.get();
   std::shared_ptr<Storage> workspace;
   if (const uint64_t bytes = preparation ? preparation->workspace_bytes : 0) {
     const PurposeScope purpose(Purpose::workspace);
-    const PlaceScope place(MemoryPlace::device);
+    const PlaceScope place(context().works);
     workspace = device.allocate({static_cast<int64_t>(bytes)}, DType::u8);
     call.workspace = {workspace->range().block, workspace->range().offset, bytes};
     bind_all(args, device, bindings, params);  // values may have moved to make room for it

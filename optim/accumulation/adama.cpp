@@ -73,6 +73,9 @@ AdamA::AdamA(std::vector<ParameterGroup> groups, uint32_t micro_batches, Rule* r
       micro_batches_(micro_batches),
       rule_(rule),
       is_folded_(parameters().runs().size()) {
+  check(parameters().update_place() == MemoryPlace::device, "adama",
+        "gradients are used as they come, which is not for the host's processor: offload states or "
+        "parameters without their updates");
   check(micro_batches > 0, "adama", "at least one micro-batch per update is needed, got 0");
 }
 

@@ -19,11 +19,11 @@ int64_t total_of(const std::vector<GradientTable::Entry>& entries) {
 
 // The block in which the gradient lies, and the byte there at which it begins.
 uint32_t block_of(const Tensor& gradient) {
-  return gradient.impl().storage->range().block;
+  return Device::where(*gradient.impl().storage).block;
 }
 uint64_t begin_of(const Tensor& gradient) {
   const TensorImpl& impl = gradient.impl();
-  return impl.storage->range().offset + static_cast<uint64_t>(impl.offset) * sizeof(float);
+  return Device::where(*impl.storage).offset + static_cast<uint64_t>(impl.offset) * sizeof(float);
 }
 
 void check_gradient(const Tensor& parameter) {
@@ -77,6 +77,7 @@ GradientTable GradientTable::of(const FlatParameters& parameters) {
         entries.push_back({slot.part, r, begin - first, in_part, end - begin, s});
     }
   }
+  const PlaceScope place(parameters.update_place());
   GradientTable table(std::move(entries));
   table.are_offloaded_ = std::ranges::any_of(parameters.groups(), [](const ParameterGroup& group) {
     return group.offload && group.offload->parameter_bytes > 0;
@@ -125,6 +126,7 @@ bool GradientTable::locate(size_t run) {
   std::erase_if(parts_, [&](const Part& part) { return part.run == run; });
   const auto [first, end] = std::ranges::equal_range(entries_, run, {}, &Entry::run);
   for (const Entry& entry : std::ranges::subrange(first, end)) {
+    if (HostWorkScope::is_open()) break;
     const Tensor& gradient = entry.parameter.impl().grad;
     if (!gradient || !gradient.impl().storage->keeper()) continue;
     Storage* const storage = gradient.impl().storage.get();
@@ -223,7 +225,7 @@ void GradientTable::bring_parameters(size_t run) const {
 }
 
 GradientTable::Parts GradientTable::parts(size_t run) {
-  if (are_offloaded_) bring_parameters(run);
+  if (are_offloaded_ && !HostWorkScope::is_open()) bring_parameters(run);
   auto held = hold(run);
   std::vector<Part> parts;
   for (const Part& part : parts_)

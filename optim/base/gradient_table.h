@@ -53,8 +53,8 @@ class GradientTable {
   // Finds the current gradients and brings the table up to date. False if there are none. Throws
   // AutogradError for gradients of another device.
   bool locate();
-  // The same for one run, whose gradients come to the device if they are away; the knowledge of the
-  // others stays.
+  // The same for one run, whose gradients come to the device if they are away, unless this is a
+  // HostWorkScope; the knowledge of the others stays.
   bool locate(size_t run);
 
   // Whether all parameters had a gradient when they were located together.
@@ -65,7 +65,7 @@ class GradientTable {
 
   const std::vector<Run>& runs() const { return runs_; }
   Parts parts(size_t run);
-  const Tensor& table() const { return table_; }  // i32 [rows, CHUNK_ROW], on the device
+  const Tensor& table() const { return table_; }  // i32 [rows, CHUNK_ROW]
   uint32_t shift() const { return shift_; }  // a chunk has at most REWIND_FLAT << shift elements
 
   // Returns the statistics of the gradients that update_prepare reads: sums of squares, overflow

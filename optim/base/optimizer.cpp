@@ -18,9 +18,10 @@ Optimizer::Optimizer(std::vector<ParameterGroup> groups, std::unique_ptr<UpdateR
     : rule_(std::move(rule)),
       parameters_(std::make_unique<FlatParameters>(
           placed_within(memory_of_thread(), std::move(groups), *rule_), *rule_)),
-      gradients_(std::make_unique<GradientTable>(GradientTable::of(*parameters_))),
-      control_(std::make_unique<UpdateControl>(device(), gradients_->rows())) {
+      gradients_(std::make_unique<GradientTable>(GradientTable::of(*parameters_))) {
   const PurposeScope purpose(Purpose::optimizer);
+  const PlaceScope place(parameters_->update_place());
+  control_ = std::make_unique<UpdateControl>(device(), gradients_->rows());
   rule_->prepare(*gradients_);
   apply_environment();
 }
@@ -34,6 +35,7 @@ void Optimizer::separate_parameters() {
       observers_.empty(), "optimizer",
       "averages and monitors must be made of this optimizer, not of the inner one");
   parameters_->separate();
+  const PlaceScope place(parameters_->update_place());
   // Chunks keep their numbers, by which the control buffer knows them.
   gradients_ = std::make_unique<GradientTable>(GradientTable::of(*parameters_));
   rule_->prepare(*gradients_);
@@ -110,7 +112,7 @@ bool Optimizer::update(float weight, uint32_t part) {
   // With a Shard, only the statistics know of gradients that other ranks have.
   if (parameters_->shard() || !gradients_->has_all())
     control_->count_missed(gradients_->all_stats());
-  StateStaging(*parameters_).update([&](size_t run, RunValues values) {
+  StateStaging(*parameters_, *gradients_).update([&](size_t run, RunValues values) {
     if (by_runs) gradients_->locate(run);
     rule_->update(target(run, std::move(values)));
   });
@@ -119,16 +121,27 @@ bool Optimizer::update(float weight, uint32_t part) {
   return true;
 }
 
-// Takes the statistics of gradients that are not on the device together.
+// Takes the statistics of gradients that are not on the device together: there, one by one, or
+// where they are, if the host updates them. Each parameter is a run then.
 bool Optimizer::measure_by_runs() {
   bool has_any = false;
+  std::vector<size_t> on_host;
   gradients_->clear_stats();
   for (size_t run = 0; run < parameters_->runs().size(); ++run) {
-    if (!gradients_->locate(run)) continue;
-    gradients_->stats(run);
-    has_any = true;
+    if (parameters_->runs()[run].is_on_host && parameters_->send_away(run)) {
+      const HostWorkScope scope;
+      gradients_->locate(run);
+      on_host.push_back(run);
+    } else if (gradients_->locate(run)) {
+      gradients_->stats(run);
+      has_any = true;
+    }
   }
-  return has_any;
+  if (on_host.empty()) return has_any;
+  device().mark()();
+  const HostWorkScope scope;
+  for (const size_t run : on_host) gradients_->stats(run);
+  return true;
 }
 
 void Optimizer::share_stats(const Tensor&) {
@@ -166,7 +179,10 @@ UpdateTarget Optimizer::target(size_t i, RunValues values) const {
 }
 
 void Optimizer::update_run(size_t run) {
-  rule_->update(target(run));
+  if (!parameters_->runs()[run].is_on_host) return rule_->update(target(run));
+  StateStaging(*parameters_, *gradients_).update_one(run, [&](size_t, RunValues values) {
+    rule_->update(target(run, std::move(values)));
+  });
 }
 
 void Optimizer::finish_update() {

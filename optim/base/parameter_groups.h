@@ -20,6 +20,9 @@ struct Offload {
   // If the parameters are offloaded, too: the most bytes of them that are on the device at a time,
   // unless one is larger. 0: all of them are there.
   uint64_t parameter_bytes = 0;
+  // Whether the host's processor updates them, as the device `cpu` would: gradients go there, and
+  // only values come back. What updates each gradient as it comes (AdamA) does not do this.
+  bool updates_on_host = false;
 };
 
 // The share of the state that this process keeps when several update parameters together (dist/).

@@ -1,6 +1,7 @@
 #include "optim/base/parameters.h"
 
 #include <algorithm>
+#include <span>
 
 #include "ops/ops.h"
 
@@ -136,6 +137,22 @@ FlatParameters::HostStream FlatParameters::streamed(const std::vector<Tensor>& t
   auto stream = std::make_unique<Stream>(std::move(storages), *source,
                                          StreamOptions{.most_bytes = placement_.streamed_bytes});
   return {std::move(source), std::move(stream)};
+}
+
+MemoryPlace FlatParameters::update_place() const {
+  return std::ranges::any_of(runs(), &Run::is_on_host) ? MemoryPlace::host : MemoryPlace::device;
+}
+
+bool FlatParameters::send_away(size_t run) const {
+  const Run& of = runs()[run];
+  if (values_.second) values_.second->send_away(*slabs_[of.slab].held().impl().storage);
+  bool are_there = true;
+  for (const Slot& slot : std::span(slots()).subspan(of.first_slot, of.slots)) {
+    const Tensor& gradient = slot.parameter.impl().grad;
+    if (gradient && gradients_.second) gradients_.second->send_away(*gradient.impl().storage);
+    are_there &= gradient && gradient.impl().storage->is_on_host();
+  }
+  return are_there;
 }
 
 void FlatParameters::end_window() const {

@@ -95,6 +95,12 @@ class FlatParameters {
   static Tensor view(const Tensor& whole, const Slot& slot);
   static Tensor view(const Tensor& whole, const ElementRange& range);
   RunValues values(size_t run) const;  // views of its slab
+  // Where kernels of updates find what is beside values and gradients: in host memory, if the host
+  // updates some runs.
+  MemoryPlace update_place() const;
+  // Sends what is offloaded of a run away from the device, gradients too, for an update on the
+  // host. Returns whether its gradients are all on the host then.
+  bool send_away(size_t run) const;
   // The f32 values that updates change, in their shape, or as [own elements] if a divided parameter
   // is in parts; undefined if another rank has them.
   Tensor master(const Slot& slot) const;

@@ -49,6 +49,15 @@ void check_groups(const std::vector<ParameterGroup>& groups) {
           "all groups must have as many bytes of offloaded parameters on the device, got {} and {}",
           streamed_bytes(groups.front()), streamed_bytes(group));
   }
+  const auto on_host = [](const ParameterGroup& group) {
+    return group.offload && group.offload->updates_on_host;
+  };
+  check(std::ranges::all_of(groups,
+                            [&](const ParameterGroup& group) {
+                              return !group.offload ||
+                                     on_host(group) == std::ranges::any_of(groups, on_host);
+                            }),
+        op, "all groups that are offloaded must be updated in one place");
   check(!shard || (shard->rank >= 0 && shard->rank < shard->ranks), op,
         "a shard must be one of its ranks, got {} of {}", shard ? shard->rank : 0,
         shard ? shard->ranks : 0);
@@ -166,7 +175,7 @@ class Placer {
                                  : ElementRange{});
     run.is_elsewhere = !slot.is_here;
     if (const std::optional<Offload>& offload = groups_[slot.group].offload)
-      add_offloaded(std::move(run), offload->part_bytes);
+      add_offloaded(std::move(run), *offload);
     else if (placed_.ownership->is_divided(index) && !run.is_elsewhere)
       add_divided(run);
     else
@@ -205,13 +214,15 @@ class Placer {
     return static_cast<uint64_t>(sum);
   }
 
-  // Limits the bytes at a time. A run that is larger and cannot be cut is not staged.
-  void add_offloaded(Run run, uint64_t most_bytes) {
-    const uint64_t bytes = staged_bytes(run);
-    run.is_staged = bytes <= most_bytes;
-    const bool joins_last = joins(run) && placed_.runs.back().is_staged &&
+  // Limits the bytes at a time. A run that is larger and cannot be cut is not staged. On the host
+  // parameters are not cut, since nothing but their gradients is there a second time.
+  void add_offloaded(Run run, const Offload& how) {
+    const uint64_t bytes = staged_bytes(run), most_bytes = how.part_bytes;
+    run.is_on_host = how.updates_on_host;
+    run.is_staged = !run.is_on_host && bytes <= most_bytes;
+    const bool joins_last = joins(run) && placed_.runs.back().is_staged == run.is_staged &&
                             staged_bytes(placed_.runs.back()) + bytes <= most_bytes;
-    if (run.is_staged || unit_of(placed_.slots[run.first_slot]) != 1)
+    if (run.is_on_host || run.is_staged || unit_of(placed_.slots[run.first_slot]) != 1)
       return add(std::move(run), joins_last);
     const auto each = static_cast<int64_t>(bytes) / run.elements.size;
     constexpr int64_t unit = Placement::part_unit;

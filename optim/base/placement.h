@@ -81,6 +81,7 @@ struct Placement {
     size_t first_slot = 0, slots = 0;  // the parameters
     bool is_elsewhere = false;         // another rank updates it
     bool is_staged = false;            // offloaded, and on the device for the update (StateStaging)
+    bool is_on_host = false;           // offloaded, and updated by the host's processor
   };
   // Parts of a parameter begin at multiples of this many elements, like rows of the gradient table:
   // so sums over them, and with them all bits, are those of the whole.

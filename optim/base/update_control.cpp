@@ -65,13 +65,23 @@ void UpdateControl::prepare(uint32_t part, float weight, const Tensor& stats) co
                                  .max_scale = scaler_.ceiling};
   static_assert(sizeof(p.milestones) == sizeof(schedule.milestones));
   std::copy(schedule.milestones.begin(), schedule.milestones.end(), p.milestones);
-  launch("update_prepare", {in(stats), inout(buffer_)}, p, {.variant = {part}});
+  decide([&] { launch("update_prepare", {in(stats), inout(buffer_)}, p, {.variant = {part}}); });
+}
+
+// On the host, if it updates: then it decides with the arithmetic with which it updates.
+void UpdateControl::decide(const std::function<void()>& kernel) const {
+  if (buffer_.impl().storage->place() == MemoryPlace::device) return kernel();
+  buffer_.device().mark()();
+  const HostWorkScope scope;
+  kernel();
 }
 
 void UpdateControl::count_missed(const Tensor& stats) const {
   const auto chunks = static_cast<uint32_t>(stats.numel() / 3);
-  launch("count_missed", {in(stats), inout(buffer_)},
-         kernels::GradStatsParams{.offset = {}, .chunks = chunks}, {.threads = {chunks, 1, 1}});
+  decide([&] {
+    launch("count_missed", {in(stats), inout(buffer_)},
+           kernels::GradStatsParams{.offset = {}, .chunks = chunks}, {.threads = {chunks, 1, 1}});
+  });
 }
 
 void UpdateControl::begin_judging() const {

@@ -1,6 +1,8 @@
 // Decisions about updates that the device makes: loss scale, overflows, clipping, schedule, counts.
 #pragma once
 
+#include <functional>
+
 #include "../../core/tensor/tensor.h"
 #include "../schedules/schedule.h"
 #include "loss_scaler.h"
@@ -41,6 +43,8 @@ class UpdateControl {
   float max_norm = 0;  // 0: no clipping
 
  private:
+  void decide(const std::function<void()>& kernel) const;
+
   Tensor buffer_;
   LossScaler scaler_;
 };

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <numeric>
 #include <string_view>
 #include <tuple>
 
@@ -31,6 +32,12 @@ constexpr int64_t few_rows = 1024;
 // The order of ways by what they need; those that the host has no room for come last.
 std::tuple<bool, uint64_t, double> need_of(const Choice& choice, uint64_t host_bytes) {
   return {choice.forecast.memory.host_peak > host_bytes, choice.peak(), choice.seconds};
+}
+
+// The bytes that stay on the device between updates, whatever becomes of activations.
+uint64_t lasting_bytes(const Choice& choice) {
+  const auto& peak = choice.forecast.memory.peak_by_purpose;
+  return peak[static_cast<int>(Purpose::parameter)] + peak[static_cast<int>(Purpose::optimizer)];
 }
 
 bool is_among(const std::vector<std::string>& names, std::string_view name) {
@@ -133,7 +140,9 @@ void Choices::add_groups() {
   };
   std::vector<std::string> offloads = {asked_.offload};
   if (may("offload") && planner_.can_offload(asked_))
-    for (const char* word : {"none", "states", "parameters"}) add_once(offloads, std::string(word));
+    for (const std::string word :
+         {"none", "states", "states+updates", "parameters", "parameters+updates"})
+      if (options_.speed->host.updates > 0 || !word.ends_with("+updates")) add_once(offloads, word);
   if (may("offload") && planner_.program().frozen_file)
     for (const char* word : {"none", "file"}) add_once(offloads, std::string(word));
   std::vector<int> fused = {asked_.fused_update};
@@ -176,8 +185,8 @@ const std::vector<size_t>& Choices::plans() {
   plans_.emplace();
   if (!planner_.trains() || !may("budget") || asked_.recompute) return *plans_;
   const auto leanest = std::ranges::max_element(groups_, {}, [](const StepSettings& s) {
-    return std::tuple(s.batch, s.fused_update > 0, s.offload == "parameters" || s.offload == "file",
-                      s.offload == "states", s.states_in_8_bits);
+    return std::tuple(s.batch, s.fused_update > 0, s.offloads_parameters() || s.offload == "file",
+                      s.offload.starts_with("states"), s.states_in_8_bits);
   });
   AutoRecomputeOptions rough = planning();
   rough.effort = 0.1;
@@ -203,6 +212,8 @@ StepSettings Choices::settings_of(Way way) const {
 }
 
 Choice Choices::measure(const StepSettings& settings) const {
+  for (const auto& [way, known] : measured_)
+    if (known.settings == settings) return known;
   Choice choice{.settings = settings};
   for (const StepSettings& one : kinds_of_ranks(settings)) {
     Forecast found = planner_.measure(one);
@@ -245,23 +256,31 @@ std::vector<size_t> Choices::lean_activations() {
 }
 
 // Tries the ways of a group that may be quicker than the best one so far. Keeping everything takes
-// least time; plans cost more the less they need.
-void Choices::try_group(size_t group, uint64_t bytes, std::optional<Way>& best) {
-  const auto is_quicker = [&](Way way) {
-    return !best || measured(way).seconds < measured(*best).seconds;
-  };
+// least time; plans cost more the less they need, and segments more with more ways to save.
+void Choices::try_group(size_t group, uint64_t bytes, double most_seconds,
+                        std::optional<Way>& best) {
   const auto try_way = [&](size_t activations) {
     const Way way{group, activations};
-    const bool does_fit = fits(measured(way), bytes);
-    if (does_fit && is_quicker(way)) best = way;
+    const Choice& choice = measured(way);
+    const bool does_fit = fits(choice, bytes);
+    if (does_fit && choice.seconds < (best ? measured(*best).seconds : most_seconds)) best = way;
     return does_fit;
   };
-  if (try_way(plain_) || !is_quicker({group, plain_})) return;
-  const std::vector<size_t> lean = lean_activations();
-  std::vector<Way> ways;
-  for (const size_t i : lean) ways.push_back({group, i});
-  measure_together(ways);
-  for (const size_t i : lean) try_way(i);
+  const Choice& plain = measured({group, plain_});
+  if (try_way(plain_) || plain.forecast.memory.host_peak > options_.host_bytes) return;
+  if (!plain.settings.offloads_parameters() && lasting_bytes(plain) > bytes) return;
+  std::vector<size_t> lean = {0};
+  const size_t block = plain_ + 1;
+  if (activations_.size() - plans().size() > block) lean.push_back(block);
+  if (!plans().empty()) lean.push_back(plans().back());
+  const auto try_all = [&](const std::vector<size_t>& all) {
+    std::vector<Way> ways;
+    for (const size_t i : all) ways.push_back({group, i});
+    measure_together(ways);
+    for (const size_t i : all) try_way(i);
+  };
+  try_all(lean);
+  if (lean.size() > 1 && lean[1] == block && !try_way(block)) try_all(lean_activations());
   const auto try_plan = [&](size_t i) { return try_way(plans()[i]); };
   if (plans().empty() || !try_plan(plans().size() - 1)) return;
   size_t low = 0, high = plans().size() - 1;  // the latter fits
@@ -275,7 +294,8 @@ void Choices::try_group(size_t group, uint64_t bytes, std::optional<Way>& best) 
 }
 
 // Plans again for the settings that were chosen, so that their budget given by hand leads to the
-// same plan.
+// same plan. The search counts what is computed and copied; here, what hides behind the other takes
+// no time.
 Choice Choices::planned_again(const Choice& choice, uint64_t bytes) {
   if (!choice.settings.recompute || choice.settings.recompute == asked_.recompute) return choice;
   StepSettings settings = choice.settings;
@@ -283,7 +303,12 @@ Choice Choices::planned_again(const Choice& choice, uint64_t bytes) {
     if (!search_ || searched_ != settings.plain())
       search_.reset(new Search(planner_.search(settings, planning().of_a_run())));
     searched_ = settings.plain();
-    settings.recompute = std::make_shared<const Plan>(search_->budget(bytes).plan);
+    search_->budget(bytes);  // looks near it
+    const auto seconds = [&](const Candidate& candidate) {
+      return candidate.peak() > bytes ? no_bound : options_.speed->seconds(candidate.forecast.work);
+    };
+    const auto best = std::ranges::min_element(search_->candidates(), {}, seconds);
+    settings.recompute = std::make_shared<const Plan>(best->plan);
   } catch (const OutOfMemory&) {
     return choice;
   }
@@ -291,26 +316,51 @@ Choice Choices::planned_again(const Choice& choice, uint64_t bytes) {
   return fits(again, bytes) ? again : choice;
 }
 
-// The ways that keep everything, the quickest first.
-std::vector<Choices::Way> Choices::plain_ways() {
-  std::vector<Way> plain;
-  for (size_t i = 0; i < groups_.size(); ++i) plain.push_back({i, plain_});
-  measure_together(plain);
-  std::ranges::sort(plain, {}, [&](Way way) { return measured(way).seconds; });
-  return plain;
+// The seconds that the ways of a group take at least: those of keeping everything, or before these
+// are measured, of groups that have less to do: fewer steps of several, nothing on the bus, one
+// pass.
+double Choices::least_seconds(size_t group) const {
+  if (const auto found = measured_.find({group, plain_}); found != measured_.end())
+    return found->second.seconds;
+  const StepSettings& own = groups_[group];
+  const bool is_host_slower = options_.speed->host.updates <= options_.speed->bytes;
+  double least = 0;
+  for (size_t i = 0; i < groups_.size(); ++i) {
+    const StepSettings& other = groups_[i];
+    StepSettings same = own;
+    if (other.offload == "none" && (!own.updates_on_host() || is_host_slower))
+      same.offload = other.offload;
+    if (own.fused_update == 2 && other.fused_update == 0) same.fused_update = 0;
+    if (other.accumulate > 1 && other.accumulate < own.accumulate)
+      same.batch = other.batch, same.accumulate = other.accumulate;
+    if (same == other && i != group) least = std::max(least, least_seconds(i));
+  }
+  return least;
 }
 
-std::optional<Choices::Way> Choices::best_within(uint64_t bytes, const std::vector<Way>& plain) {
+// Looks at groups by rising least_seconds().
+std::optional<Choices::Way> Choices::best_within(uint64_t bytes, double most_seconds) {
   std::optional<Way> best;
-  for (const Way& way : plain) try_group(way.first, bytes, best);
+  std::vector<size_t> left(groups_.size());
+  std::iota(left.begin(), left.end(), 0);
+  while (!left.empty()) {
+    const auto next =
+        std::ranges::min_element(left, {}, [&](size_t group) { return least_seconds(group); });
+    if (least_seconds(*next) >= (best ? measured(*best).seconds : most_seconds)) break;
+    if (!measured_.contains({*next, plain_})) {
+      measured({*next, plain_});
+      continue;
+    }
+    try_group(*next, bytes, most_seconds, best);
+    left.erase(next);
+  }
   return best;
 }
 
 std::optional<Choice> Choices::quickest() {
-  const std::vector<Way> plain = plain_ways();
   // Blocks are larger than what lies in them.
   for (uint64_t bytes = options_.bytes; bytes > options_.bytes / 8 * 7; bytes -= bytes / 64) {
-    const std::optional<Way> best = best_within(bytes, plain);
+    const std::optional<Way> best = best_within(bytes);
     if (!best) return std::nullopt;
     const Choice choice = planned_again(measured(*best), bytes);
     try {
@@ -361,8 +411,8 @@ std::vector<std::pair<std::string, Choice>> Choices::gains(const Choice* chosen)
     more.allowed.push_back(name);
     more.on_progress = {};
     Choices wider(*this, more);
-    const std::optional<Way> best = wider.best_within(options_.bytes, wider.plain_ways());
-    if (best && (!chosen || wider.measured(*best).seconds < 0.99 * chosen->seconds))
+    const double most = chosen ? 0.99 * chosen->seconds : no_bound;
+    if (const std::optional<Way> best = wider.best_within(options_.bytes, most))
       found.emplace_back(name, wider.measured(*best));
   }
   return found;
@@ -379,7 +429,10 @@ int64_t Choices::longest(const Choice& choice) const {
     const Choice found = measure(settings);
     return fits(found, options_.bytes) ? found.peak() : std::max(found.peak(), options_.bytes + 1);
   };
-  return step * largest_within(needs, options_.bytes);
+  const auto guess = static_cast<double>(choice.settings.length) *
+                     static_cast<double>(options_.bytes) / static_cast<double>(choice.peak());
+  return step *
+         largest_within(needs, options_.bytes, std::min(static_cast<int64_t>(guess) / step, most));
 }
 
 std::optional<Choice> Choices::longest() {

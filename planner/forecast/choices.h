@@ -4,6 +4,7 @@
 #pragma once
 
 #include <functional>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -88,6 +89,7 @@ class Choices {
   const ChoiceOptions& options() const { return options_; }  // with its defaults filled in
 
  private:
+  static constexpr double no_bound = std::numeric_limits<double>::infinity();
   // Numbers of what lies where and when weights are updated, and of how activations are kept.
   using Way = std::pair<size_t, size_t>;
 
@@ -107,9 +109,9 @@ class Choices {
   void measure_together(std::vector<Way> ways);
   Way least_way(uint64_t host_bytes);
   bool fits(const Choice& choice, uint64_t bytes) const;
-  void try_group(size_t group, uint64_t bytes, std::optional<Way>& best);
-  std::vector<Way> plain_ways();
-  std::optional<Way> best_within(uint64_t bytes, const std::vector<Way>& plain);
+  void try_group(size_t group, uint64_t bytes, double most_seconds, std::optional<Way>& best);
+  double least_seconds(size_t group) const;
+  std::optional<Way> best_within(uint64_t bytes, double most_seconds = no_bound);
   Choice planned_again(const Choice& choice, uint64_t bytes);
 
   const Planner& planner_;

@@ -16,6 +16,7 @@ WorkByPhase work_since(WorkByPhase after, const WorkByPhase& before) {
     after[i].over_bus -= before[i].over_bus;
     after[i].calls -= before[i].calls;
     after[i].offloaded -= before[i].offloaded;
+    after[i].on_host -= before[i].on_host;
   }
   return after;
 }
@@ -143,8 +144,8 @@ Forecast Planner::measure(const StepSettings& settings, DryMemory memory) const 
   for (int i = 0; i < phase_count; ++i) {
     Work& work = found.work[i];
     if (static_cast<Phase>(i) == Phase::update) continue;
-    work = {work.flops * times, scaled(work.bytes), scaled(work.over_bus), scaled(work.calls),
-            scaled(work.offloaded)};
+    work = {work.flops * times, scaled(work.bytes),     scaled(work.over_bus),
+            scaled(work.calls), scaled(work.offloaded), scaled(work.on_host)};
   }
   found.from_files = scaled(found.from_files);
   return found;

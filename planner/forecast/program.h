@@ -48,6 +48,10 @@ struct StepSettings {
   // and a last one. More steps need no more memory.
   StepSettings shortened() const;
 
+  // Whether parameters lie in host memory, and whether the host's processor updates what does.
+  bool offloads_parameters() const { return offload.starts_with("parameters"); }
+  bool updates_on_host() const { return offload.ends_with("+updates"); }
+
   // The tokens per sample, or the program's own.
   int64_t length_or(int64_t usual) const { return length ? length : usual; }
 

@@ -57,9 +57,9 @@ std::vector<Saving> attribute_savings(const Planner& planner, const StepSettings
   }
   if (settings.offload != "none") {
     now.offload = settings.offload;
-    add(now.offload == "states" ? "optimizer states in host memory"
-        : now.offload == "file" ? "frozen weights in their file"
-                                : "states and parameters in host memory");
+    add(now.offload.starts_with("states") ? "optimizer states in host memory"
+        : now.offload == "file"           ? "frozen weights in their file"
+                                          : "states and parameters in host memory");
   }
   if (settings.ranks > 1) {
     now.ranks = settings.ranks;

@@ -11,7 +11,7 @@
 namespace rw {
 
 double DeviceSpeed::seconds(const WorkByPhase& work, uint64_t from_files) const {
-  double passes = 0, copies = 0, update = 0, bus = 0;
+  double passes = 0, copies = 0, update = 0, bus = 0, on_host = 0;
   const double each_way = (host.to_host + host.from_host) / 2;
   for (int i = 0; i < phase_count; ++i) {
     const Work& w = work[i];
@@ -20,11 +20,12 @@ double DeviceSpeed::seconds(const WorkByPhase& work, uint64_t from_files) const 
     const auto moved = static_cast<double>(w.offloaded + w.over_bus);
     const bool is_update = static_cast<Phase>(i) == Phase::update;
     (is_update ? update : passes) += kernels;
+    if (host.updates > 0) on_host += static_cast<double>(w.on_host) / host.updates;
     if (each_way > 0) (is_update ? bus : copies) += moved / each_way;
   }
   const auto read = static_cast<double>(from_files);
   if (each_way > 0) copies += read / each_way;
-  return std::max({passes, copies, read / file}) + std::max(update, bus);
+  return std::max({passes, copies, read / file}) + std::max({update, bus, on_host});
 }
 
 DeviceSpeed assumed_speed(const DeviceInfo& info) {

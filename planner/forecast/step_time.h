@@ -13,12 +13,13 @@ struct DeviceSpeed {
   double flops = OpCost::flops_per_second;       // of products, per second
   double bytes = OpCost::flops_per_second / 20;  // that kernels read and write, per second
   double kernel = 5e-6;                          // seconds that a kernel takes at least
-  HostBandwidth host = {};                       // of copies to host memory, and back
+  HostBandwidth host = {};                       // of copies to host memory and back, and updates
   double file = 1e9;                             // bytes that a file gives, per second
   bool is_measured = false;                      // by measure_speed()
 
-  // The seconds of an update that reads so many bytes of weights from files. Copies and reads hide
-  // behind kernels of the same pass, or kernels behind them, whichever take longest.
+  // The seconds of an update that reads so many bytes of weights from files. Copies, reads and what
+  // the host computes hide behind kernels of the same pass, or kernels behind them, whichever take
+  // longest.
   double seconds(const WorkByPhase& work, uint64_t from_files = 0) const;
 };
 

@@ -32,6 +32,7 @@ TEST_CASE("host bandwidth: how fast copies to the host are" * doctest::test_suit
   vulkan::Caps caps = a_gpu();
   caps.tuning.to_host = 12'000'000'000;
   caps.tuning.from_host = 13'000'000'000;
+  caps.tuning.host_updates = 14'000'000'000;
   caps.unified_memory = true;
   CHECK(std::isinf(vulkan::to_info(caps).host_bandwidth.seconds_there_and_back()));
   caps.unified_memory = false;
@@ -39,8 +40,10 @@ TEST_CASE("host bandwidth: how fast copies to the host are" * doctest::test_suit
   CHECK(vulkan::to_info(caps).host_bandwidth.from_host == 13e9);
   const vulkan::Caps known = vulkan::parse_caps(vulkan::to_json(caps), "a file");
   CHECK(vulkan::to_info(known).host_bandwidth.from_host == 13e9);
+  CHECK(vulkan::to_info(known).host_bandwidth.updates == 14e9);
   caps.tuning = {};
   CHECK(vulkan::to_info(caps).host_bandwidth.seconds_there_and_back() == 2 / 25e9);
+  CHECK(vulkan::to_info(caps).host_bandwidth.updates == 40e9);
 }
 
 TEST_CASE("host bandwidth: copies to the host are measured where the device has other memory") {
@@ -59,6 +62,7 @@ TEST_CASE("host bandwidth: copies to the host are measured where the device has 
   const vulkan::Tuning kept = vulkan::read_tuning(vulkan::parse_caps(device_profile("vulkan"), ""));
   CHECK(kept.to_host > 0);
   CHECK(kept.from_host > 0);
+  CHECK(kept.host_updates > 100'000'000);  // bytes per second: slower than any memory
   CHECK(device->info().host_bandwidth.to_host == static_cast<double>(kept.to_host));
   CHECK(open_backend("dry:vulkan")->info().host_bandwidth.from_host ==
         static_cast<double>(kept.from_host));

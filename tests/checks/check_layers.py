@@ -64,7 +64,7 @@ PROJECT_RULES = {
     "backends/monitor/": [],
     "backends/reference/": DRIVERS + ["backends/dry/"],  # every backend can be predicted
     "backends/cpu/": DRIVERS + ["backends/dry/", "backends/reference/"],
-    "backends/vulkan/": DRIVERS + ["backends/dry/", "backends/vulkan/"],
+    "backends/vulkan/": DRIVERS + ["backends/cpu/cpu_backend.h", "backends/dry/", "backends/vulkan/"],
     "backends/vulkan/device/": DRIVERS,
     "backends/vulkan/passes/": VULKAN_DEVICE,
     "backends/vulkan/matrix/": VULKAN_PASSES,

@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <fstream>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "backends/open.h"
@@ -14,6 +16,7 @@
 #include "shaders/params.h"
 #include "tests/fixtures/env.h"
 #include "tests/fixtures/kernel_runner.h"
+#include "tests/fixtures/temporary_folder.h"
 
 namespace {
 
@@ -200,4 +203,45 @@ TEST_CASE("process memory: uploads of 1 GiB behind queued kernels need the stagi
   CHECK(total[kCount / 2] == expected);
   CHECK(total[kCount - 1] == expected);
   CHECK(std::count(total.begin(), total.end(), 0.f) == static_cast<long>(kCount - 3));
+}
+
+TEST_CASE("process memory: limits of control groups, and of those around them" *
+          doctest::test_suite("host")) {
+  const TemporaryFolder root;
+  const auto put = [&](const std::filesystem::path& file, const std::string& text) {
+    std::filesystem::create_directories((root / file).parent_path());
+    std::ofstream(root / file) << text;
+  };
+  const auto spare = [&] { return spare_host_bytes(root.path) / kMiB; };
+  const uint64_t everything = spare();  // no file says anything
+  put("proc/meminfo", "MemTotal: 9 kB\nMemAvailable:   65536 kB\n");
+  CHECK(spare() == 56);  // 64, without an eighth
+  // Version 2: the group around it has less, and 1 kMiB of what it takes are copies of files.
+  put("proc/self/cgroup", "1:name=systemd:/x\n0::/outer/inner\n");
+  put("sys/fs/cgroup/outer/inner/memory.max", "max\n");
+  put("sys/fs/cgroup/outer/inner/memory.current", "4096\n");
+  CHECK(spare() == 56);
+  put("sys/fs/cgroup/outer/inner/memory.max", std::to_string(40 * kMiB));
+  put("sys/fs/cgroup/outer/inner/memory.current", std::to_string(8 * kMiB));
+  CHECK(spare() == 28);
+  put("sys/fs/cgroup/outer/memory.max", std::to_string(24 * kMiB));
+  put("sys/fs/cgroup/outer/memory.current", std::to_string(9 * kMiB));
+  put("sys/fs/cgroup/outer/memory.stat",
+      "anon 5\ninactive_file " + std::to_string(kMiB) + "\nactive_file 7\n");
+  CHECK(spare() == 14);
+  // Version 1, whose folder is elsewhere, and that of a container, which sees it as the top.
+  put("proc/self/cgroup", "5:cpu,memory:/a\n4:memory_recursive:/b\n0::/\n");
+  put("sys/fs/cgroup/memory/a/memory.limit_in_bytes", std::to_string(32 * kMiB));
+  put("sys/fs/cgroup/memory/a/memory.usage_in_bytes", std::to_string(16 * kMiB));
+  put("sys/fs/cgroup/memory/a/memory.stat", "total_inactive_file 0\n");
+  put("sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
+  CHECK(spare() == 14);
+  put("proc/self/cgroup", "5:memory:/elsewhere/b\n");
+  put("sys/fs/cgroup/memory/memory.limit_in_bytes", std::to_string(8 * kMiB));
+  put("sys/fs/cgroup/memory/memory.usage_in_bytes", std::to_string(9 * kMiB));
+  CHECK(spare() == 0);
+  put("proc/self/cgroup", "nothing of this kind\n");
+  CHECK(spare() == 56);
+  std::filesystem::remove_all(root / "proc");
+  CHECK(spare() == everything);
 }

@@ -111,6 +111,7 @@ def test_peaks(folder):
     for segments in ("none", "block"):
         same_peak(folder, *text, "--checkpoint", segments)
     same_peak(folder, *text, "--optimizer", "adamw-8bit", "--offload", "states")
+    same_peak(folder, *text, "--offload", "parameters+updates")
     # The longest sentences of a run are known only from the data.
     tuned = report(folder, "bert", "finetune", "--task", "task", "--model", "model", "--batch", "4",
                    "--seq", "32", "--quiet")["device"]

@@ -17,6 +17,7 @@ struct Tuning {
   std::map<std::string, Choice, std::less<>> choices;  // by class_of()
   // Between the device's memory and the host's, in bytes per second; 0: not measured.
   uint64_t to_host = 0, from_host = 0;
+  uint64_t host_updates = 0;  // HostBandwidth::updates
 
   bool operator==(const Tuning&) const = default;
 };

@@ -71,6 +71,7 @@ Json tuning_json(const Tuning& tuning) {
   Json json = {{"made", tuning.made}, {"choices", std::move(choices)}};
   if (tuning.to_host > 0) json["to_host"] = tuning.to_host;
   if (tuning.from_host > 0) json["from_host"] = tuning.from_host;
+  if (tuning.host_updates > 0) json["host_updates"] = tuning.host_updates;
   return json;
 }
 
@@ -89,7 +90,8 @@ Tuning parse_tuning(const Json& json, const std::string& file) {
   }
   constexpr uint64_t fastest = 1'000'000'000'000'000;
   for (const auto& [key, speed] :
-       {std::pair("to_host", &tuning.to_host), std::pair("from_host", &tuning.from_host)})
+       {std::pair("to_host", &tuning.to_host), std::pair("from_host", &tuning.from_host),
+        std::pair("host_updates", &tuning.host_updates)})
     if (json.contains(key))
       *speed =
           bounded_number<uint64_t>(json[key], 1, fastest, fmt::format("\"{}\" of '{}'", key, file));

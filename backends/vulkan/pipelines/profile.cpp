@@ -118,14 +118,15 @@ Caps parse_caps(const std::string& text, const std::string& file) {
 }
 
 // Where nothing was measured, it is what copies get over 16 lanes of PCIe 4, of the 31.5 GB/s that
-// these carry.
+// these carry, and what a processor gets of the 60 GB/s of two channels of memory.
 HostBandwidth host_bandwidth(const Caps& caps) {
-  constexpr double assumed = 25e9;
+  constexpr double assumed = 25e9, assumed_updates = 40e9;
   if (caps.unified_memory) return {};
-  const auto or_assumed = [](uint64_t measured) {
-    return measured > 0 ? static_cast<double>(measured) : assumed;
+  const auto or_assumed = [](uint64_t measured, double otherwise) {
+    return measured > 0 ? static_cast<double>(measured) : otherwise;
   };
-  return {or_assumed(caps.tuning.to_host), or_assumed(caps.tuning.from_host)};
+  return {or_assumed(caps.tuning.to_host, assumed), or_assumed(caps.tuning.from_host, assumed),
+          or_assumed(caps.tuning.host_updates, assumed_updates)};
 }
 
 DeviceInfo to_info(const Caps& caps) {

@@ -22,6 +22,12 @@ class Block {
       : device_(device),
         bytes_(std::max<uint64_t>(256, multiple_of(16, bytes))),
         number_(on_host ? device.allocate_host_block(bytes_) : device.allocate_block(bytes_)) {}
+  // On the host, with these contents.
+  template <class T>
+  Block(Backend& device, const std::vector<T>& contents)
+      : Block(device, contents.size() * sizeof(T), true) {
+    device.write(range(contents.size() * sizeof(T)), contents.data());
+  }
   ~Block() { device_.free_block(number_); }
   Block(const Block&) = delete;
   Block& operator=(const Block&) = delete;
@@ -301,23 +307,66 @@ Verdict measure(Backend& device, const Caps& caps, std::span<const Product> prod
   return verdict;
 }
 
-HostBandwidth measure_host_copies(Backend& device) {
+namespace {
+
+// The least seconds of some rounds.
+double least_seconds(Backend& device, const std::function<void()>& run) {
   using Clock = std::chrono::steady_clock;
-  constexpr uint64_t bytes = uint64_t{64} << 20;
   constexpr int rounds = 8;
+  double least = std::numeric_limits<double>::infinity();
+  for (int round = 0; round < rounds; ++round) {
+    device.synchronize();
+    const auto start = Clock::now();
+    run();
+    device.synchronize();
+    least = std::min(least, std::chrono::duration<double>(Clock::now() - start).count());
+  }
+  return least;
+}
+
+// The bytes per second that Adam's update reads and writes on the host.
+double host_update_speed(Backend& device) {
+  constexpr uint32_t n = 1 << 22, shift = 15, chunk = REWIND_FLAT << shift, rows = n / chunk;
+  const std::vector<float> zeros(n);
+  std::vector<float> control(STATE_MISSED(rows));
+  control[STATE_UPDATES] = control[STATE_LR_FACTOR] = control[STATE_GRAD_FACTOR] = 1;
+  std::vector<std::array<uint32_t, CHUNK_ROW>> table;
+  for (uint32_t i = 0; i < rows; ++i) table.push_back({i * chunk, i * chunk, chunk, i});
+  const Block w(device, zeros), gradient(device, zeros), m(device, zeros), v(device, zeros),
+      at(device, table), state(device, control);
+  const auto binding = [](const Block& block, DType dtype, Access access) {
+    return Binding{block.all(), dtype, access};
+  };
+  const std::array bindings = {
+      binding(w, DType::f32, Access::read_write), binding(gradient, DType::f32, Access::read),
+      binding(m, DType::f32, Access::read_write), binding(v, DType::f32, Access::read_write),
+      binding(at, DType::i32, Access::read),      binding(state, DType::f32, Access::read)};
+  const kernels::AdamParams p{.offset = {},
+                              .first = 0,
+                              .rows = rows,
+                              .shift = shift,
+                              .lr = 1e-3f,
+                              .beta1 = 0.9f,
+                              .beta2 = 0.999f,
+                              .eps = 1e-8f};
+  const KernelCall call{.kernel = "adam",
+                        .bindings = bindings,
+                        .params = std::as_bytes(std::span(&p, 1)),
+                        .threads = {rows << shift, 1, 1}};
+  return static_cast<double>(bytes_moved(call)) /
+         least_seconds(device, [&] { device.run_on_host(call); });
+}
+
+}  // namespace
+
+HostBandwidth measure_host(Backend& device) {
+  constexpr uint64_t bytes = uint64_t{64} << 20;
   const Block here(device, bytes), there(device, bytes, true);
   const auto speed = [&](const Block& from, const Block& to) {
-    double least = std::numeric_limits<double>::infinity();
-    for (int round = 0; round < rounds; ++round) {
-      device.synchronize();
-      const auto start = Clock::now();
-      device.copy(from.all(), to.all());
-      device.synchronize();
-      least = std::min(least, std::chrono::duration<double>(Clock::now() - start).count());
-    }
-    return static_cast<double>(bytes) / least;
+    return static_cast<double>(bytes) /
+           least_seconds(device, [&] { device.copy(from.all(), to.all()); });
   };
-  return {speed(here, there), speed(there, here)};
+  return {speed(here, there), speed(there, here), host_update_speed(device)};
 }
 
 }  // namespace rw::vulkan

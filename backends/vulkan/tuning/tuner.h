@@ -31,8 +31,9 @@ inline constexpr double least_gain = 1.05;
 Verdict measure(Backend& device, const Caps& caps, std::span<const Product> products,
                 double round = 0.02, int rounds = 9);
 
-// Measures copies of 64 MiB between the device's memory and the host's, the quickest of several in
-// each direction. OutOfMemory if there is no room for them.
-HostBandwidth measure_host_copies(Backend& device);
+// Measures copies of 64 MiB between the device's memory and the host's, in each direction, and an
+// update of 4 Mi parameters by the host's processor, the quickest of several. OutOfMemory if there
+// is no room for them.
+HostBandwidth measure_host(Backend& device);
 
 }  // namespace rw::vulkan

@@ -47,7 +47,7 @@ class ObedientSteps : public TrainingSteps {
  public:
   explicit ObedientSteps(const StepSettings& settings) : settings_(settings), ranks_(settings) {
     {
-      const init::HostParameters there(settings.offload == "parameters");
+      const init::HostParameters there(settings.offloads_parameters());
       for (int i = 0; i < 6; ++i) net.emplace<ResidualBlock>();
     }
     net.set_checkpoint(settings.checkpoint == "block" ? settings.checkpoint_every : 0);
@@ -91,11 +91,12 @@ TrainingProgram obedient(const StepSettings& settings) {
   return program;
 }
 
-// A device with memory of its own, which copies to host memory as fast as is said.
+// A device with memory of its own, which copies to host memory as fast as is said, beside a host
+// that updates somewhat faster than slow_speed() lets the device.
 std::unique_ptr<Backend> discrete(double bandwidth = 25e9) {
   const auto backend = open_backend("cpu");
   DeviceInfo info = backend->info();
-  info.host_bandwidth = {bandwidth, bandwidth};
+  info.host_bandwidth = {bandwidth, bandwidth, 12e9};
   return backend->dry(info);
 }
 
@@ -108,7 +109,8 @@ std::vector<Choice> enumerated(const Planner& planner, const DeviceSpeed& speed)
   std::vector<Choice> all;
   const StepSettings& asked = planner.settings();
   const int64_t samples = asked.batch * asked.accumulate;
-  for (const char* offload : {"none", "states", "parameters"})
+  for (const char* offload :
+       {"none", "states", "states+updates", "parameters", "parameters+updates"})
     for (const int fused : {0, 2})
       for (int64_t steps = 1; steps <= (fused ? 1 : samples); ++steps)
         for (const auto& [checkpoint, on_host] :
@@ -216,7 +218,7 @@ TEST_CASE("choices: what is chosen gives the bits and the memory that were promi
       for (size_t k = 0; k < plain[i].size(); ++k)
         REQUIRE(weights[i][k] == doctest::Approx(plain[i][k]).epsilon(1e-3));
   }
-  CHECK(seen.contains("parameters fused"));
+  CHECK(seen.contains("parameters+updates fused"));
   CHECK(seen.contains("none"));
 }
 
@@ -377,7 +379,7 @@ TEST_CASE("choices: ranks take the way of the one that needs most" * doctest::te
 }
 
 TEST_CASE("step time: copies hide behind kernels of the same pass, and updates do not") {
-  const DeviceSpeed speed{.flops = 100, .bytes = 10, .kernel = 1, .host = {2, 6}};
+  const DeviceSpeed speed{.flops = 100, .bytes = 10, .kernel = 1, .host = {2, 6, 5}};
   WorkByPhase work{};
   work[static_cast<int>(Phase::forward)] = {.flops = 200, .bytes = 20, .calls = 1};
   work[static_cast<int>(Phase::replay)] = {.flops = 100, .offloaded = 8};
@@ -386,6 +388,8 @@ TEST_CASE("step time: copies hide behind kernels of the same pass, and updates d
   work[static_cast<int>(Phase::backward)].offloaded = 32;
   work[static_cast<int>(Phase::update)].over_bus = 40;
   CHECK(speed.seconds(work) == doctest::Approx(10 + 10));
+  work[static_cast<int>(Phase::update)].on_host = 60;
+  CHECK(speed.seconds(work) == doctest::Approx(10 + 12));
   const DeviceSpeed without{.flops = 100, .bytes = 10, .kernel = 1};
   CHECK(without.seconds(work) == doctest::Approx(6 + 5));
   const DeviceSpeed measured = measure_speed(default_device(), DType::f32);
