@@ -7,6 +7,7 @@
 #include <map>
 #include <set>
 
+#include "core/base/hash.h"
 #include "core/blocks/nf4.h"
 #include "core/files/folder.h"
 #include "io/formats/transfer.h"
@@ -222,6 +223,32 @@ std::vector<WeightInFile> matrices_in_folder(const fs::path& folder, const Decod
   return found;
 }
 
+// A hash of tensors in files, of some of their bytes.
+class Fingerprint {
+ public:
+  void add(const InputFile& file, const std::string& name, std::string_view type,
+           const Shape& shape, uint64_t offset, uint64_t bytes) {
+    mix(fmt::format("{} {} {};", name, type, shape));
+    bytes_ += bytes;
+    std::byte piece[64];
+    constexpr uint64_t samples = 16;
+    for (uint64_t i = 0; i < samples && bytes > 0; ++i) {
+      const uint64_t size = std::min<uint64_t>(sizeof piece, bytes),
+                     at = (bytes - size) / (samples - 1) * i;
+      file.read(offset + at, std::span(piece, size));
+      mix({reinterpret_cast<const char*>(piece), size});
+    }
+  }
+  std::string str() const { return fmt::format("{} bytes, hash {:016x}", bytes_, hash_); }
+
+ private:
+  void mix(std::string_view text) {
+    for (const char c : text) hash_ = fnv1a(hash_, static_cast<unsigned char>(c));
+  }
+
+  uint64_t bytes_ = 0, hash_ = fnv1a_start;
+};
+
 using MatrixTypes = std::set<std::string, std::less<>>;  // by the names that files have for them
 
 MatrixTypes matrix_types(const DecoderFiles& files) {
@@ -316,6 +343,22 @@ bool DecoderFiles::holds_matrices_as(DType dtype) const {
   return std::ranges::all_of(matrix_types(*this), [&](const std::string& type) {
     return type == stored_name(dtype) || (gguf_ && !is_float_type(type));
   });
+}
+
+std::string DecoderFiles::fingerprint() const {
+  Fingerprint found;
+  if (gguf_) {
+    const InputFile file(gguf_->path());
+    for (const auto& [name, stored] : gguf_->tensors())
+      found.add(file, name, stored.type->name, stored.shape, stored.offset, stored.bytes);
+  } else {
+    for (const SafetensorsFile& file : open_folder(path_)) {
+      const InputFile bytes(file.path());
+      for (const auto& [name, stored] : file.tensors())
+        found.add(bytes, name, stored.dtype, stored.shape, stored.offset, stored.bytes);
+    }
+  }
+  return found.str();
 }
 
 void DecoderFiles::load(Decoder& model) const {

@@ -54,6 +54,10 @@ class DecoderFiles {
   // stay in the file: floats of this dtype, or blocks.
   bool holds_matrices_as(DType dtype) const;
 
+  // A text that is another one for other weights: of the size and a hash of the names, types and
+  // shapes of all tensors and of some of the bytes of each.
+  std::string fingerprint() const;
+
   // Fills a model of this shape, from model.safetensors or its parts, or from the GGUF file.
   // Quantised tensors become floats, unless the model has them in blocks. The folder of a model
   // with a tied head may have the head, if it equals the embeddings. FileError before anything is
