@@ -22,6 +22,16 @@ std::unique_ptr<Decoder> load(const std::string& path) {
   return model;
 }
 
+// With its quantised matrices in blocks.
+std::unique_ptr<Decoder> load_in_blocks(const std::string& path) {
+  const DecoderFiles files(path);
+  check(files.is_quantised(), "decoder_files", "'{}' must be quantised", path);
+  auto model = make_decoder(files.config(), files.types(), DType::f32);
+  files.load(*model);
+  model->eval();
+  return model;
+}
+
 Tensor tokens(const std::vector<std::string>& words, size_t first) {
   std::vector<int32_t> ids;
   for (size_t i = first; i < words.size(); ++i) ids.push_back(std::stoi(words[i]));
@@ -60,8 +70,9 @@ void run(const std::vector<std::string>& words) {
                    words.size() > 4 ? words[4] : "");
   if (what == "dequantise") return dequantise(words.at(1), words.at(2));
   const NoGrad guard;
-  const auto model = load(words.at(1));
-  if (what == "logits") return save_npy(words.at(2), (*model)(tokens(words, 3)));
+  const auto model = what == "blocks" ? load_in_blocks(words.at(1)) : load(words.at(1));
+  if (what == "logits" || what == "blocks")
+    return save_npy(words.at(2), (*model)(tokens(words, 3)));
   check(what == "greedy", "decoder_files", "unknown command {}", what);
   const Tensor prompt = tokens(words, 3);
   const std::vector<int32_t> all = model
@@ -75,7 +86,8 @@ void run(const std::vector<std::string>& words) {
 
 }  // namespace
 
-// Usage: decoder_files logits MODEL OUT.npy TOKEN... | greedy MODEL COUNT TOKEN...
+// Usage: decoder_files logits MODEL OUT.npy TOKEN... | blocks MODEL OUT.npy TOKEN... | greedy MODEL
+// COUNT TOKEN...
 //        | convert MODEL FOLDER | convert MODEL OUT.gguf [TYPE [TOKENIZER.gguf]]
 //        | dequantise FILE.gguf OUT.safetensors
 int main(int count, char** words) {
