@@ -128,7 +128,7 @@ uint64_t nf4_stored_rows(uint64_t rows, uint64_t columns) {
 }
 
 uint64_t nf4_rows(uint64_t stored_rows, uint64_t columns) {
-  // What is shared grows with the rows, so this many are too few or right.
+  // More rows share more, so this many are too few or right.
   uint64_t rows =
       stored_rows - std::min(stored_rows, nf4_stored_rows(stored_rows, columns) - stored_rows);
   while (nf4_stored_rows(rows, columns) < stored_rows) ++rows;

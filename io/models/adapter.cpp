@@ -132,7 +132,7 @@ void check_pattern(const std::string& layer, const std::vector<std::pair<std::st
   }
 }
 
-// What differs from the first adapter, by names of layers.
+// The numbers that differ from the first adapter's, by names of layers.
 template <class T>
 nlohmann::ordered_json pattern_of(const std::vector<NamedLora>& adapters, T LoraOptions::*member) {
   nlohmann::ordered_json pattern = nlohmann::ordered_json::object();

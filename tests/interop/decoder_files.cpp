@@ -44,7 +44,9 @@ void convert(const std::string& from, const std::string& to, const std::string& 
   const auto model = load(from);
   if (!to.ends_with(".gguf"))
     return save_decoder(to, *model,
-                        {.shard_bytes = 1'000'000, .tokens = DecoderFiles(from).special_tokens()});
+                        {.nf4 = type == "nf4",
+                         .shard_bytes = 1'000'000,
+                         .tokens = DecoderFiles(from).special_tokens()});
   GgufMetadata more;
   if (!tokenizer.empty()) more = GgufFile(tokenizer).metadata();
   const GgufTypeInfo* info = find_gguf_type(type);
@@ -88,7 +90,7 @@ void run(const std::vector<std::string>& words) {
 
 // Usage: decoder_files logits MODEL OUT.npy TOKEN... | blocks MODEL OUT.npy TOKEN... | greedy MODEL
 // COUNT TOKEN...
-//        | convert MODEL FOLDER | convert MODEL OUT.gguf [TYPE [TOKENIZER.gguf]]
+//        | convert MODEL FOLDER [nf4] | convert MODEL OUT.gguf [TYPE [TOKENIZER.gguf]]
 //        | dequantise FILE.gguf OUT.safetensors
 int main(int count, char** words) {
   try {

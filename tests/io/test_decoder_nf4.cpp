@@ -11,6 +11,7 @@
 #include "io/models/decoder/gguf.h"
 #include "io/models/decoder/json.h"
 #include "io/models/decoder/nf4.h"
+#include "ops/operators.h"
 #include "tests/fixtures/file_fixture.h"
 #include "tests/fixtures/message_of.h"
 #include "tests/io/decoder_fixture.h"
@@ -28,7 +29,7 @@ DecoderConfig nf4_decoder(const std::string& type) {
   return c;
 }
 
-Tensor bytes_tensor(std::span<const std::byte> bytes) {
+Tensor nf4_bytes(std::span<const std::byte> bytes) {
   std::vector<uint8_t> values(bytes.size());
   std::memcpy(values.data(), bytes.data(), bytes.size());
   Tensor t = empty({std::ssize(values)}, DType::u8);
@@ -36,50 +37,7 @@ Tensor bytes_tensor(std::span<const std::byte> bytes) {
   return t;
 }
 
-Tensor floats_tensor(const std::byte* at, uint64_t count) {
-  std::vector<float> values(count);
-  std::memcpy(values.data(), at, count * sizeof(float));
-  return tensor(values, {std::ssize(values)});
-}
-
-// A weight as bitsandbytes stores it.
-StateDict nf4_tensors(const std::string& name, const Tensor& weight) {
-  const auto rows = static_cast<uint64_t>(weight.size(0)),
-             columns = static_cast<uint64_t>(weight.size(1));
-  std::vector<std::byte> stored(blocks::nf4_stored_rows(rows, columns) *
-                                blocks::nf4_row_bytes(columns));
-  REQUIRE(blocks::encode_nf4(weight.to_vector(), columns, stored));
-  const std::span<const std::byte> all = stored;
-  const uint64_t codes = rows * columns / 2, count = rows * columns / 64;
-  const std::byte* const shared = &stored[codes];
-  std::vector<std::byte> scales;
-  std::vector<float> factors;
-  for (uint64_t b = 0; b < count; ++b) {
-    scales.push_back(shared[blocks::nf4_code_at(b)]);
-    if (b % 256 > 0) continue;
-    factors.emplace_back();
-    std::memcpy(&factors.back(), shared + blocks::nf4_factor_at(b), sizeof(float));
-  }
-  float offset = 0;
-  std::memcpy(&offset, shared + 256 * sizeof(float), sizeof offset);
-  const std::string state = nlohmann::json({{"quant_type", "nf4"},
-                                            {"blocksize", 64},
-                                            {"dtype", "bfloat16"},
-                                            {"shape", {rows, columns}},
-                                            {"nested_blocksize", 256},
-                                            {"nested_dtype", "float32"},
-                                            {"nested_offset", offset}})
-                                .dump();
-  const auto values = blocks::nf4_values();
-  return {{name, reshape(bytes_tensor(all.first(codes)), {std::ssize(all.first(codes)), 1})},
-          {name + ".absmax", bytes_tensor(scales)},
-          {name + ".quant_map", tensor(std::vector<float>(values.begin(), values.end()), {16})},
-          {name + ".nested_absmax", tensor(factors, {std::ssize(factors)})},
-          {name + ".nested_quant_map", floats_tensor(shared, 256)},
-          {name + ".quant_state.bitsandbytes__nf4", bytes_tensor(std::as_bytes(std::span(state)))}};
-}
-
-StateDict nf4_tensors(const Decoder& model) {
+StateDict tensors_in_nf4(const Decoder& model) {
   const NoGrad guard;
   StateDict tensors;
   for (const NamedTensor& parameter : state_dict(model)) {
@@ -87,7 +45,7 @@ StateDict nf4_tensors(const Decoder& model) {
       tensors.push_back(parameter);
       continue;
     }
-    for (NamedTensor& part : nf4_tensors(parameter.name, parameter.tensor))
+    for (NamedTensor& part : nf4_tensors(parameter.name, parameter.tensor, DType::bf16))
       tensors.push_back(std::move(part));
   }
   return tensors;
@@ -136,7 +94,7 @@ TEST_CASE("decoder nf4: codes and scales are those of the files, in blocks and a
       set_default_device(open_backend(backend));
       const TemporaryFolder folder;
       const Decoder model(nf4_decoder(family));
-      write_nf4_folder(folder.path, model.config(), nf4_tensors(model));
+      write_nf4_folder(folder.path, model.config(), tensors_in_nf4(model));
       const DecoderFiles files(folder.path);
       CHECK(files.is_quantised());
       CHECK(files.types() == nf4_types(model.config()));
@@ -153,7 +111,7 @@ TEST_CASE("decoder nf4: codes and scales are those of the files, in blocks and a
           CHECK(dequantize(*matrices.at(name)).to_vector() == parameter.to_vector());
       CHECK(nf4_distance(logits_of(floats), logits_of(*blocks)) < 1e-5);
       CHECK(nf4_distance(logits_of(floats), logits_of(*in_nf4(folder.path, DType::bf16))) < 0.1);
-      // What was quantised is near to what was saved.
+      // The rounded weights are near to the saved ones.
       const StateDict before = state_dict(model), after = state_dict(floats);
       for (size_t i = 0; i < before.size(); ++i) {
         const bool is_rounded = matrices.contains(before[i].name);
@@ -168,7 +126,7 @@ TEST_CASE("decoder nf4: tensors in several files") {
   set_default_device(open_backend("cpu"));
   const TemporaryFolder folder;
   const Decoder model(nf4_decoder("llama"));
-  const StateDict tensors = nf4_tensors(model);
+  const StateDict tensors = tensors_in_nf4(model);
   write_nf4_folder(folder.path, model.config(), tensors);
   const std::vector<float> whole = logits_of(*in_nf4(folder.path));
   // Codes and scales of one weight lie apart.
@@ -186,6 +144,41 @@ TEST_CASE("decoder nf4: tensors in several files") {
   CHECK(logits_of(*in_nf4(folder.path)) == whole);
 }
 
+TEST_CASE("decoder nf4: folders are written, with the bits of the encoder") {
+  set_default_device(open_backend("cpu"));
+  const TemporaryFolder folder;
+  for (const char* family : {"llama", "gemma"}) {
+    const Decoder model(nf4_decoder(family));
+    write_nf4_folder(folder.path, model.config(), tensors_in_nf4(model));
+    save_decoder(folder / "one", model, {.nf4 = true});
+    save_decoder(folder / "parts", model,
+                 {.dtype = DType::bf16, .shard_bytes = 20000, .nf4 = true});
+    CHECK(fs::exists(folder / "parts/model.safetensors.index.json"));
+    const std::vector<float> logits = logits_of(*in_nf4(folder.path));
+    CHECK(logits_of(*in_nf4(folder / "one")) == logits);
+    CHECK(nf4_distance(logits, logits_of(*in_nf4(folder / "parts"))) < 0.05);  // embeddings
+    CHECK(DecoderFiles(folder / "parts").working_dtype() == DType::bf16);
+    const std::string config = bytes_of(folder / "parts/config.json");
+    for (const char* word : {"bitsandbytes", "load_in_4bit", "\"nf4\"", "use_double_quant"})
+      CHECK(contains(config, word));
+    // As floats, it is a folder like others.
+    Decoder floats(model.config());
+    load_decoder(folder / "one", floats);
+    save_decoder(folder / "again", floats, {.dtype = DType::f16});
+    CHECK(!DecoderFiles(folder / "again").is_quantised());
+  }
+  const auto said = [&](const Decoder& model) {
+    return message_of<ValueError>([&] { save_decoder(folder / "new", model, {.nf4 = true}); });
+  };
+  CHECK(contains(said(Decoder(small_decoder("llama"))), "whole blocks of 64"));
+  const Decoder infinite(nf4_decoder("llama"));
+  for (const auto& [name, parameter] : infinite.named_parameters())
+    if (name == "model.layers.1.mlp.up_proj.weight")
+      Tensor(parameter).copy_(parameter.detach() * INFINITY);
+  CHECK(contains(said(infinite), "must be finite"));
+  CHECK(!fs::exists(folder / "new/config.json"));
+}
+
 TEST_CASE("decoder nf4: what is refused, before anything is written") {
   set_default_device(open_backend("cpu"));
   const TemporaryFolder folder;
@@ -201,7 +194,7 @@ TEST_CASE("decoder nf4: what is refused, before anything is written") {
     CHECK(logits_of(floats) == before);
   };
   const auto with = [&](const std::string& name, const Tensor& tensor) {
-    StateDict tensors = nf4_tensors(model);
+    StateDict tensors = tensors_in_nf4(model);
     for (NamedTensor& t : tensors)
       if (t.name == name) t.tensor = tensor;
     return tensors;
@@ -210,7 +203,7 @@ TEST_CASE("decoder nf4: what is refused, before anything is written") {
     std::string text =
         R"({"quant_type":"nf4","blocksize":64,"shape":[128,64],"nested_blocksize":256,"nested_offset":0.5})";
     text.replace(text.find(from), from.size(), to);
-    return with(state, bytes_tensor(std::as_bytes(std::span(text))));
+    return with(state, nf4_bytes(std::as_bytes(std::span(text))));
   };
   refused("quant_type \"nf4\"", with_state("nf4", "fp4"));
   refused("nested_blocksize 256", with_state("256", "128"));
@@ -224,14 +217,14 @@ TEST_CASE("decoder nf4: what is refused, before anything is written") {
   refused("JSON object", with_state("{", "["));
   refused("the values of NF4", with(weight + ".quant_map", zeros({16})));
   refused("must have 1 elements of F32, got 2", with(weight + ".nested_absmax", zeros({2})));
-  StateDict tensors = nf4_tensors(model);
+  StateDict tensors = tensors_in_nf4(model);
   std::erase_if(tensors, [&](const NamedTensor& t) { return t.name == weight + ".absmax"; });
   refused("no tensor \"" + weight + ".absmax\"", tensors);
-  tensors = nf4_tensors(model);
+  tensors = tensors_in_nf4(model);
   tensors.push_back({"model.layers.0.mlp.up_proj.SCB", zeros({4})});
   refused("of bitsandbytes' quantisations, NF4", tensors);
-  tensors = nf4_tensors(model);
-  for (NamedTensor& t : nf4_tensors("model.other.weight", zeros({64, 64})))
+  tensors = tensors_in_nf4(model);
+  for (NamedTensor& t : nf4_tensors("model.other.weight", zeros({64, 64}), DType::f32))
     tensors.push_back(std::move(t));
   refused("which the model does not have", tensors);
   // A model in blocks does not read floats.

@@ -11,7 +11,7 @@ namespace rw::cpu::REWIND_LEVEL {
 
 namespace {
 
-constexpr int64_t depth = 256;       // of a part of the sum: whole blocks of every type
+constexpr int64_t depth = 256;        // of a part of the sum: whole blocks of every type
 constexpr int64_t panel = 2 * lanes;  // rows of codes, side by side
 constexpr int64_t most_width = 128;   // rows of codes of a piece: whole panels
 constexpr int64_t most_height = 512;  // rows of x of a piece
@@ -19,7 +19,7 @@ constexpr int64_t height_at_once = 96;
 
 struct Workspace {
   alignas(64) float x[height_at_once * depth];
-  alignas(64) float w[most_width * depth];      // panels of [depth, panel]
+  alignas(64) float w[most_width * depth];  // panels of [depth, panel]
   alignas(64) float sums[most_height * most_width];
   alignas(64) float decoded[panel * depth];
 };
@@ -52,7 +52,8 @@ void multiply_piece(const Matrix<Type>& codes, const Operand& x, int64_t m, int6
     for (int64_t row = 0; row < m; row += height_at_once) {
       const int64_t rows = least(height_at_once, m - row);
       for (int64_t r = 0; r < rows; ++r) {
-        to_floats(x.data + ((row + r) * cols + at) * x.width, x.dtype, size, work.x + r * depth); }
+        to_floats(x.data + ((row + r) * cols + at) * x.width, x.dtype, size, work.x + r * depth);
+      }
       for (int64_t c = 0; c < width; c += panel) {
         float* const sums = work.sums + row * width + c;
         const Factor left = {work.x, depth, 1};

@@ -10,7 +10,7 @@ namespace rw::cpu::REWIND_LEVEL {
 struct Blocks {
   const uint8_t* at;
   int64_t number;         // of the first one, among all of the matrix
-  const uint8_t* shared;  // what NF4's share
+  const uint8_t* shared;  // by blocks of NF4, behind the last row
 };
 
 // A matrix in blocks.

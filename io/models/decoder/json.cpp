@@ -299,6 +299,10 @@ std::string architecture_of(const std::string& model_type) {
 
 }  // namespace
 
+const char* torch_dtype_name(DType dtype) {
+  return dtype == DType::f16 ? "float16" : dtype == DType::bf16 ? "bfloat16" : "float32";
+}
+
 DecoderConfig parse_decoder_config(const json& json, const std::filesystem::path& file) {
   std::string model_type = "none";
   take(json, "model_type", model_type, file);

@@ -8,13 +8,14 @@
 
 #include "core/blocks/nf4.h"
 #include "core/files/json_file.h"
+#include "io/models/decoder/json.h"
 
 namespace rw {
 
 namespace {
 
 const char* const nf4_me = "load_decoder";
-// What bitsandbytes says of a weight has the name of the weight with this behind it.
+// The name of a weight with this behind it is that of a text in which bitsandbytes describes it.
 const std::string nf4_state = ".quant_state.bitsandbytes__nf4";
 
 }  // namespace
@@ -122,6 +123,73 @@ void StoredNf4::read(const BlockMatrix& to) const {
         std::min<uint64_t>(blocks::nf4_group, scales.size() - first));
   }
   Tensor(behind).copy_from(std::span<const uint8_t>(shared));
+}
+
+namespace {
+
+Tensor bytes_tensor(std::span<const std::byte> bytes, const Shape& shape) {
+  Tensor made = empty(shape, DType::u8);
+  made.copy_from(std::span(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()));
+  return made;
+}
+
+std::vector<float> floats_at(const std::byte* from, size_t count) {
+  std::vector<float> values(count);
+  std::memcpy(values.data(), from, count * sizeof(float));
+  return values;
+}
+
+Tensor vector_of(const std::vector<float>& values) {
+  return tensor(values, {std::ssize(values)});
+}
+
+}  // namespace
+
+StateDict nf4_tensors(const std::string& name, const Tensor& weight, DType dtype) {
+  check(weight.rank() == 2 && weight.size(1) % blocks::nf4.elements == 0, "save_decoder",
+        "weights in NF4 must have rows of whole blocks of {} elements, got '{}' {}",
+        blocks::nf4.elements, name, weight.shape());
+  const auto rows = static_cast<uint64_t>(weight.size(0)),
+             columns = static_cast<uint64_t>(weight.size(1));
+  const uint64_t row_bytes = blocks::nf4_row_bytes(columns), codes = rows * row_bytes,
+                 count = rows * columns / blocks::nf4.elements;
+  std::vector<std::byte> stored(blocks::nf4_stored_rows(rows, columns) * row_bytes), scales;
+  check(blocks::encode_nf4(weight.to_vector(), columns, stored), "save_decoder",
+        "weights in NF4 must be finite, '{}' is not", name);
+  const std::byte* const shared = &stored[codes];
+  std::vector<float> factors;
+  for (uint64_t b = 0; b < count; ++b) {
+    scales.push_back(shared[blocks::nf4_code_at(b)]);
+    if (b % blocks::nf4_group == 0)
+      factors.push_back(floats_at(shared + blocks::nf4_factor_at(b), 1).front());
+  }
+  const std::vector<float> map = floats_at(shared, 257);  // with the offset behind it
+  const std::string state = nlohmann::ordered_json({{"quant_type", "nf4"},
+                                                    {"blocksize", blocks::nf4.elements},
+                                                    {"dtype", torch_dtype_name(dtype)},
+                                                    {"shape", {rows, columns}},
+                                                    {"nested_blocksize", blocks::nf4_group},
+                                                    {"nested_dtype", "float32"},
+                                                    {"nested_offset", map.back()}})
+                                .dump();
+  const auto values = blocks::nf4_values();
+  const auto size = [](uint64_t n) { return static_cast<int64_t>(n); };
+  return {{name, bytes_tensor(std::span(stored).first(codes), {size(codes), 1})},
+          {name + ".absmax", bytes_tensor(scales, {size(count)})},
+          {name + ".quant_map", vector_of({values.begin(), values.end()})},
+          {name + ".nested_absmax", vector_of(factors)},
+          {name + ".nested_quant_map", vector_of({map.begin(), map.end() - 1})},
+          {name + nf4_state, bytes_tensor(std::as_bytes(std::span(state)), {size(state.size())})}};
+}
+
+nlohmann::ordered_json nf4_config_json(DType dtype) {
+  return {{"quant_method", "bitsandbytes"},
+          {"load_in_4bit", true},
+          {"load_in_8bit", false},
+          {"bnb_4bit_quant_type", "nf4"},
+          {"bnb_4bit_use_double_quant", true},
+          {"bnb_4bit_quant_storage", "uint8"},
+          {"bnb_4bit_compute_dtype", torch_dtype_name(dtype)}};
 }
 
 std::map<std::string, StoredNf4> nf4_weights(const std::list<SafetensorsFile>& files) {

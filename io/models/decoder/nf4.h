@@ -1,6 +1,8 @@
 // Weights in NF4 in the folders that transformers saves with bitsandbytes.
 #pragma once
 
+#include <nlohmann/json_fwd.hpp>
+
 #include <cstddef>
 #include <list>
 #include <map>
@@ -9,6 +11,7 @@
 
 #include "../../../ops/network/block_matrix.h"
 #include "../../formats/safetensors.h"
+#include "../model.h"
 
 namespace rw {
 
@@ -38,6 +41,12 @@ class StoredNf4 {
   Shape shape_;
   float offset_ = 0;  // of scales
 };
+
+// The tensors of a weight of this name, quantised; `dtype` is that of which the floats are to be.
+// ValueError unless it is a matrix of whole blocks, of finite elements.
+StateDict nf4_tensors(const std::string& name, const Tensor& weight, DType dtype);
+// The quantization_config of a folder that has such weights.
+nlohmann::ordered_json nf4_config_json(DType dtype);
 
 // The weights that these files have in NF4. FileError for other quantisations of bitsandbytes.
 std::map<std::string, StoredNf4> nf4_weights(const std::list<SafetensorsFile>& files);
