@@ -1,10 +1,12 @@
-// Products with matrices in blocks. Few rows are multiplied by the blocks themselves. For more, a
-// slab of rows after the other becomes floats, which are multiplied as others are.
+// Products with matrices in blocks. Few rows are multiplied by the blocks themselves, and so are any
+// number of them on devices that can. For more, a slab of rows after the other becomes floats, which
+// are multiplied as others are.
 #include "ops/network/block_matrix.h"
 
 #include <algorithm>
 
 #include "core/autograd/gradient_op.h"
+#include "core/backend/block_products.h"
 #include "core/blocks/nf4.h"
 #include "ops/detail.h"
 #include "ops/layout/index.h"
@@ -190,7 +192,7 @@ Shape BlockMatrix::stored_shape(int64_t rows, int64_t columns, const BlockType& 
 void detail::multiply_blocks(const Tensor& x, const BlockMatrix& w, const Tensor& y) {
   const int64_t m = x.size(0);
   if (m == 0) return;
-  if (m <= BLOCK_ROWS) {
+  if (m <= BLOCK_ROWS || x.device().info().has(block_products)) {
     const Tensor codes = dense_codes(w), left = is_flat(x) ? x : copy_of(x, x.dtype());
     const double flops = 2.0 * double(m) * double(w.rows()) * double(w.columns());
     rw::launch("multiply_blocks", {in(left), in(codes), out(y)},

@@ -1,6 +1,8 @@
 // The vector loops of matrices in blocks, compared with those of the reference.
 #include <doctest/doctest.h>
 
+#include <array>
+
 #include "shaders/params.h"
 #include "tests/backends/cpu/loop_cases.h"
 #include "tests/fixtures/block_fixture.h"
@@ -68,17 +70,45 @@ TEST_CASE("cpu loops: rows times blocks whose rows end within a scale of x") {
   uint32_t number = 0;
   for (const BlockType* type : file_block_types()) {
     const uint32_t type_number = number++;
-    if (type->elements == 256) continue;
     CAPTURE(type->name);
-    for (const uint32_t cols : {32u, 288u, 576u})
+    for (const uint32_t cols : {32u, 288u, 320u, 576u}) {
+      if (cols % type->elements != 0) continue;
       for (const uint32_t m : {1u, 3u})
         for (const DType dtype : floats)
-          check_loop(
-              {"multiply_blocks",
-               {{m * cols, dtype}, codes_of(*type, 7, cols), {m * 7, dtype}},
-               {type_number},
-               summed},
-              BlockMatrixParams{
-                  .rows = 7, .cols = cols, .row_bytes = block_row_bytes(*type, cols), .m = m});
+          check_loop({"multiply_blocks",
+                      {{m * cols, dtype}, codes_of(*type, 7, cols), {m * 7, dtype}},
+                      {type_number},
+                      summed},
+                     BlockMatrixParams{.rows = 7,
+                                       .cols = cols,
+                                       .row_bytes = block_row_bytes(*type, cols),
+                                       .m = m,
+                                       .tail = 7 * block_row_bytes(*type, cols)});
+    }
+  }
+}
+
+TEST_CASE("cpu loops: many rows times blocks") {
+  uint32_t number = 0;
+  for (const BlockType* type : file_block_types()) {
+    const uint32_t type_number = number++;
+    CAPTURE(type->name);
+    // Parts of the sum, pieces and tiles of registers that are not full, and blocks from a row on.
+    for (const auto& [rows, cols, m] :
+         {std::array{150u, 768u, 9u}, {37u, 320u, 103u}, {5u, 512u, 530u}, {2100u, 256u, 13u}}) {
+      if (cols % type->elements != 0) continue;
+      for (const DType dtype : floats)
+        for (const Fill fill : {Fill::numbers, Fill::specials})
+          check_loop({"multiply_blocks",
+                      {{m * cols, dtype, fill}, codes_of(*type, rows + 2, cols), {m * rows, dtype}},
+                      {type_number},
+                      summed},
+                     BlockMatrixParams{.rows = rows,
+                                       .cols = cols,
+                                       .row_bytes = block_row_bytes(*type, cols),
+                                       .m = m,
+                                       .first = 2,
+                                       .tail = (rows + 2) * block_row_bytes(*type, cols)});
+    }
   }
 }
