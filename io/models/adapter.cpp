@@ -13,6 +13,7 @@
 #include "io/models/config_file.h"
 #include "io/models/decoder/names.h"
 #include "io/models/model.h"
+#include "ops/operators.h"
 
 namespace rw {
 

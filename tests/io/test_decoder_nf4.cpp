@@ -152,7 +152,7 @@ TEST_CASE("decoder nf4: folders are written, with the bits of the encoder") {
     write_nf4_folder(folder.path, model.config(), tensors_in_nf4(model));
     save_decoder(folder / "one", model, {.nf4 = true});
     save_decoder(folder / "parts", model,
-                 {.dtype = DType::bf16, .shard_bytes = 20000, .nf4 = true});
+                 {.dtype = DType::bf16, .nf4 = true, .shard_bytes = 20000});
     CHECK(fs::exists(folder / "parts/model.safetensors.index.json"));
     const std::vector<float> logits = logits_of(*in_nf4(folder.path));
     CHECK(logits_of(*in_nf4(folder / "one")) == logits);

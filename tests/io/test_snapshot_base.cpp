@@ -114,7 +114,10 @@ TEST_CASE("snapshot of adapters: another base is refused") {
 TEST_CASE("snapshot of adapters: buffers that change are saved") {
   set_default_device(open_backend("cpu"));
   const TemporaryFolder folder;
-  Sequential model(Linear(4, 4), BatchNorm2d(4), Linear(4, 2));
+  Sequential model;
+  model.emplace<Linear>(4, 4);
+  model.emplace<BatchNorm2d>(4);
+  model.emplace<Linear>(4, 2);
   add_lora(model, {.rank = 2});
   AdamW optimizer(model.parameters(), {});
   save_snapshot(folder / "s.safetensors",
