@@ -11,11 +11,13 @@ namespace rw::cpu::REWIND_LEVEL {
 
 namespace {
 
-constexpr int64_t depth = 256;        // of a part of the sum: whole blocks of every type
-constexpr int64_t panel = 2 * lanes;  // rows of codes, side by side
-constexpr int64_t most_width = 128;   // rows of codes of a piece: whole panels
-constexpr int64_t most_height = 512;  // rows of x of a piece
-constexpr int64_t height_at_once = 96;
+constexpr int64_t depth = 256;           // of a part of the sum: whole blocks of every type
+constexpr int64_t panel = 2 * lanes;     // rows of codes, side by side
+constexpr int64_t most_width = 256;      // rows of codes of a piece: whole panels
+constexpr int64_t most_height = 256;     // rows of x of a piece
+constexpr int64_t height_at_once = 48;   // of those: whole tiles
+constexpr int64_t pieces_to_share = 16;  // which are made smaller for it
+constexpr int64_t least_width = 64;      // converting x takes a few percent then
 
 struct Workspace {
   alignas(64) float x[height_at_once * depth];
@@ -51,9 +53,8 @@ void multiply_piece(const Matrix<Type>& codes, const Operand& x, int64_t m, int6
     pack(codes, first, count, at, size, work);
     for (int64_t row = 0; row < m; row += height_at_once) {
       const int64_t rows = least(height_at_once, m - row);
-      for (int64_t r = 0; r < rows; ++r) {
+      for (int64_t r = 0; r < rows; ++r)
         to_floats(x.data + ((row + r) * cols + at) * x.width, x.dtype, size, work.x + r * depth);
-      }
       for (int64_t c = 0; c < width; c += panel) {
         float* const sums = work.sums + row * width + c;
         const Factor left = {work.x, depth, 1};
@@ -73,12 +74,13 @@ bool multiply_many_rows(const LoopCall& call) {
   const auto& p = params<BlockMatrixParams>(call);
   const int64_t rows = p.rows, cols = p.cols, m = p.m;
   const Operand x = operand(call, 0), y = operand(call, 2);
-  // Pieces that are shared evenly, without converting x for few rows of codes.
-  const int64_t width = rows >= 16 * most_width ? most_width : most_width / 2,
-                across = divide_up(rows, width);
+  const int64_t down = divide_up(m, most_height);
+  int64_t width = most_width;
+  while (width > least_width && divide_up(rows, width) * down < pieces_to_share) width /= 2;
+  const int64_t across = divide_up(rows, width);
   return with_type(call.constant[0], [&]<class Type>(Type) {
     const Matrix<Type> codes(call, 1, p);
-    parallel_for(across * divide_up(m, most_height), rows * cols, [&](int64_t piece) {
+    parallel_for(across * down, rows * cols, [&](int64_t piece) {
       const int64_t first = piece % across * width, row = piece / across * most_height;
       multiply_piece<Type>(codes, x.from(row * cols), least(most_height, m - row), first,
                            least(width, rows - first), y.from(row * rows), rows);
