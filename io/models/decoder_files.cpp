@@ -83,6 +83,11 @@ std::map<std::string, std::vector<std::string>> read_index(const fs::path& file)
   return names;
 }
 
+bool has_tensors(const fs::path& folder) {
+  return fs::exists(path_in(folder, decoder_tensors_file)) ||
+         fs::exists(path_in(folder, decoder_index_file));
+}
+
 // As in transformers, a whole file counts before the parts of an index.
 std::list<SafetensorsFile> open_folder(const fs::path& folder) {
   std::list<SafetensorsFile> files;
@@ -321,8 +326,9 @@ bool DecoderFiles::is_quantised() const {
 
 DecoderTypes DecoderFiles::types() const {
   if (gguf_) return decoder_types(*gguf_, config_);
-  const std::list<SafetensorsFile> files = open_folder(path_);
   DecoderTypes types;
+  if (!has_tensors(path_)) return types;  // a configuration alone, to plan for
+  const std::list<SafetensorsFile> files = open_folder(path_);
   for (const auto& [weight, stored] : nf4_weights(files)) types.emplace(weight, &blocks::nf4);
   return types;
 }

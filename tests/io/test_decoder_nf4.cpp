@@ -100,6 +100,9 @@ TEST_CASE("decoder nf4: codes and scales are those of the files, in blocks and a
       CHECK(files.types() == nf4_types(model.config()));
       CHECK(files.working_dtype() == DType::bf16);
       CHECK(!files.holds_matrices_as(DType::bf16));
+      fs::create_directory(folder / "plan");
+      fs::copy_file(folder / "config.json", folder / "plan/config.json");
+      CHECK(!DecoderFiles(folder / "plan").is_quantised());
       const auto blocks = in_nf4(folder.path);
       const auto matrices = all_blocks(*blocks);
       CHECK(matrices.size() == 14);
