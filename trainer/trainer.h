@@ -204,6 +204,7 @@ class Trainer {
             .parallel = steps_.parallel.get(),
             .restart = options_.restart,
             .change_dtype = options_.change_dtype,
+            .base = options_.frozen_base,
             .allow_rise = options_.allow_rise,
             .find_overflow = [this] { return last_ ? overflow_of(*last_) : ""; },
             .settings = settings_};

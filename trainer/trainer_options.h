@@ -52,6 +52,7 @@ struct TrainerOptions {
   bool joins_segments = false;    // there are --checkpoint-every and --host-boundaries
   bool divides_mlps = false;      // there is --mlp-rows
   bool has_frozen_file = false;   // weights may stay in their file: --offload file
+  std::string frozen_base = {};   // snapshots leave it out: TrainingState::base
   std::string unit = {};          // of the rate; empty: samples
   int64_t per_sample = 1;         // units per sample: tokens of a sequence
   bool has_accuracy = true;       // the meter counts hits, too

@@ -203,9 +203,11 @@ void LmPerplexity::run() const {
 void LmConvert::add_to(CLI::App& app) {
   app.add_option("from", from, "a folder or FILE.gguf")->required();
   app.add_option("to", to, "a folder or FILE.gguf")->required();
-  shared_option(app, "--type", type,
-                "f32, f16 or bf16, in GGUF also q8_0, q6_k, q5_k, q4_k, q5_1, q5_0, q4_1 or q4_0 "
-                "(default: that of `from`, and f16 for quantised types)");
+  shared_option(
+      app, "--type", type,
+      "f32, f16 or bf16, in GGUF also q8_0, q6_k, q5_k, q4_k, q5_1, q5_0, q4_1 or q4_0, in a "
+      "folder also nf4, bitsandbytes' "
+      "(default: that of `from`, and f16 for quantised types)");
   shared_option(app, "--adapter", adapter, "it becomes part of the weights");
   shared_option(app, "--tokenizer", tokenizer,
                 "in place of the model's own: tokenizer.json, or a folder or FILE.gguf");

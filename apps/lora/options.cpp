@@ -52,7 +52,7 @@ void LoraTrain::add_to(CLI::App& app) {
           ->excludes("--model");
   shared_option(app, "--type", type, "those of --config")
       ->needs(shape)
-      ->check(CLI::IsMember({"f32", "f16", "bf16", "q8_0", "q6_k", "q5_k", "q4_k", "q4_0"}))
+      ->check(CLI::IsMember({"f32", "f16", "bf16", "q8_0", "q6_k", "q5_k", "q4_k", "q4_0", "nf4"}))
       ->capture_default_str();
 }
 

@@ -35,7 +35,7 @@ struct LoraTrain : TrainerOptions {
 
   std::string model;             // the base: a folder or FILE.gguf
   std::string config;            // a preset to plan for, in place of the base
-  std::string type = "q4_k";     // of its matrices, as GGUF's
+  std::string type = "q4_k";     // of its matrices, as GGUF's, or nf4
   std::string tokenizer;         // another than the model's own
   std::string data, validation;  // files of examples
   double test_share = 0.05;      // of `data`, where there is no file for the validation

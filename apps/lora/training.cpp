@@ -183,7 +183,9 @@ LoraRecipe LoraTrain::base() const {
   LoraRecipe made = {.base = files_};
   if (!config.empty()) {
     made.config = DecoderConfig::preset(config);
-    made.types = decoder_types(made.config, static_cast<GgufType>(find_gguf_type(type)->number));
+    made.types = type == "nf4" ? nf4_types(made.config)
+                               : decoder_types(made.config,
+                                               static_cast<GgufType>(find_gguf_type(type)->number));
   } else if (files_) {
     made.config = files_->config();
     made.types = files_->types();
@@ -214,7 +216,8 @@ LoraRecipe LoraTrain::recipe(LoraRecipe made, int64_t rows) {
 // Matrices that have the bytes of the file, and that nobody writes or saves, may stay there.
 std::string LoraTrain::not_in_file(const LoraRecipe& made) const {
   if (!merge.empty()) return "--merge writes to them";
-  if (!resume.empty()) return "--resume keeps them in its snapshots";
+  const bool is_nf4 = files_ ? !files_->gguf() && files_->is_quantised() : type == "nf4";
+  if (is_nf4) return "those in NF4 lie in several tensors of their files";
   const DType dtype = device.parsed_dtype();
   const bool are_same =
       !files_ ? std::ranges::all_of(
@@ -270,6 +273,7 @@ void LoraTrain::train() {
         "--merge writes weights that are floats, got a quantised model: train without it, and let "
         "lm convert --adapter write the model");
   manual_seed(seed);
+  if (!resume.empty()) frozen_base = files_->fingerprint();
   const LoraRecipe shape = base();
   InstructionData examples(*this, read_tokenizer(*files_, tokenizer));
   examples.check_tokens(shape.config.vocab_size);

@@ -131,7 +131,8 @@ const BlockType steps = {"steps", QUANTIZE_BLOCK, 4,           QUANTIZE_BLOCK,
 std::span<const BlockType* const> block_types() {
   using namespace blocks;
   static constexpr const BlockType* all[] = {
-      &q4_0, &q4_1, &q5_0, &q5_1, &q8_0, &q4_k, &q5_k, &q6_k, &dynamic, &dynamic_unsigned, &steps};
+      &q4_0, &q4_1, &q5_0, &q5_1, &q8_0, &q4_k, &q5_k, &q6_k, &nf4, &dynamic, &dynamic_unsigned,
+      &steps};
   return all;
 }
 

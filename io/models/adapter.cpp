@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cctype>
 #include <map>
 #include <set>
 #include <utility>
@@ -12,6 +13,7 @@
 #include "io/models/config_file.h"
 #include "io/models/decoder/names.h"
 #include "io/models/model.h"
+#include "ops/operators.h"
 
 namespace rw {
 
@@ -30,12 +32,13 @@ constexpr const char *suffix_a = ".lora_A.weight", *suffix_b = ".lora_B.weight",
 
 // The settings for which there is a single value here: absent, null, or empty.
 constexpr const char* unsupported_settings[] = {
-    "modules_to_save", "layers_to_transform", "layers_pattern",  "layer_replication",
-    "rank_pattern",    "alpha_pattern",       "exclude_modules", "trainable_token_indices",
-    "lora_bias",       "target_parameters",   "megatron_config", "loftq_config",
-    "eva_config",      "corda_config",        "use_qalora",      "arrow_config",
-    "use_bdlora",      "kasa_config",         "velora_config",   "alora_invocation_tokens",
-    "lora_ga_config",  "monteclora_config"};
+    "modules_to_save",   "layers_to_transform", "layers_pattern",
+    "layer_replication", "exclude_modules",     "trainable_token_indices",
+    "lora_bias",         "target_parameters",   "megatron_config",
+    "loftq_config",      "eva_config",          "corda_config",
+    "use_qalora",        "arrow_config",        "use_bdlora",
+    "kasa_config",       "velora_config",       "alora_invocation_tokens",
+    "lora_ga_config",    "monteclora_config"};
 
 bool is_absent(const nlohmann::json& value) {
   return value.is_null() || value == false || (value.is_structured() && value.empty());
@@ -89,8 +92,60 @@ std::vector<std::string> targets_in(const nlohmann::json& json, const fs::path& 
   return names;
 }
 
-nlohmann::ordered_json adapter_json(const LoraOptions& o, const AdapterInfo& info,
+// Numbers by the names of layers, which PEFT takes for expressions.
+template <class T>
+std::vector<std::pair<std::string, T>> pattern_in(const nlohmann::json& json, const char* key,
+                                                  T low, T high, const fs::path& file) {
+  std::vector<std::pair<std::string, T>> found;
+  const nlohmann::json pattern = json.value(key, nlohmann::json());
+  if (pattern.is_null()) return found;
+  const std::string where = fmt::format("{} of '{}'", key, file.string());
+  check<FileError>(pattern.is_object(), adapter_reader, "{} must have numbers by names, got {}",
+                   where, describe_json(pattern));
+  for (const auto& [name, value] : pattern.items()) {
+    const bool is_name = std::ranges::all_of(
+        name, [](unsigned char c) { return std::isalnum(c) || c == '_' || c == '.' || c == '-'; });
+    check<FileError>(is_name && !name.empty() && name.front() != '.', adapter_reader,
+                     "{} must have names of layers or their last parts, got {:?}; expressions are "
+                     "not supported",
+                     where, name);
+    found.emplace_back(name, bounded_number<T>(value, low, high, where));
+  }
+  return found;
+}
+
+constexpr int64_t most_rank = 1 << 20;
+constexpr double least_alpha = 1e-6, most_alpha = 1e6;
+
+// FileError if two names of a pattern are one layer's: PEFT takes the first one in the file, and
+// there is no order here.
+template <class T>
+void check_pattern(const std::string& layer, const std::vector<std::pair<std::string, T>>& pattern,
+                   const std::string& file) {
+  const std::pair<std::string, T>* first = nullptr;
+  for (const auto& one : pattern) {
+    if (layer != one.first && !layer.ends_with("." + one.first)) continue;
+    check<FileError>(!first || first->second == one.second, adapter_reader,
+                     "the patterns of '{}' must have one name for a layer, got {:?} and {:?} for "
+                     "{:?}",
+                     file, first ? first->first : "", one.first, layer);
+    first = &one;
+  }
+}
+
+// The numbers that differ from the first adapter's, by names of layers.
+template <class T>
+nlohmann::ordered_json pattern_of(const std::vector<NamedLora>& adapters, T LoraOptions::*member) {
+  nlohmann::ordered_json pattern = nlohmann::ordered_json::object();
+  for (const auto& [name, adapter] : adapters)
+    if (adapter->options().*member != adapters.front().adapter->options().*member)
+      pattern[name] = adapter->options().*member;
+  return pattern;
+}
+
+nlohmann::ordered_json adapter_json(const std::vector<NamedLora>& adapters, const AdapterInfo& info,
                                     const std::vector<std::string>& targets) {
+  const LoraOptions& o = adapters.front().adapter->options();
   const auto text = [](const std::string& t) {
     return t.empty() ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(t);
   };
@@ -108,8 +163,8 @@ nlohmann::ordered_json adapter_json(const LoraOptions& o, const AdapterInfo& inf
           {"fan_in_fan_out", false},
           {"init_lora_weights", true},
           {"modules_to_save", nullptr},
-          {"rank_pattern", nlohmann::ordered_json::object()},
-          {"alpha_pattern", nlohmann::ordered_json::object()}};
+          {"rank_pattern", pattern_of(adapters, &LoraOptions::rank)},
+          {"alpha_pattern", pattern_of(adapters, &LoraOptions::alpha)}};
 }
 
 // ---- layers and tensors -------------------------------------------------------------------------
@@ -147,7 +202,8 @@ std::string layer_of(const std::string& tensor, const SafetensorsFile& file) {
 
 // The layers that the file has tensors for. FileError if the model lacks one, or if one's A has
 // another shape: the rank is believed only where the file has values for it.
-std::set<std::string> layers_in(const SafetensorsFile& file, const Module& model, int64_t rank) {
+std::set<std::string> layers_in(const SafetensorsFile& file, const Module& model,
+                                const LoraOptions& options) {
   std::map<std::string, const Linear*> in_model;
   for (const auto& [name, layer] : linear_layers(model)) in_model[name] = layer;
   std::set<std::string> in_file;
@@ -158,11 +214,13 @@ std::set<std::string> layers_in(const SafetensorsFile& file, const Module& model
                      "'{}' has {:?}, and the model has no linear layer {:?}: that part of the "
                      "adapter would do nothing",
                      file.path(), tensor, name);
-    const Shape wanted = {rank, layer->second->in_features()};
+    const Shape wanted = {options.of_layer(name).rank, layer->second->in_features()};
     check<FileError>(!tensor.ends_with(suffix_a) || stored.shape == wanted, adapter_reader,
                      "'{}' must have {:?} with the shape {}, got {}", file.path(), tensor, wanted,
                      stored.shape);
-    in_file.insert(name);
+    if (!in_file.insert(name).second) continue;
+    check_pattern(name, options.rank_pattern, file.path());
+    check_pattern(name, options.alpha_pattern, file.path());
   }
   check<FileError>(!in_file.empty(), adapter_reader, "'{}' has no tensors", file.path());
   return in_file;
@@ -187,9 +245,9 @@ StateDict read_adapter(const SafetensorsFile& file, const std::vector<NamedLinea
                        const LoraOptions& options) {
   StateDict tensors;
   for (const auto& [name, layer] : layers) {
-    tensors.push_back({peft_prefix + name + suffix_a, empty({options.rank, layer->in_features()})});
-    tensors.push_back(
-        {peft_prefix + name + suffix_b, empty({layer->out_features(), options.rank})});
+    const int64_t rank = options.of_layer(name).rank;
+    tensors.push_back({peft_prefix + name + suffix_a, empty({rank, layer->in_features()})});
+    tensors.push_back({peft_prefix + name + suffix_b, empty({layer->out_features(), rank})});
     if (options.dora)
       tensors.push_back({peft_prefix + name + suffix_magnitude, empty({layer->out_features()})});
   }
@@ -211,8 +269,8 @@ void save_adapter(const fs::path& folder, const Module& model, const AdapterInfo
   for (const auto& [name, adapter] : adapters)
     check(std::ranges::count(parameters, name + suffix_a, &NamedTensor::name) == 1, "save_adapter",
           "PEFT has adapters of packed projections in another form, got '{}'", name);
-  const nlohmann::ordered_json json = adapter_json(adapters.front().adapter->options(), info,
-                                                   targets_of(model, names_of(adapters)));
+  const nlohmann::ordered_json json =
+      adapter_json(adapters, info, targets_of(model, names_of(adapters)));
   AtomicFolder files(folder);
   write_safetensors(files.staged() / adapter_tensors, tensors_of(adapters), {{"format", "pt"}},
                     DType::f32);
@@ -227,11 +285,14 @@ std::pair<LoraOptions, AdapterInfo> read_adapter_config(const fs::path& folder) 
   const nlohmann::json json = read_config(adapter_reader, "PEFT", file);
   check_adapter_settings(json, file);
   const std::string where = file.string();
-  LoraOptions options{.rank = json_number<int64_t>(json, "r", 1, 1 << 20, where),
-                      .alpha = json_number<double>(json, "lora_alpha", 1e-6, 1e6, where),
-                      .rank_stabilized = flag_in(json, "use_rslora", file),
-                      .dora = flag_in(json, "use_dora", file),
-                      .target_modules = targets_in(json, file)};
+  LoraOptions options{
+      .rank = json_number<int64_t>(json, "r", 1, most_rank, where),
+      .alpha = json_number<double>(json, "lora_alpha", least_alpha, most_alpha, where),
+      .rank_stabilized = flag_in(json, "use_rslora", file),
+      .dora = flag_in(json, "use_dora", file),
+      .target_modules = targets_in(json, file),
+      .rank_pattern = pattern_in<int64_t>(json, "rank_pattern", 1, most_rank, file),
+      .alpha_pattern = pattern_in<double>(json, "alpha_pattern", least_alpha, most_alpha, file)};
   if (json.contains("lora_dropout"))
     options.dropout = json_number<float>(json, "lora_dropout", 0, 0.999f, where);
   return {std::move(options),
@@ -245,7 +306,7 @@ std::vector<NamedLora> load_adapter(const fs::path& folder, Module& model) {
   check_folder(folder);
   LoraOptions options = read_adapter_config(folder).first;
   const SafetensorsFile file(path_in(folder, adapter_tensors));
-  const std::set<std::string> layers = layers_in(file, model, options.rank);
+  const std::set<std::string> layers = layers_in(file, model, options);
   std::erase_if(options.target_modules, [&](const std::string& target) {
     return lora_targets(model, {target}).empty();  // as the names in other kinds of models
   });
@@ -260,22 +321,27 @@ std::vector<NamedLora> load_adapter(const fs::path& folder, Module& model) {
 
 void save_adapter_gguf(const fs::path& file, const Decoder& model) {
   const std::vector<NamedLora> adapters = adapters_to_save("save_adapter_gguf", model);
-  const LoraOptions& options = adapters.front().adapter->options();
-  check(!options.dora, "save_adapter_gguf",
+  check(!adapters.front().adapter->options().dora, "save_adapter_gguf",
         "GGUF files have no form of DoRA; merge the adapters into the model (merge_lora) and save "
         "that");
   const DecoderConfig& config = model.config();
   const NoGrad guard;
+  // One alpha is of all; layers with another scale have it in B.
+  const auto alpha_of = [](const Lora& adapter) {
+    const LoraOptions& o = adapter.options();
+    return static_cast<float>(o.scale() * static_cast<double>(o.rank));
+  };
+  const float alpha = alpha_of(*adapters.front().adapter);
   std::vector<GgufSource> sources;
   for (const auto& [name, adapter] : adapters) {
     const std::string weight = name + ".weight";
     const std::string stored = gguf_name(weight, config);
-    const Tensor b = adapter->B.detach();
+    const float own = alpha_of(*adapter);
+    const Tensor b = own == alpha ? adapter->B.detach() : adapter->B.detach() * (own / alpha);
     sources.push_back({stored + ".lora_a", adapter->A.detach(), GgufType::f32});
     sources.push_back(
         {stored + ".lora_b", in_gguf_order(weight, b, config), GgufType::f32, b.shape()});
   }
-  const auto alpha = static_cast<float>(options.scale() * static_cast<double>(options.rank));
   write_gguf(file, sources,
              {{"general.architecture", gguf_architecture(config)},
               {"general.type", std::string("adapter")},

@@ -27,7 +27,8 @@ void save_adapter(const std::filesystem::path& folder, const Module& model,
 
 // The settings of the adapter in such a folder, and what it says about its model. FileError, also
 // for settings that adapters here do not have, by their names: another peft_type, bias,
-// modules_to_save, layers_to_transform, ranks by pattern and so on.
+// modules_to_save, layers_to_transform and so on. Names in rank_pattern and alpha_pattern are those
+// of layers or their last parts, and no expressions.
 std::pair<LoraOptions, AdapterInfo> read_adapter_config(const std::filesystem::path& folder);
 
 // Gives the model the adapters of such a folder, as add_lora() does, with their values. FileError
@@ -37,7 +38,8 @@ std::pair<LoraOptions, AdapterInfo> read_adapter_config(const std::filesystem::p
 std::vector<NamedLora> load_adapter(const std::filesystem::path& folder, Module& model);
 
 // Writes the adapters of a decoder as a GGUF file for llama.cpp (llama-cli --lora), in f32. Such a
-// file has alpha / rank as the scale: that of rsLoRA is written as another alpha. ValueError if
+// file has alpha / rank as the scale: that of rsLoRA is written as another alpha, and where layers
+// have other scales than the first one, their B has the ratio. ValueError if
 // there are no adapters, and for DoRA, for which there is no form: merge it into the model
 // (merge_lora). FileError.
 void save_adapter_gguf(const std::filesystem::path& file, const Decoder& model);

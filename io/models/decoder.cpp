@@ -3,14 +3,17 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <map>
 #include <set>
 
 #include "core/files/folder.h"
 #include "io/models/config_file.h"
 #include "io/models/decoder/gguf.h"
 #include "io/models/decoder/json.h"
+#include "io/models/decoder/nf4.h"
 #include "io/models/model.h"
 #include "nn/adapters/lora.h"
+#include "ops/operators.h"
 
 namespace rw {
 
@@ -37,14 +40,33 @@ OrderedJson tokens_json(const SpecialTokens& tokens) {
   return json;
 }
 
+// The tensors of the folder as they are stored.
+StateDict stored_tensors(const Decoder& model, const SaveDecoderOptions& options) {
+  if (!options.nf4) return state_dict(model);
+  const NoGrad guard;
+  const std::map<std::string, Shape> matrices = decoder_matrices(model.config());
+  StateDict tensors;
+  for (const auto& [name, tensor] : state_dict(model)) {
+    const bool is_table = name == "model.embed_tokens.weight" || name == "lm_head.weight";
+    if (!matrices.contains(name) || is_table) {
+      tensors.push_back({name, cast(tensor, options.dtype)});
+      continue;
+    }
+    for (NamedTensor& part : nf4_tensors(name, tensor, options.dtype))
+      tensors.push_back(std::move(part));
+  }
+  return tensors;
+}
+
 // The tensors of each file, in their order.
-std::vector<StateDict> shards(const Module& model, const SaveDecoderOptions& options,
+std::vector<StateDict> shards(const Decoder& model, const SaveDecoderOptions& options,
                               uint64_t& total) {
   std::vector<StateDict> parts(1);
   uint64_t taken = 0;
   total = 0;
-  for (NamedTensor& t : state_dict(model)) {
-    const uint64_t bytes = static_cast<uint64_t>(t.tensor.numel()) * size_of(options.dtype);
+  for (NamedTensor& t : stored_tensors(model, options)) {
+    const DType dtype = options.nf4 ? t.tensor.dtype() : options.dtype;
+    const uint64_t bytes = static_cast<uint64_t>(t.tensor.numel()) * size_of(dtype);
     if (taken + bytes > options.shard_bytes && !parts.back().empty()) {
       parts.emplace_back();
       taken = 0;
@@ -80,9 +102,8 @@ void save_decoder(const fs::path& folder, const Decoder& model, const SaveDecode
   check_has_floats(model);
   OrderedJson json = decoder_config_json(model.config());
   json.update(tokens_json(options.tokens));
-  json["torch_dtype"] = options.dtype == DType::f16    ? "float16"
-                        : options.dtype == DType::bf16 ? "bfloat16"
-                                                       : "float32";
+  json["torch_dtype"] = torch_dtype_name(options.dtype);
+  if (options.nf4) json["quantization_config"] = nf4_config_json(options.dtype);
   uint64_t total = 0;
   const std::vector<StateDict> parts = shards(model, options, total);
   AtomicFolder files(folder);
@@ -91,7 +112,8 @@ void save_decoder(const fs::path& folder, const Decoder& model, const SaveDecode
     const std::string name =
         parts.size() == 1 ? std::string(decoder_tensors_file)
                           : fmt::format("model-{:05}-of-{:05}.safetensors", i + 1, parts.size());
-    write_safetensors(files.staged() / name, parts[i], {{"format", "pt"}}, options.dtype);
+    write_safetensors(files.staged() / name, parts[i], {{"format", "pt"}},
+                      options.nf4 ? std::nullopt : std::optional(options.dtype));
     for (const NamedTensor& t : parts[i]) weight_map[t.name] = name;
   }
   if (parts.size() > 1)

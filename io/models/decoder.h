@@ -14,6 +14,7 @@ namespace rw {
 // How save_decoder() writes.
 struct SaveDecoderOptions {
   DType dtype = DType::f32;              // of all tensors
+  bool nf4 = false;                      // but for those of linear layers, see below
   uint64_t shard_bytes = 5'000'000'000;  // of the tensors of one file; one tensor may have more
   SpecialTokens tokens = {};             // for config.json and generation_config.json
   // Writes the files of the model's tokenizer into this folder, as BpeTokenizer::save() does. They
@@ -27,6 +28,10 @@ struct SaveDecoderOptions {
 // files with sizes and hashes, and a mixture with others is refused. ValueError for what the
 // model's class in transformers cannot be, for weights in blocks, and for a model with adapters.
 // FileError.
+//
+// With `nf4`, all linear layers but a head are in NF4 with double quantisation, with the bits of
+// bitsandbytes, by which transformers opens the folder. ValueError for rows that are no whole
+// blocks of 64, and for weights that are not finite.
 void save_decoder(const std::filesystem::path& folder, const Decoder& model,
                   const SaveDecoderOptions& options = {});
 

@@ -7,11 +7,14 @@
 #include <map>
 #include <set>
 
+#include "core/base/hash.h"
+#include "core/blocks/nf4.h"
 #include "core/files/folder.h"
 #include "io/formats/transfer.h"
 #include "io/models/config_file.h"
 #include "io/models/decoder/gguf.h"
 #include "io/models/decoder/json.h"
+#include "io/models/decoder/nf4.h"
 #include "io/models/model.h"
 
 namespace rw {
@@ -80,6 +83,11 @@ std::map<std::string, std::vector<std::string>> read_index(const fs::path& file)
   return names;
 }
 
+bool has_tensors(const fs::path& folder) {
+  return fs::exists(path_in(folder, decoder_tensors_file)) ||
+         fs::exists(path_in(folder, decoder_index_file));
+}
+
 // As in transformers, a whole file counts before the parts of an index.
 std::list<SafetensorsFile> open_folder(const fs::path& folder) {
   std::list<SafetensorsFile> files;
@@ -102,12 +110,6 @@ std::list<SafetensorsFile> open_folder(const fs::path& folder) {
   return files;
 }
 
-const SafetensorsFile* file_with(const std::list<SafetensorsFile>& files, const std::string& name) {
-  for (const SafetensorsFile& file : files)
-    if (file.tensors().contains(name)) return &file;
-  return nullptr;
-}
-
 // FileError if there is a head that is not the embeddings.
 void check_tied_head(const std::list<SafetensorsFile>& files) {
   const SafetensorsFile *a = file_with(files, head), *b = file_with(files, embeddings);
@@ -128,6 +130,49 @@ void check_tied_head(const std::list<SafetensorsFile>& files) {
                    "'{}' has a head that is not the embeddings, although its configuration says "
                    "tie_word_embeddings",
                    a->path());
+}
+
+// A weight in NF4, and the parameter or buffer of the model that it goes to.
+struct Nf4Target {
+  const StoredNf4* from;
+  const BlockMatrix* blocks;  // null: the model has floats
+  Tensor floats;
+
+  void read() const {
+    if (blocks) return from->read(*blocks);
+    const Shape& shape = from->shape();
+    const BlockMatrix matrix(
+        empty(BlockMatrix::stored_shape(shape[0], shape[1], blocks::nf4), DType::u8), blocks::nf4);
+    from->read(matrix);
+    Tensor(floats).copy_(dequantize(matrix, floats.dtype()));
+  }
+};
+
+// Takes them out of `wanted`, and the tensors of which they consist into `ignored`.
+std::vector<Nf4Target> take_nf4(const std::map<std::string, StoredNf4>& stored,
+                                const Decoder& model, StateDict& wanted,
+                                std::set<std::string>& ignored) {
+  const auto in_blocks = all_blocks(model);
+  for (const auto& [weight, matrix] : in_blocks)
+    check<FileError>(stored.contains(weight) && &matrix->type() == &blocks::nf4, "load_decoder",
+                     "the folder must have {:?} in {}, as the model", weight, matrix->type().name);
+  std::vector<Nf4Target> targets;
+  for (const auto& [weight, from] : stored) {
+    for (const std::string& name : from.tensors()) ignored.insert(name);
+    const auto found = in_blocks.find(weight);
+    const BlockMatrix* const matrix = found == in_blocks.end() ? nullptr : found->second;
+    const auto to = std::ranges::find_if(wanted, [&](const NamedTensor& t) {
+      return matrix ? t.tensor.impl().storage == matrix->codes().impl().storage : t.name == weight;
+    });
+    check<FileError>(to != wanted.end(), "load_decoder",
+                     "the folder has {:?}, which the model does not have", weight);
+    const Shape shape = matrix ? Shape{matrix->rows(), matrix->columns()} : to->tensor.shape();
+    check<FileError>(from.shape() == shape, "load_decoder",
+                     "tensor {:?} must have the shape {}, got {}", weight, shape, from.shape());
+    targets.push_back({&from, matrix, to->tensor});
+    wanted.erase(to);
+  }
+  return targets;
 }
 
 void load_folder(const fs::path& folder, const Decoder& model) {
@@ -155,7 +200,11 @@ void load_folder(const fs::path& folder, const Decoder& model) {
   std::erase_if(wanted, [&](const NamedTensor& t) {
     return stays_in_file(t.tensor) && (ignored.insert(t.name), true);
   });
+  const NoGrad guard;
+  const std::map<std::string, StoredNf4> in_nf4 = nf4_weights(files);
+  const std::vector<Nf4Target> targets = take_nf4(in_nf4, model, wanted, ignored);
   load_tensors(files, wanted, ignored);
+  for (const Nf4Target& target : targets) target.read();
 }
 
 std::vector<WeightInFile> matrices_in_folder(const fs::path& folder, const Decoder& model) {
@@ -178,6 +227,32 @@ std::vector<WeightInFile> matrices_in_folder(const fs::path& folder, const Decod
   }
   return found;
 }
+
+// A hash of tensors in files, of some of their bytes.
+class Fingerprint {
+ public:
+  void add(const InputFile& file, const std::string& name, std::string_view type,
+           const Shape& shape, uint64_t offset, uint64_t bytes) {
+    mix(fmt::format("{} {} {};", name, type, shape));
+    bytes_ += bytes;
+    std::byte piece[64];
+    constexpr uint64_t samples = 16;
+    for (uint64_t i = 0; i < samples && bytes > 0; ++i) {
+      const uint64_t size = std::min<uint64_t>(sizeof piece, bytes),
+                     at = (bytes - size) / (samples - 1) * i;
+      file.read(offset + at, std::span(piece, size));
+      mix({reinterpret_cast<const char*>(piece), size});
+    }
+  }
+  std::string str() const { return fmt::format("{} bytes, hash {:016x}", bytes_, hash_); }
+
+ private:
+  void mix(std::string_view text) {
+    for (const char c : text) hash_ = fnv1a(hash_, static_cast<unsigned char>(c));
+  }
+
+  uint64_t bytes_ = 0, hash_ = fnv1a_start;
+};
 
 using MatrixTypes = std::set<std::string, std::less<>>;  // by the names that files have for them
 
@@ -246,11 +321,16 @@ SpecialTokens DecoderFiles::special_tokens() const {
 }
 
 bool DecoderFiles::is_quantised() const {
-  return gguf_ && rw::is_quantised(*gguf_);
+  return gguf_ ? rw::is_quantised(*gguf_) : !types().empty();
 }
 
 DecoderTypes DecoderFiles::types() const {
-  return gguf_ ? decoder_types(*gguf_, config_) : DecoderTypes{};
+  if (gguf_) return decoder_types(*gguf_, config_);
+  DecoderTypes types;
+  if (!has_tensors(path_)) return types;  // a configuration alone, to plan for
+  const std::list<SafetensorsFile> files = open_folder(path_);
+  for (const auto& [weight, stored] : nf4_weights(files)) types.emplace(weight, &blocks::nf4);
+  return types;
 }
 
 DType DecoderFiles::stored_dtype() const {
@@ -269,6 +349,22 @@ bool DecoderFiles::holds_matrices_as(DType dtype) const {
   return std::ranges::all_of(matrix_types(*this), [&](const std::string& type) {
     return type == stored_name(dtype) || (gguf_ && !is_float_type(type));
   });
+}
+
+std::string DecoderFiles::fingerprint() const {
+  Fingerprint found;
+  if (gguf_) {
+    const InputFile file(gguf_->path());
+    for (const auto& [name, stored] : gguf_->tensors())
+      found.add(file, name, stored.type->name, stored.shape, stored.offset, stored.bytes);
+  } else {
+    for (const SafetensorsFile& file : open_folder(path_)) {
+      const InputFile bytes(file.path());
+      for (const auto& [name, stored] : file.tensors())
+        found.add(bytes, name, stored.dtype, stored.shape, stored.offset, stored.bytes);
+    }
+  }
+  return found.str();
 }
 
 void DecoderFiles::load(Decoder& model) const {

@@ -40,8 +40,8 @@ class DecoderFiles {
   SpecialTokens special_tokens() const;
 
   bool is_quantised() const;  // whether matrices are
-  // The types of the matrices; a folder has floats alone. FileError for quantised types that are
-  // not read.
+  // The types of the matrices; those of a folder are floats, or NF4 as bitsandbytes stores it. What
+  // is not named is floats. FileError for quantised types that are not read.
   DecoderTypes types() const;
   // The narrowest float dtype that has all values of the matrices: f16 or bf16 if they all are of
   // it, else f32, also for quantised ones.
@@ -54,8 +54,12 @@ class DecoderFiles {
   // stay in the file: floats of this dtype, or blocks.
   bool holds_matrices_as(DType dtype) const;
 
-  // Fills a model of this shape, from model.safetensors or its parts, or from the GGUF file, whose
-  // quantised tensors become floats, unless the model has them in blocks. The folder of a model
+  // A text that is another one for other weights: of the size and a hash of the names, types and
+  // shapes of all tensors and of some of the bytes of each.
+  std::string fingerprint() const;
+
+  // Fills a model of this shape, from model.safetensors or its parts, or from the GGUF file.
+  // Quantised tensors become floats, unless the model has them in blocks. The folder of a model
   // with a tied head may have the head, if it equals the embeddings. FileError before anything is
   // written, if names or shapes do not agree, or if the folder has files that save_decoder() did
   // not write together. Matrices that stay in the file (make_decoder) are left out.

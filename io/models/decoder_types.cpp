@@ -106,6 +106,14 @@ DecoderTypes decoder_types(const DecoderConfig& config, GgufType type) {
   return types;
 }
 
+DecoderTypes nf4_types(const DecoderConfig& config) {
+  DecoderTypes types;
+  for (const auto& [weight, shape] : decoder_matrices(config))
+    if (weight.find("_proj.") != std::string::npos && shape[1] % blocks::nf4.elements == 0)
+      types.emplace(weight, &blocks::nf4);
+  return types;
+}
+
 std::unique_ptr<Decoder> make_decoder(const DecoderConfig& config, const DecoderTypes& types,
                                       DType dtype, bool stay_in_file) {
   const init::SkipInit loaded_next;
@@ -122,9 +130,8 @@ std::unique_ptr<Decoder> make_decoder(const DecoderConfig& config, const Decoder
       continue;
     }
     const Shape shape = layer.shape();
-    const auto row_bytes =
-        static_cast<int64_t>(found->second->bytes_of(static_cast<uint64_t>(shape[1])));
-    const Tensor codes = empty({shape[0], row_bytes}, DType::u8);
+    const Tensor codes =
+        empty(BlockMatrix::stored_shape(shape[0], shape[1], *found->second), DType::u8);
     layer.put(BlockMatrix(codes, *found->second), dtype);
     if (stay_in_file) give_back(codes);
   }

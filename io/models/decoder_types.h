@@ -1,4 +1,5 @@
-// The types of a decoder's matrices: floats, or blocks as GGUF files have them.
+// The types of a decoder's matrices: floats, or blocks as GGUF files have them, or NF4 as folders
+// have it that transformers save with bitsandbytes.
 #pragma once
 
 #include <cstdint>
@@ -24,6 +25,9 @@ GgufType matrix_type(const std::string& name, int64_t columns, GgufType type,
                      const DecoderConfig& config);
 // The types of all matrices in such a file.
 DecoderTypes decoder_types(const DecoderConfig& config, GgufType type);
+// The same with blocks::nf4 for all matrices but embeddings and head, as QLoRA has it; those whose
+// rows are no whole blocks are floats, too.
+DecoderTypes nf4_types(const DecoderConfig& config);
 
 // A decoder whose values are loaded next, or for plans: quantised matrices in their blocks
 // (nn/adapters/block_layers.h), which are frozen; other matrices, biases and what embeddings return

@@ -26,14 +26,37 @@ StateDict optimizer_tensors(const Optimizer::NamedState& optimizer) {
   return tensors;
 }
 
+// The names of what nothing trains.
+std::set<std::string> frozen_in(const Module& model) {
+  std::set<std::string> frozen;
+  for (const auto& [name, parameter] : model.named_parameters())
+    if (!parameter.requires_grad()) frozen.insert(name);
+  for (const auto& [name, buffer] : model.named_buffers())
+    if (buffer.dtype() == DType::u8) frozen.insert(name);
+  return frozen;
+}
+
 // Everything keeps the model's own layout, so nothing is converted.
-StateDict all_tensors(const TrainingState& state, const Optimizer::NamedState& optimizer) {
+StateDict all_tensors(const TrainingState& state, const Optimizer::NamedState& optimizer,
+                      bool has_base) {
+  const std::set<std::string> left_out =
+      has_base ? std::set<std::string>() : frozen_in(state.model);
   StateDict tensors;
   for (const auto& [name, tensor] : state_dict(state.model))
-    tensors.push_back({"model." + name, tensor});
+    if (!left_out.contains(name)) tensors.push_back({"model." + name, tensor});
   for (NamedTensor& t : optimizer_tensors(optimizer)) tensors.push_back(std::move(t));
   for (const auto& [name, tensor] : state.extra) tensors.push_back({"extra." + name, tensor});
   return tensors;
+}
+
+// FileError unless the snapshot has the frozen values, or those of the model are the same.
+void check_base(const TrainingState& state, const SnapshotFiles& snapshot) {
+  const std::string &now = state.base, &then = snapshot.base();
+  check<FileError>(then.empty() || now == then, "snapshot",
+                   "'{}' is of another base model: it holds the values that are trained, beside "
+                   "frozen ones of {}, got {}",
+                   snapshot.files().front().path(), then,
+                   now.empty() ? "a model without base" : now);
 }
 
 // Checks everything before it changes anything. Other ranks load the states that they keep.
@@ -45,8 +68,10 @@ void fill(const TrainingState& state, const SnapshotFiles& snapshot) {
   std::set<std::string> elsewhere;
   for (const std::string& name : state.optimizer.states_elsewhere())
     elsewhere.insert(optimizer_prefix + name);
+  check_base(state, snapshot);
   const bool other_dtype = has_other_dtype(snapshot, state.model, state.change_dtype);
-  StateDict tensors = all_tensors(state, state.optimizer.state_to_fill(names));
+  StateDict tensors =
+      all_tensors(state, state.optimizer.state_to_fill(names), snapshot.base().empty());
   if (other_dtype) read_masters(snapshot, state.model, state.optimizer, tensors, elsewhere);
   load_tensors(snapshot.files(), tensors, elsewhere);
   if (other_dtype) round_masters(state.optimizer);
@@ -117,8 +142,9 @@ void save(const fs::path& path, const TrainingState& state, const TrainingPositi
       return "";
     });
   on_first(ranks, [&] {
-    write_snapshot_index(path, id, all_tensors(state, state.optimizer.own_state()), state.generator,
-                         position);
+    write_snapshot_index(path, id,
+                         all_tensors(state, state.optimizer.own_state(), state.base.empty()),
+                         state.generator, position, state.base);
     finish();
     return "";
   });

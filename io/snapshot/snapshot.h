@@ -27,6 +27,11 @@ struct TrainingState {
   // Whether to load parameters of another dtype, too: the f32 values of all (masters, if they have
   // 16 bits) and the optimizer's states keep their bits, and the loss scale starts afresh.
   bool change_dtype = false;
+  // Names the values that nothing trains where they come from elsewhere, as the base of adapters
+  // does: other values have another text (DecoderFiles::fingerprint()). Parameters that collect no
+  // gradients and weights in blocks are not saved then, and a snapshot of another base is
+  // refused. Empty: everything is saved.
+  std::string base = {};
 };
 
 // The ranks that train together and save as one (dist/); by default the only process. All make the

@@ -84,7 +84,8 @@ void write_snapshot_part(const fs::path& index, const SnapshotId& id, int part,
 }
 
 void write_snapshot_index(const fs::path& index, const SnapshotId& id, const StateDict& tensors,
-                          const Generator& generator, const TrainingPosition& position) {
+                          const Generator& generator, const TrainingPosition& position,
+                          const std::string& base) {
   Metadata metadata = {{"format", id.parts > 0 ? index_format : whole_format},
                        {"step", std::to_string(position.step)},
                        {"epoch", std::to_string(position.epoch)},
@@ -92,6 +93,7 @@ void write_snapshot_index(const fs::path& index, const SnapshotId& id, const Sta
                        {"json", position.json},
                        {"rng_seed", std::to_string(generator.seed())},
                        {"rng_position", std::to_string(generator.position())}};
+  if (!base.empty()) metadata.emplace("base", base);
   if (id.parts > 0) {
     metadata.emplace("id", id.text);
     metadata.emplace("parts", std::to_string(id.parts));
@@ -109,6 +111,7 @@ SnapshotFiles::SnapshotFiles(const fs::path& index) : files_(open_all(index)) {
   check<FileError>(position_.step >= 0 && position_.epoch >= 0 && position_.index >= 0, "snapshot",
                    "'{}' must have a step, an epoch and an index >= 0, got {}, {} and {}",
                    first.path(), position_.step, position_.epoch, position_.index);
+  if (first.metadata().contains("base")) base_ = text_at(first, "base");
   rng_seed_ = number_at<uint64_t>(first, "rng_seed");
   rng_position_ = number_at<uint64_t>(first, "rng_position");
 }

@@ -28,7 +28,7 @@ void write_snapshot_part(const std::filesystem::path& index, const SnapshotId& i
                          const StateDict& tensors);
 void write_snapshot_index(const std::filesystem::path& index, const SnapshotId& id,
                           const StateDict& tensors, const Generator& generator,
-                          const TrainingPosition& position);
+                          const TrainingPosition& position, const std::string& base = {});
 
 // A snapshot for reading. FileError unless it has all its parts and every byte is what was written.
 class SnapshotFiles {
@@ -37,11 +37,13 @@ class SnapshotFiles {
 
   const std::list<SafetensorsFile>& files() const { return files_; }  // the index is the first
   const TrainingPosition& position() const { return position_; }
+  const std::string& base() const { return base_; }  // TrainingState's
   void restore(Generator& generator) const;
 
  private:
   std::list<SafetensorsFile> files_;
   TrainingPosition position_;
+  std::string base_;
   uint64_t rng_seed_ = 0, rng_position_ = 0;
 };
 

@@ -48,9 +48,30 @@ double LoraOptions::scale() const {
   return alpha / (rank_stabilized ? std::sqrt(r) : r);
 }
 
+LoraOptions LoraOptions::of_layer(const std::string& name) const {
+  LoraOptions own = *this;
+  const auto take = [&](auto& value, auto& pattern) {
+    const auto found =
+        std::ranges::find_if(pattern, [&](const auto& p) { return is_called(name, p.first); });
+    if (found != pattern.end()) value = found->second;
+    pattern.clear();
+  };
+  take(own.rank, own.rank_pattern);
+  take(own.alpha, own.alpha_pattern);
+  return own;
+}
+
 void LoraOptions::check() const {
-  rw::check(rank > 0, "lora", "the rank must be positive, got {}", rank);
-  rw::check(alpha > 0 && std::isfinite(alpha), "lora", "alpha must be positive, got {}", alpha);
+  const auto check_rank = [](int64_t r) {
+    rw::check(r > 0, "lora", "the rank must be positive, got {}", r);
+  };
+  const auto check_alpha = [](double a) {
+    rw::check(a > 0 && std::isfinite(a), "lora", "alpha must be positive, got {}", a);
+  };
+  check_rank(rank);
+  check_alpha(alpha);
+  for (const auto& [name, r] : rank_pattern) check_rank(r);
+  for (const auto& [name, a] : alpha_pattern) check_alpha(a);
   rw::check(dropout >= 0 && dropout < 1, "lora", "dropout must be in [0, 1), got {}", dropout);
 }
 
@@ -220,7 +241,8 @@ std::vector<NamedLora> add_lora(Module& model, const LoraOptions& options) {
   check(!targets.empty(), "add_lora", "the model must have linear layers besides its head");
   model.requires_grad_(false);
   std::vector<NamedLora> added;
-  for (const auto& [name, layer] : targets) added.push_back({name, &Lora::add_to(*layer, options)});
+  for (const auto& [name, layer] : targets)
+    added.push_back({name, &Lora::add_to(*layer, options.of_layer(name))});
   model.named_parameters();  // writes the names of the new ones
   return added;
 }

@@ -5,6 +5,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "../layers.h"
@@ -22,9 +23,15 @@ struct LoraOptions {
   // one of these, as "q_proj". Empty: all linear layers but a model's head, which is one that is
   // called lm_head, head, classifier, score or fc.
   std::vector<std::string> target_modules = {};
+  // The ranks and alphas of layers that have others: the first name that is a layer's, or ends it
+  // behind a dot, counts.
+  std::vector<std::pair<std::string, int64_t>> rank_pattern = {};
+  std::vector<std::pair<std::string, double>> alpha_pattern = {};
 
   double scale() const;  // of the product
-  // ValueError unless rank and alpha are positive and dropout is in [0, 1).
+  // The same with the rank and alpha of the layer with this dotted name, and without patterns.
+  LoraOptions of_layer(const std::string& name) const;
+  // ValueError unless ranks and alphas are positive and dropout is in [0, 1).
   void check() const;
 };
 
@@ -43,7 +50,7 @@ class Lora : public Module {
  public:
   Tensor forward(Tensor x) override;
 
-  const LoraOptions& options() const { return options_; }  // as add_lora() was told
+  const LoraOptions& options() const { return options_; }  // of this layer
   Linear& layer() const { return layer_; }                 // in whose slot it stands
   const Module* base() const { return base_.get(); }       // null: the layer's weight
   // W + scale B A, with DoRA's lengths, as f32 [out, in]. ValueError unless the base is the layer's

@@ -29,7 +29,7 @@ struct TiedTable {
   const BlockType* blocks;
 
   BlockMatrix matrix() const { return {values, *blocks}; }
-  int64_t classes() const { return values.shape()[0]; }
+  int64_t classes() const { return blocks ? matrix().rows() : values.shape()[0]; }
 
   // logits = hidden @ table^T, and dhidden = dlogits @ table.
   void multiply(const Tensor& hidden, const Tensor& logits) const {

@@ -1,10 +1,13 @@
-// Products with matrices in blocks. Few rows are multiplied by the blocks themselves. For more, a
-// slab of rows after the other becomes floats, which are multiplied as others are.
+// Products with matrices in blocks. Few rows are multiplied by the blocks themselves, and so are any
+// number of them on devices that can. For more, a slab of rows after the other becomes floats, which
+// are multiplied as others are.
 #include "ops/network/block_matrix.h"
 
 #include <algorithm>
 
 #include "core/autograd/gradient_op.h"
+#include "core/backend/block_products.h"
+#include "core/blocks/nf4.h"
 #include "ops/detail.h"
 #include "ops/layout/index.h"
 #include "ops/matmul.h"
@@ -29,26 +32,41 @@ uint32_t type_number(const BlockType& type) {
   return static_cast<uint32_t>(std::ranges::find(all, &type) - all.begin());
 }
 
+// The bytes of a block that lie in its row.
+int64_t bytes_in_row(const BlockType& type) {
+  return type.has_shared_scales ? type.code_bytes : type.bytes();
+}
+
 // The same matrix with rows that are dense; they may lie apart.
 Tensor with_dense_rows(const Tensor& codes) {
   return codes.strides()[1] == 1 ? codes : contiguous(codes);
 }
 
-kernels::BlockMatrixParams params_of(const BlockMatrix& w, const Tensor& codes, int64_t m) {
+// The parameters for `rows` rows from `first` on.
+kernels::BlockMatrixParams params_of(const BlockMatrix& w, const Tensor& codes, int64_t m,
+                                     int64_t first, int64_t rows) {
   const auto u = [](int64_t n) { return count32(n, "blocks"); };
   const int64_t step = codes.size(0) == 1 ? codes.size(1) : codes.strides()[0];
   u(codes.size(0) * step);  // kernels count bytes
   return {.offset = {},
-          .rows = u(codes.size(0)),
+          .rows = u(rows),
           .cols = u(w.columns()),
           .row_bytes = u(step),
-          .m = u(m)};
+          .m = u(m),
+          .first = u(first),
+          .tail = u(w.rows() * step)};
 }
 
-// y [rows, columns] = the floats of these rows of w.
-void decode_into(const BlockMatrix& w, const Tensor& codes, const Tensor& y) {
+// The codes with rows that are dense. What blocks share is read across rows, so these must not lie
+// apart then.
+Tensor dense_codes(const BlockMatrix& w) {
+  return w.type().has_shared_scales ? contiguous(w.codes()) : with_dense_rows(w.codes());
+}
+
+// y [rows, columns] = the floats of the rows of w from `first` on; `codes` are dense_codes().
+void decode_into(const BlockMatrix& w, const Tensor& codes, int64_t first, const Tensor& y) {
   const uint32_t threads = count32(y.numel(), "dequantize") / 8;
-  launch("decode_blocks", {in(codes), out(y)}, params_of(w, codes, 0),
+  launch("decode_blocks", {in(codes), out(y)}, params_of(w, codes, 0, first, y.size(0)),
          {.threads = {threads, 1, 1}, .variant = {type_number(w.type())}});
 }
 
@@ -59,12 +77,12 @@ void for_each_slab(const BlockMatrix& w, DType dtype, const F& body) {
   const int64_t rows = w.rows(), row_bytes = w.columns() * static_cast<int64_t>(size_of(dtype));
   const int64_t slabs = divide_up(rows * row_bytes, slab_bytes);
   const int64_t size = std::min(rows, divide_up(divide_up(rows, slabs), slab_rows) * slab_rows);
-  const Tensor codes = with_dense_rows(w.codes());
+  const Tensor codes = dense_codes(w);
   const Tensor values = empty_on(codes, {size, w.columns()}, dtype);
   for (int64_t first = 0; first < rows; first += size) {
     const int64_t end = std::min(rows, first + size);
     const Tensor slab = slice(values, 0, 0, end - first);
-    decode_into(w, slice(codes, 0, first, end), slab);
+    decode_into(w, codes, first, slab);
     body(first, end, slab);
   }
 }
@@ -130,7 +148,7 @@ std::vector<Tensor> embedding_blocks_forward(const std::any& attrs, std::span<Te
   Shape shape = index.shape();
   shape.push_back(w.columns());
   const Tensor y = empty_on(table, {rows.n, w.columns()}, dtype);
-  if (rows.n > 0) decode_into(w, take_rows(table, rows), y);  // missing rows: every bit, so NaN
+  if (rows.n > 0) decode_into(w, take_rows(table, rows), 0, y);  // missing rows: every bit, so NaN
   return one(reshape(y, shape).detach());
 }
 
@@ -138,7 +156,7 @@ std::vector<Tensor> dequantize_forward(const std::any& attrs, std::span<Tensor> 
   const auto& [type, dtype] = std::any_cast<const std::pair<const BlockType*, DType>&>(attrs);
   const BlockMatrix w(inputs[0], *type);
   const Tensor y = empty_on(inputs[0], {w.rows(), w.columns()}, dtype);
-  decode_into(w, with_dense_rows(w.codes()), y);
+  decode_into(w, dense_codes(w), 0, y);
   return one(y);
 }
 
@@ -150,21 +168,35 @@ const Op dequantize_op = {.name = "dequantize", .forward = dequantize_forward};
 BlockMatrix::BlockMatrix(Tensor codes, const BlockType& type)
     : codes_(std::move(codes)), type_(&type) {
   check(type_number(type) < block_types().size() && !type.has_two_tensors, "BlockMatrix",
-        "the type must be one of GGUF files, got {}", type.name);
+        "the type must be one of GGUF files, or NF4, got {}", type.name);
   check<DTypeError>(codes_.dtype() == DType::u8, "BlockMatrix", "codes must be u8, got {}", codes_);
-  check<ShapeError>(codes_.rank() == 2 && codes_.numel() > 0 && codes_.size(1) % type.bytes() == 0,
+  const int64_t bytes = bytes_in_row(type);
+  check<ShapeError>(codes_.rank() == 2 && codes_.numel() > 0 && codes_.size(1) % bytes == 0,
                     "BlockMatrix", "codes must be rows of whole blocks of {} bytes for {}, got {}",
-                    type.bytes(), type.name, codes_);
-  columns_ = codes_.size(1) / type.bytes() * type.elements;
+                    bytes, type.name, codes_);
+  columns_ = codes_.size(1) / bytes * type.elements;
+  rows_ = codes_.size(0);
+  if (!type.has_shared_scales) return;
+  rows_ = static_cast<int64_t>(
+      blocks::nf4_rows(static_cast<uint64_t>(rows_), static_cast<uint64_t>(columns_)));
+  check<ShapeError>(rows_ > 0, "BlockMatrix",
+                    "codes of NF4 must have further rows, with what blocks share, got {}", codes_);
+}
+
+Shape BlockMatrix::stored_shape(int64_t rows, int64_t columns, const BlockType& type) {
+  const auto r = static_cast<uint64_t>(rows), c = static_cast<uint64_t>(columns);
+  const uint64_t stored = type.has_shared_scales ? blocks::nf4_stored_rows(r, c) : r;
+  return {static_cast<int64_t>(stored), columns / type.elements * bytes_in_row(type)};
 }
 
 void detail::multiply_blocks(const Tensor& x, const BlockMatrix& w, const Tensor& y) {
   const int64_t m = x.size(0);
   if (m == 0) return;
-  if (m <= BLOCK_ROWS) {
-    const Tensor codes = with_dense_rows(w.codes()), left = is_flat(x) ? x : copy_of(x, x.dtype());
+  if (m <= BLOCK_ROWS || x.device().info().has(block_products)) {
+    const Tensor codes = dense_codes(w), left = is_flat(x) ? x : copy_of(x, x.dtype());
     const double flops = 2.0 * double(m) * double(w.rows()) * double(w.columns());
-    rw::launch("multiply_blocks", {in(left), in(codes), out(y)}, params_of(w, codes, m),
+    rw::launch("multiply_blocks", {in(left), in(codes), out(y)},
+               params_of(w, codes, m, 0, w.rows()),
                {.threads = {count32(w.rows(), "linear"), 1, 1},
                 .variant = {type_number(w.type())},
                 .flops = flops});
@@ -205,6 +237,8 @@ Tensor embedding(const BlockMatrix& table, Tensor index, DType dtype) {
                     "needs an index of rank at most {}, got {}", Shape::max_rank - 1, index);
   check<DTypeError>(index.dtype() == DType::i32 && is_float(dtype), "embedding_blocks",
                     "the index must be i32 and the rows float, got {} and {}", index, name(dtype));
+  check(!table.type().has_shared_scales, "embedding_blocks",
+        "rows of {} do not stand for themselves; use another type for tables", table.type().name);
   check_indices("embedding_blocks", "the index", index, table.rows() - 1);
   return apply1(embedding_blocks_op, std::pair(&table.type(), dtype), table.codes(),
                 std::move(index));

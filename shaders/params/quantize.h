@@ -17,14 +17,27 @@ struct QuantizeBlocksParams {
   uint n;
 };
 
+// NF4: the elements of a block, the blocks that share a factor, and the values of the codes, which
+// are quantiles of a normal distribution (Dettmers et al. 2023, appendix E), as bitsandbytes rounds
+// them.
+#define NF4_BLOCK 64
+#define NF4_GROUP 256
+#define NF4_VALUES                                                                                 \
+  -1.0f, -0.6961928009986877f, -0.5250730514526367f, -0.39491748809814453f, -0.28444138169288635f, \
+      -0.18477343022823334f, -0.09105003625154495f, 0.0f, 0.07958029955625534f,                    \
+      0.16093020141124725f, 0.24611230194568634f, 0.33791524171829224f, 0.44070982933044434f,      \
+      0.5626170039176941f, 0.7229568362236023f, 1.0f
+
 // The most rows of x that multiply_blocks takes.
 #define BLOCK_ROWS 8
-// Matrices in the blocks of GGUF files (core/blocks/block_type.h): `rows` rows of `cols` elements,
-// which are whole blocks; a row begins row_bytes after the one before it. The variant is {type},
-// its place in block_types(). decode_blocks: y [rows, cols] has the floats for which codes stand.
-// One thread per 8 elements. multiply_blocks: y [m, rows] = x [m, cols] @ codes^T, with m at most
-// BLOCK_ROWS, x and y dense. One workgroup per row of codes.
+// Matrices in blocks (core/blocks/block_type.h): `rows` rows of `cols` elements from row `first`
+// on, which are whole blocks; a row begins row_bytes after the one before it, and what blocks of
+// NF4 share (core/blocks/nf4.h) begins `tail` bytes behind the first row of all. The variant is
+// {type}, its place in block_types(). decode_blocks: y [rows, cols] has the floats for which codes
+// stand. One thread per 8 elements. multiply_blocks: y [m, rows] = x [m, cols] @ codes^T, with m at
+// most BLOCK_ROWS but on devices that take any (core/backend/block_products.h), x and y dense. One
+// workgroup per row of codes.
 struct BlockMatrixParams {
   uint offset[3];  // codes, y; or x, codes, y
-  uint rows, cols, row_bytes, m;
+  uint rows, cols, row_bytes, m, first, tail;
 };

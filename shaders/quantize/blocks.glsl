@@ -1,7 +1,7 @@
-// Elements of the blocks of GGUF files (core/blocks/block_type.h): 8 neighbours at a time, which always share a scale.
+// Elements of blocks (core/blocks/block_type.h): 8 neighbours at a time, which always share a scale.
 // Before including it, define CODES as the number of the binding `codes`.
 
-layout(constant_id = 0) const uint TYPE = 0;  //! 0 1 2 3 4 5 6 7
+layout(constant_id = 0) const uint TYPE = 0;  //! 0 1 2 3 4 5 6 7 8
 
 // The types by their place in block_types().
 #define Q4_0 0
@@ -12,6 +12,9 @@ layout(constant_id = 0) const uint TYPE = 0;  //! 0 1 2 3 4 5 6 7
 #define Q4_K 5
 #define Q5_K 6
 #define Q6_K 7
+#define NF4 8
+
+const float nf4_values[16] = float[](NF4_VALUES);
 
 // The 4 bytes from byte `at` on, at any address.
 uint code_word(uint at) {
@@ -92,6 +95,28 @@ void decode8_large(uint at, uint e, out vec4 lo, out vec4 hi) {
   hi = step * vec4(b) - low;
 }
 
+float shared_float(uint at) { return uintBitsToFloat(code_word(p.tail + at)); }
+
+// The scale of the block of NF4 with this number among all of the matrix.
+float nf4_scale(uint number) {
+  uint group = 257 * 4 + number / NF4_GROUP * (4 + NF4_GROUP);
+  int code = code_byte(p.tail + group + 4 + number % NF4_GROUP);
+  precise float scale = shared_float(code * 4) * shared_float(group);
+  scale += shared_float(256 * 4);
+  return scale;
+}
+
+// Elements column to column + 7 of a row of NF4. A byte has two neighbours, the first one in its high bits.
+void decode8_nf4(uint row, uint column, out vec4 lo, out vec4 hi) {
+  float scale = nf4_scale(row * (p.cols / NF4_BLOCK) + column / NF4_BLOCK);
+  uint codes = code_word(row * p.row_bytes + column / 2);
+  [[unroll]] for (uint i = 0; i < 4; ++i) {
+    uint shift = i / 2 * 8 + (1 - i % 2) * 4;
+    lo[i] = nf4_values[codes >> shift & 15] * scale;
+    hi[i] = nf4_values[codes >> shift + 16 & 15] * scale;
+  }
+}
+
 uint block_bytes() {
   return TYPE == Q4_0   ? 18
          : TYPE == Q4_1 ? 20
@@ -103,9 +128,13 @@ uint block_bytes() {
                         : 210;
 }
 
-// Elements column to column + 7, a multiple of 8, of the row that begins at this byte.
-void decode8(uint row_at, uint column, out vec4 lo, out vec4 hi) {
-  if (TYPE >= Q4_K)
+// Elements column to column + 7, a multiple of 8, of the row with this number among those of the call.
+void decode8(uint row, uint column, out vec4 lo, out vec4 hi) {
+  row += p.first;
+  uint row_at = row * p.row_bytes;
+  if (TYPE == NF4)
+    decode8_nf4(row, column, lo, hi);
+  else if (TYPE >= Q4_K)
     decode8_large(row_at + column / 256 * block_bytes(), column % 256, lo, hi);
   else
     decode8_small(row_at + column / 32 * block_bytes(), column % 32, lo, hi);

@@ -10,6 +10,6 @@ void main() {
   if (i >= p.rows * words) return;
   uint row = i / words, column = (i - row * words) * 8;
   vec4 lo, hi;
-  decode8(row * p.row_bytes, column, lo, hi);
+  decode8(row, column, lo, hi);
   store8_y(i * 8, lo, hi);
 }

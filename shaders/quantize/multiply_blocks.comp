@@ -15,7 +15,7 @@ void main() {
   [[unroll]] for (uint r = 0; r < BLOCK_ROWS; ++r) sums[r] = 0.0;
   for (uint column = gl_LocalInvocationID.x * 8; column < p.cols; column += gl_WorkGroupSize.x * 8) {
     vec4 lo, hi, x_lo, x_hi;
-    decode8(row * p.row_bytes, column, lo, hi);
+    decode8(row, column, lo, hi);
     [[unroll]] for (uint r = 0; r < BLOCK_ROWS; ++r) {
       if (r < p.m) {
         load8_x(r * p.cols + column, x_lo, x_hi);

@@ -1,12 +1,14 @@
 // Readers of decoders: GGUF, config.json and the index of several files.
 #include <nlohmann/json.hpp>
 
+#include "core/blocks/nf4.h"
 #include "core/files/folder.h"
 #include "core/memory/default_device.h"
 #include "data/base/files.h"
 #include "io/models/adapter.h"
 #include "io/models/decoder.h"
 #include "io/models/decoder/json.h"
+#include "io/models/decoder/nf4.h"
 #include "planner/dry_run.h"
 #include "tests/fuzz/target.h"
 
@@ -156,6 +158,32 @@ std::vector<Bytes> index_seeds() {
   return {file_bytes(scratch_file("seed-index") / "model.safetensors.index.json")};
 }
 
+// Weights in NF4, as a folder has them.
+void read_nf4(Input input) {
+  use_cpu();
+  const NoGrad guard;
+  std::list<SafetensorsFile> files;
+  files.emplace_back(write_scratch("nf4.safetensors", input));
+  for (const auto& [weight, stored] : nf4_weights(files)) {
+    const Shape& shape = stored.shape();
+    const Shape codes = BlockMatrix::stored_shape(shape[0], shape[1], blocks::nf4);
+    const BlockMatrix matrix(empty(codes, DType::u8), blocks::nf4);
+    stored.read(matrix);
+    expect(dequantize(matrix).shape() == shape, "a weight has its shape");
+  }
+}
+
+std::vector<Bytes> nf4_seeds() {
+  use_cpu();
+  const auto file = scratch_file("seed.safetensors");
+  StateDict tensors;
+  for (const auto& [name, rows] : {std::pair("a", 3), {"b.weight", 300}})
+    for (NamedTensor& part : nf4_tensors(name, rand({rows, 64}, -1, 1), DType::bf16))
+      tensors.push_back(std::move(part));
+  write_safetensors(file, tensors);
+  return {file_bytes(file)};
+}
+
 // The list of a folder's files is the input.
 void read_file_list(Input input) {
   std::filesystem::create_directories(scratch_file("listed"));
@@ -226,6 +254,7 @@ std::vector<Target> decoder_targets() {
           {"decoder_config", read_decoder, decoder_config_seeds, json},
           {"decoder_index", read_index, index_seeds, json},
           {"adapter", read_adapter_folder, adapter_seeds, json},
+          {"nf4", read_nf4, nf4_seeds, json},
           {"file_list", read_file_list, file_list_seeds, {"from ", "without ", "rewind-new-"}}};
 }
 

@@ -54,9 +54,14 @@ void train(const Words& words) {
   const std::string &from = words.at(2), &form = from;
   const auto model = load(words.at(1));
   manual_seed(2);
-  if (form == "lora" || form == "rslora" || form == "dora")
-    add_lora(*model,
-             {.rank = 8, .alpha = 16, .rank_stabilized = form == "rslora", .dora = form == "dora"});
+  LoraOptions options{
+      .rank = 8, .alpha = 16, .rank_stabilized = form == "rslora", .dora = form == "dora"};
+  if (form == "pattern") {
+    options.rank_pattern = {{"q_proj", 3}, {"model.layers.1.mlp.up_proj", 5}};
+    options.alpha_pattern = {{"v_proj", 40}};
+  }
+  if (form == "lora" || form == "rslora" || form == "dora" || form == "pattern")
+    add_lora(*model, options);
   else
     load_adapter(from, *model);
   AdamW optimizer(model->parameters(), {.lr = 3e-3f, .weight_decay = 0});

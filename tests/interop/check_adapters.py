@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Holds adapters against PEFT, both ways: LoRA, rsLoRA and DoRA of small random models of Llama and Qwen3.
+"""Holds adapters against PEFT, both ways: LoRA, rsLoRA, DoRA and ranks by patterns, of small random models of Llama and Qwen3.
 
 Rewind trains an adapter and PEFT gives the same logits with it, and other ones than the model without it; PEFT makes one
 and Rewind gives the same logits and the same losses in 200 steps; merged models are those of merge_and_unload; GGUF files
@@ -24,7 +24,8 @@ except ImportError as error:
     print(f"there must be torch, transformers, peft and gguf: {error}")
     sys.exit(77)
 
-FORMS = {"lora": {}, "rslora": dict(use_rslora=True), "dora": dict(use_dora=True)}
+FORMS = {"lora": {}, "rslora": dict(use_rslora=True), "dora": dict(use_dora=True),
+         "pattern": dict(rank_pattern={"q_proj": 3, "model.layers.1.mlp.up_proj": 5}, alpha_pattern={"v_proj": 40})}
 STEPS = 200
 failures = []
 transformers.utils.logging.disable_progress_bar()
@@ -144,7 +145,7 @@ def check_form(ours, folder, form, options):
     print(f"{form}: theirs here differs by {error:.1e}; losses {mine[0]:.4f} to {mine[-1]:.4f}, apart by {worst:.1e}")
     expect(error < 1e-4, form, "logits here")
     expect(len(mine) == STEPS and learns(mine) and worst < 1e-3, form, "losses", mine, theirs)
-    if form != "dora":
+    if form in ("lora", "rslora"):
         ours("gguf", base, made, folder / f"{form}.gguf")
         check_gguf(folder / f"{form}.gguf", made, model.config, form)
 

@@ -22,6 +22,16 @@ std::unique_ptr<Decoder> load(const std::string& path) {
   return model;
 }
 
+// With its quantised matrices in blocks.
+std::unique_ptr<Decoder> load_in_blocks(const std::string& path) {
+  const DecoderFiles files(path);
+  check(files.is_quantised(), "decoder_files", "'{}' must be quantised", path);
+  auto model = make_decoder(files.config(), files.types(), DType::f32);
+  files.load(*model);
+  model->eval();
+  return model;
+}
+
 Tensor tokens(const std::vector<std::string>& words, size_t first) {
   std::vector<int32_t> ids;
   for (size_t i = first; i < words.size(); ++i) ids.push_back(std::stoi(words[i]));
@@ -34,7 +44,9 @@ void convert(const std::string& from, const std::string& to, const std::string& 
   const auto model = load(from);
   if (!to.ends_with(".gguf"))
     return save_decoder(to, *model,
-                        {.shard_bytes = 1'000'000, .tokens = DecoderFiles(from).special_tokens()});
+                        {.nf4 = type == "nf4",
+                         .shard_bytes = 1'000'000,
+                         .tokens = DecoderFiles(from).special_tokens()});
   GgufMetadata more;
   if (!tokenizer.empty()) more = GgufFile(tokenizer).metadata();
   const GgufTypeInfo* info = find_gguf_type(type);
@@ -60,8 +72,9 @@ void run(const std::vector<std::string>& words) {
                    words.size() > 4 ? words[4] : "");
   if (what == "dequantise") return dequantise(words.at(1), words.at(2));
   const NoGrad guard;
-  const auto model = load(words.at(1));
-  if (what == "logits") return save_npy(words.at(2), (*model)(tokens(words, 3)));
+  const auto model = what == "blocks" ? load_in_blocks(words.at(1)) : load(words.at(1));
+  if (what == "logits" || what == "blocks")
+    return save_npy(words.at(2), (*model)(tokens(words, 3)));
   check(what == "greedy", "decoder_files", "unknown command {}", what);
   const Tensor prompt = tokens(words, 3);
   const std::vector<int32_t> all = model
@@ -75,8 +88,9 @@ void run(const std::vector<std::string>& words) {
 
 }  // namespace
 
-// Usage: decoder_files logits MODEL OUT.npy TOKEN... | greedy MODEL COUNT TOKEN...
-//        | convert MODEL FOLDER | convert MODEL OUT.gguf [TYPE [TOKENIZER.gguf]]
+// Usage: decoder_files logits MODEL OUT.npy TOKEN... | blocks MODEL OUT.npy TOKEN... | greedy MODEL
+// COUNT TOKEN...
+//        | convert MODEL FOLDER [nf4] | convert MODEL OUT.gguf [TYPE [TOKENIZER.gguf]]
 //        | dequantise FILE.gguf OUT.safetensors
 int main(int count, char** words) {
   try {

@@ -191,6 +191,58 @@ TEST_CASE("adapter: what PEFT writes is read") {
   CHECK(load_adapter(folder.path, *base_decoder("llama")).size() == 4);
 }
 
+// PEFT looks for a name at the end of a layer's.
+TEST_CASE("adapter: ranks and alphas by patterns") {
+  set_default_device(open_backend("reference"));
+  const TemporaryFolder folder;
+  const auto patterns = [](Json& j) {
+    j["use_rslora"] = false;
+    j["rank_pattern"] = {{q_proj, 5}};
+    j["alpha_pattern"] = {{"q_proj", 12.5}, {"layers.0.self_attn.v_proj", 2}, {"j_proj", 9}};
+  };
+  const auto wider = [](std::vector<NamedTensor>& tensors) {
+    for (NamedTensor& t : tensors)
+      if (t.name.find("layers.1.self_attn.q_proj") != std::string::npos)
+        t.tensor = t.name.ends_with("A.weight") ? rand({5, 64}, -1, 1) : rand({64, 5}, -1, 1);
+  };
+  write_peft_folder(folder / "peft", patterns, wider);
+  const auto model = base_decoder("llama");
+  const auto adapters = load_adapter(folder / "peft", *model);
+  REQUIRE(adapters.size() == 4);  // q and v of layer 0, q and v of layer 1
+  const std::vector<std::pair<int64_t, double>> wanted = {{3, 12.5}, {3, 2}, {5, 12.5}, {3, 6}};
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    const LoraOptions& o = adapters[i].adapter->options();
+    CHECK(std::pair(o.rank, o.alpha) == wanted[i]);
+    CHECK(o.scale() == wanted[i].second / static_cast<double>(wanted[i].first));
+    CHECK(adapters[i].adapter->A.size(0) == o.rank);
+  }
+  // They are written by the names of layers, and read again.
+  save_adapter(folder / "ours", *model);
+  const Json json = config_in(folder / "ours");
+  CHECK(json["r"] == 3);
+  CHECK(json["rank_pattern"] == Json{{q_proj, 5}});
+  CHECK(json["alpha_pattern"].size() == 2);
+  const auto other = base_decoder("llama");
+  load_adapter(folder / "ours", *other);
+  model->eval(), other->eval();
+  CHECK(logits_of(*other) == logits_of(*model));
+  // In GGUF, one alpha is of all.
+  save_adapter_gguf(folder / "a.gguf", *model);
+  const GgufFile file(folder / "a.gguf");
+  CHECK(file.number("adapter.lora.alpha", 0, 100) == 12.5);
+  const std::vector<float> b = adapters[3].adapter->B.to_vector(),
+                           stored = values_in(file, "blk.1.attn_v.weight.lora_b");
+  for (size_t i = 0; i < b.size(); ++i) CHECK(stored[i] == doctest::Approx(b[i] * 6 / 12.5));
+  CHECK(values_in(file, "blk.0.attn_q.weight.lora_a") == adapters[0].adapter->A.to_vector());
+  // The tensors must have these ranks, and a name must be clear.
+  write_peft_folder(folder / "narrow", patterns);
+  CHECK(contains(adapter_refusal(folder / "narrow"), "the shape (5, 64)"));
+  write_peft_folder(folder / "two", [](Json& j) {
+    j["alpha_pattern"] = {{"q_proj", 4}, {q_proj, 5}};
+  });
+  CHECK(contains(adapter_refusal(folder / "two"), "one name for a layer"));
+}
+
 TEST_CASE("adapter: settings that are not supported are refused by name") {
   set_default_device(open_backend("reference"));
   const auto said = [](const char* key, const Json& value) {
@@ -207,8 +259,12 @@ TEST_CASE("adapter: settings that are not supported are refused by name") {
   said("modules_to_save", {"lm_head"});
   said("layers_to_transform", {1});
   said("layer_replication", {{0, 1}});
-  said("rank_pattern", {{"q_proj", 4}});
-  said("alpha_pattern", {{"q_proj", 4}});
+  said("rank_pattern", {{".*\\.q_proj", 3}});
+  said("rank_pattern", {{"", 3}});
+  said("rank_pattern", {{"q_proj", 3.5}});
+  said("rank_pattern", {{"q_proj", 0}});
+  said("rank_pattern", {"q_proj"});
+  said("alpha_pattern", {{"q_proj", "4"}});
   said("trainable_token_indices", {1, 2});
   said("lora_bias", true);
   said("use_qalora", true);

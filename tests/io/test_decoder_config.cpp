@@ -262,7 +262,8 @@ TEST_CASE("decoder config: configurations that lie, and models that Decoder is n
   refused(with("tie_word_embeddings", 1), "must be true or false, got 1");
   refused(with("attention_dropout", 0.1), "attention_dropout 0.1");
   refused(with("partial_rotary_factor", 0.5), "partial_rotary_factor 0.5");
-  refused(with("quantization_config", {{"bits", 4}}), "quantization_config an object of 1");
+  refused(with("quantization_config", {{"bits", 4}}), "bitsandbytes' with load_in_4bit");
+  refused(with("quantization_config", 4), "bitsandbytes' with load_in_4bit");
   refused(with("rope_theta", 0.5), "[1, ");
   refused(with("rope_scaling", 4), "must be an object, got 4");
   const auto scaled = [&](const json& scaling) { return with("rope_scaling", scaling); };

@@ -1,4 +1,4 @@
-// Products with matrices in the blocks of GGUF files, of each type.
+// Products with matrices in blocks, of each type.
 #include "ops/losses/losses.h"
 #include "tests/fixtures/block_fixture.h"
 #include "tests/op_table/op_table.h"
@@ -8,7 +8,7 @@ namespace rw::test {
 namespace {
 
 int64_t columns_for(const BlockType& type) {
-  return type.elements == 256 ? 512 : 96;
+  return type.elements == 256 ? 512 : type.elements == 64 ? 192 : 96;
 }
 
 void add_type(Table& t, const BlockType& type) {
@@ -23,11 +23,12 @@ void add_type(Table& t, const BlockType& type) {
   t.row(
       fmt::format("matmul_blocks of {}", type.name), {x({3, 7})},
       [&type, columns](const Tensors& in) { return matmul(in[0], some_matrix(type, 7, columns)); });
-  t.row(fmt::format("embedding_blocks of {}", type.name), {index({2, 5}, 7)},
-        [&type, columns](const Tensors& in) {
-          const BlockMatrix table = some_matrix(type, 7, columns);
-          return Tensors{embedding(table, in[0]), embedding(table, in[0], DType::f16)};
-        });
+  if (!type.has_shared_scales)
+    t.row(fmt::format("embedding_blocks of {}", type.name), {index({2, 5}, 7)},
+          [&type, columns](const Tensors& in) {
+            const BlockMatrix table = some_matrix(type, 7, columns);
+            return Tensors{embedding(table, in[0]), embedding(table, in[0], DType::f16)};
+          });
   t.row(fmt::format("dequantize of {}", type.name), {}, [&type, columns](const Tensors&) {
     const BlockMatrix w = some_matrix(type, 5, columns);
     return Tensors{dequantize(w), dequantize(w, DType::f16), dequantize(w, DType::bf16)};
@@ -61,7 +62,7 @@ void add_blocks(Table& t) {
           [](const Tensors& in) {
             return linear(transpose(in[0], 0, 1), some_matrix(blocks::q5_1, 5, 64));
           });
-  for (const BlockType* type : {&blocks::q8_0, &blocks::q6_k})
+  for (const BlockType* type : {&blocks::q8_0, &blocks::q6_k, &blocks::nf4})
     t.row(fmt::format("tied_cross_entropy_blocks of {}", type->name),
           {x({13, columns_for(*type)}, -0.2f, 0.2f), learned({9}, -1, 1), index({13}, 9)},
           [type](const Tensors& in) {

@@ -5,6 +5,7 @@ Usage: test_lora.py FOLDER_OF_THE_PROGRAMS"""
 import json
 import os
 import re
+import shutil
 import tempfile
 from pathlib import Path
 
@@ -40,6 +41,10 @@ def write_examples(folder):
 
 def read(folder, name):
     return json.loads((folder / name).read_text())
+
+
+def newest_snapshot(folder):
+    return max(folder.glob("step-*.safetensors"), key=lambda path: int(path.stem.split("-")[1]))
 
 
 def test_training(folder):
@@ -95,9 +100,19 @@ def test_resuming(folder):
     kept = {"resume": "snapshots", "snapshot_every": 5}
     whole = train("whole")
     expect(train("kept", **kept) == whole, "snapshots change bits")
-    newest = max((folder / "snapshots").glob("step-*.safetensors"), key=lambda path: int(path.stem.split("-")[1]))
+    newest = newest_snapshot(folder / "snapshots")
+    saved = newest.read_bytes()
+    expect(b"lora_A" in saved and b"embed_tokens" not in saved, "snapshots have the base")
     newest.unlink()
     expect(train("resumed", **kept) == whole, "resuming changes bits")
+    base = (folder / "model/model.safetensors").read_bytes()
+    run(folder, "lm", "train", "--config", "config.json", "--vocab-size", "300", *FAST, "--data", "text.txt", "--seq", "32",
+        "--steps", "3", "--save", "retrained", "--quiet")
+    shutil.copyfile(folder / "retrained/model.safetensors", folder / "model/model.safetensors")
+    (folder / "model/rewind-files.txt").unlink(missing_ok=True)
+    _, errors = run(folder, *lora("--quiet", accumulate=2, steps=14, save="other", **kept), status=1)
+    expect("another base model" in errors and errors.count("\n") == 1, "another base", errors)
+    (folder / "model/model.safetensors").write_bytes(base)
     expect(train("segments", checkpoint="block") == whole, "segments change bits")
     with (folder / "data.jsonl").open("a") as file:
         file.write(json.dumps(example(70)) + "\n")
@@ -132,14 +147,37 @@ def test_weights_in_their_file(folder):
             expect(device["memory"]["peak"] == device["predicted_peak"], "the forecast", place, device)
             found[place] = (folder / "out" / ADAPTER).read_bytes()
         expect(len(set(found.values())) == 1, "other bits", model)
+        for _ in range(2):
+            run(folder, *lora("--quiet", model=model, steps=4, batch=1, seq=96, checkpoint="block", save="out", offload="file",
+                              resume=f"{model}-snapshots", snapshot_every=1))
+            expect((folder / "out" / ADAPTER).read_bytes() in found.values(), "resumed from the file", model)
+            newest_snapshot(folder / f"{model}-snapshots").unlink()
     run(folder, "lm", "convert", "wide", "halves", "--type", "bf16")
     for options, message in (({"model": "wide", "merge": "m"}, "--merge writes to them"),
-                             ({"model": "wide", "resume": "r"}, "--resume keeps them"),
                              ({"model": "halves"}, "they become f32 on their way")):
         _, errors = run(folder, *lora(steps=1, save="new", offload="file", **options), status=1)
         expect(message in errors and errors.count("\n") == 1 and not (folder / "new").exists(), message, errors)
     _, errors = run(folder, "lm", "train", "--config", "wide.json", "--data", "text.txt", "--offload", "file", status=1)
     expect("file" in errors, "a program that trains all weights", errors)
+
+
+def test_nf4(folder):
+    """A base in NF4, as bitsandbytes stores it, learns, and its forecast is exact."""
+    (folder / "wide.json").write_text(json.dumps({**CONFIG, "hidden_size": 64, "intermediate_size": 128, "head_dim": 16}))
+    run(folder, "lm", "train", "--config", "wide.json", "--vocab-size", "300", *FAST, "--data", "text.txt", "--seq", "32",
+        "--steps", "60", "--lr", "0.01", "--save", "wide", "--quiet")
+    run(folder, "lm", "convert", "wide", "nf4", "--type", "nf4")
+    expect((folder / "nf4/model.safetensors").stat().st_size < 0.5 * (folder / "wide/model.safetensors").stat().st_size, "its size")
+    run(folder, *lora("--quiet", model="nf4", steps=20, save="out", report="report.json"))
+    report = read(folder, "report.json")
+    expect(report["validation_loss"] < 0.9 * report["before"]["validation_loss"], "it learns", report)
+    expect(report["device"]["memory"]["peak"] == report["device"]["predicted_peak"], "the forecast", report)
+    for options, message in (({"offload": "file"}, "NF4 lie in several tensors"), ({"merge": "m"}, "lm convert --adapter")):
+        _, errors = run(folder, *lora(model="nf4", steps=1, save="new", **options), status=1)
+        expect(message in errors and errors.count("\n") == 1 and not (folder / "new").exists(), message, errors)
+    run(folder, "lm", "convert", "nf4", "merged.gguf", "--type", "q8_0", "--adapter", "out")
+    _, errors = run(folder, "lm", "convert", "wide", "bad.gguf", "--type", "nf4", status=1)
+    expect("got 'nf4'" in errors, "NF4 in GGUF", errors)
 
 
 def test_refusals(folder):

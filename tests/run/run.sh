@@ -183,6 +183,11 @@ add_interop() {
   else
     skip 'files of decoders elsewhere' "$why"
   fi
+  if why=$(python3 "$interop/check_nf4.py" --needs); then
+    part 'NF4 elsewhere' python3 "$interop/check_nf4.py" "$build/tests/interop/decoder_files"
+  else
+    skip 'NF4 elsewhere' "$why"
+  fi
   if why=$(python3 "$interop/check_adapters.py" --needs); then
     part 'adapters elsewhere' python3 "$interop/check_adapters.py" "$build/tests/interop/adapter_files"
   else

@@ -85,15 +85,21 @@ void save_language_model(const std::filesystem::path& path, const Decoder& model
   const GgufTypeInfo* const found = find_gguf_type(word);
   const bool is_float = word == "f32" || word == "f16" || word == "bf16";
   const bool has_blocks = found && found->blocks && found->blocks->encode;
-  check(found && (is_float || (is_gguf(path) && has_blocks)), "save",
-        "{} holds f32, f16 or bf16{}, got '{}'", is_gguf(path) ? "a GGUF file" : "a folder",
-        is_gguf(path) ? ", or q4_0, q4_1, q5_0, q5_1, q8_0, q4_k, q5_k or q6_k" : "", word);
+  const bool is_nf4 = word == "nf4" && !is_gguf(path);
+  check(is_nf4 || is_float || (is_gguf(path) && has_blocks), "save",
+        "{} holds f32, f16, bf16, or {}, got '{}'", is_gguf(path) ? "a GGUF file" : "a folder",
+        is_gguf(path) ? "q4_0, q4_1, q5_0, q5_1, q8_0, q4_k, q5_k or q6_k" : "nf4", word);
   if (is_gguf(path))
     return save_decoder_gguf(path, model, static_cast<GgufType>(found->number),
                              tokenizer_metadata(tokenizer.parts(), model.config().vocab_size));
-  const DType dtype = word == "f32" ? DType::f32 : word == "f16" ? DType::f16 : DType::bf16;
+  const DType own = model.parameters().front().dtype();
+  const DType dtype = is_nf4          ? own
+                      : word == "f32" ? DType::f32
+                      : word == "f16" ? DType::f16
+                                      : DType::bf16;
   save_decoder(path, model,
                {.dtype = dtype,
+                .nf4 = is_nf4,
                 .tokens = special_tokens(tokenizer),
                 .write_tokenizer = [&](const auto& folder) { tokenizer.save(folder); }});
 }

@@ -46,7 +46,8 @@ struct LanguageModel {
 
 // Writes a model with its tokenizer: where `path` ends in .gguf as such a file, of the type f32,
 // f16, bf16 or one of blocks (GgufType), else as a folder that transformers opens, of the type f32,
-// f16 or bf16. An empty type is that of the parameters. FileError, ValueError for another type.
+// f16, bf16, or nf4 for the matrices (SaveDecoderOptions). An empty type is that of the parameters.
+// FileError, ValueError for another type.
 void save_language_model(const std::filesystem::path& path, const Decoder& model,
                          const BpeTokenizer& tokenizer, const std::string& type = "");
 

@@ -58,8 +58,10 @@ TrainingLoop::TrainingLoop(LoopOptions options, Module& model, Optimizer& optimi
 }
 
 TrainingState TrainingLoop::state() {
-  TrainingState state{
-      .model = model_, .optimizer = optimizer_, .change_dtype = options_.change_dtype};
+  TrainingState state{.model = model_,
+                      .optimizer = optimizer_,
+                      .change_dtype = options_.change_dtype,
+                      .base = options_.base};
   if (average_)
     for (const auto& [name, tensor] : average_->state()) state.extra.push_back({name, tensor});
   return state;

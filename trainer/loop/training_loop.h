@@ -32,6 +32,7 @@ struct LoopOptions {
   DataParallel* parallel = nullptr;  // the ranks that share the steps
   bool restart = false;              // remove existing snapshots
   bool change_dtype = false;         // resume from a snapshot of another dtype
+  std::string base = {};             // as TrainingState
   bool allow_rise = false;           // continue where the loss exceeds its initial value by half
   // Runs the last step's forward pass again and says which op overflowed first, in a clause behind
   // a colon; may be empty, and return nothing.

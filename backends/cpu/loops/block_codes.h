@@ -1,4 +1,4 @@
-// The blocks of GGUF files (core/blocks/block_type.h) as codes in registers, with their scales.
+// The blocks of matrices (core/blocks/block_type.h) as codes in registers, with their scales.
 #pragma once
 
 #include "halves.h"
@@ -271,6 +271,41 @@ struct Sixes {  // Q6_K
 #endif
 };
 
+struct NormalFloats {  // NF4, whose codes stand for no multiples of a scale
+  static constexpr int64_t elements = NF4_BLOCK, bytes = NF4_BLOCK / 2;
+  alignas(64) static constexpr float values[16] = {NF4_VALUES};
+
+  // The scale of the block with this number among all of its matrix.
+  REWIND_INLINE static float scale(const uint8_t* shared, int64_t number) {
+    const uint8_t* const group = shared + 257 * 4 + number / NF4_GROUP * (4 + NF4_GROUP);
+    const auto map = [=](int64_t i) { return float_of(word(shared + 4 * i)); };
+    return map(group[4 + number % NF4_GROUP]) * float_of(word(group)) + map(256);
+  }
+  // The values of the codes from element i on, which the scale multiplies. A byte has two, the
+  // first one in its high bits.
+  REWIND_INLINE static Vec codes(const uint8_t* b, int64_t i) {
+    b += i / 2;
+#if defined(__AVX512F__)
+    const __m256i shifts = _mm256_setr_epi32(4, 0, 12, 8, 20, 16, 28, 24);
+    const auto half = [&](const uint8_t* at) {
+      return _mm256_srlv_epi32(_mm256_set1_epi32(static_cast<int>(word(at))), shifts);
+    };
+    const __m512i all = _mm512_inserti64x4(_mm512_castsi256_si512(half(b)), half(b + 4), 1);
+    return (Vec)_mm512_permutexvar_ps(all, _mm512_load_ps(values));
+#elif defined(__AVX2__)
+    const __m256i shifts = _mm256_setr_epi32(4, 0, 12, 8, 20, 16, 28, 24);
+    const __m256i all = _mm256_srlv_epi32(_mm256_set1_epi32(static_cast<int>(word(b))), shifts);
+    const __m256 low = _mm256_permutevar8x32_ps(_mm256_load_ps(values), all),
+                 high = _mm256_permutevar8x32_ps(_mm256_load_ps(values + 8), all);
+    return (Vec)_mm256_blendv_ps(low, high, _mm256_castsi256_ps(_mm256_slli_epi32(all, 28)));
+#else
+    Vec x;
+    for (int64_t k = 0; k < lanes; ++k) x[k] = values[b[k / 2] >> (k % 2 == 0 ? 4 : 0) & 15];
+    return x;
+#endif
+  }
+};
+
 // Calls f with the type of this number (block_types()); false: there is none.
 template <class F>
 bool with_type(uint32_t number, const F& f) {
@@ -291,6 +326,8 @@ bool with_type(uint32_t number, const F& f) {
       return f(K<true>()), true;
     case 7:
       return f(Sixes()), true;
+    case 8:
+      return f(NormalFloats()), true;
     default:
       return false;
   }

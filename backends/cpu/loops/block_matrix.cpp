@@ -1,25 +1,12 @@
-// Matrices in the blocks of GGUF files (shaders/params/quantize.h).
-#include "backends/cpu/loops/block_codes.h"
+// Matrices in blocks (shaders/params/quantize.h).
+#include "backends/cpu/loops/block_product.h"
+#include "backends/cpu/loops/block_rows.h"
 #include "backends/cpu/loops/fold.h"
 #include "backends/cpu/loops/vectors.h"
 
 namespace rw::cpu::REWIND_LEVEL {
 
 namespace {
-
-// A code and the low end are rounded once together, as codes without a low end are.
-template <class Type>
-REWIND_INLINE void decode_block(const uint8_t* b, float* to) {
-  Type::each_group(
-      b, [=](int64_t first, float step, float low,
-             const auto& codes) __attribute__((always_inline)) {
-#pragma GCC unroll 8
-        for (int64_t i = 0; i < Type::group; i += lanes) {
-          const Vec q = floats(codes(i, Ints()));
-          store(to + first + i, Type::has_low ? mul_add(all(step), q, all(low)) : all(step) * q);
-        }
-      });
-}
 
 // ---- few rows of x -----------------------------------------------------------------------------
 
@@ -43,6 +30,17 @@ struct Left {
   const int8_t* low() const { return high() + most_left; }
   const float* scales_of(int64_t row) const { return scales + row * divide_up(cols, scale_size); }
 
+  // As floats alone: infinities times codes without low ends are right.
+  void fill_floats(const Operand& from) {
+    Block buffer;
+    is_finite = true;
+    x = memory;
+    blocks_of(rows * cols, [&](int64_t at, int64_t size) {
+      const float* const v = read(from, at, size, buffer.at);
+      __builtin_memcpy(memory + at, v, static_cast<size_t>(size) * sizeof(float));
+    });
+  }
+  // The same with the sums of groups; for 16 bits as whole numbers, where that will do.
   template <class Type>
   void fill(const Operand& from) {
     constexpr int64_t group = Type::group;
@@ -269,11 +267,38 @@ REWIND_INLINE void dots_of(const uint8_t* b, const Left& left, int64_t row, floa
   if constexpr (!is_whole) block_dots<Type, Ints, rows>(b, left, row, to);
 }
 
+// The same with blocks whose codes are no multiples of a step.
+template <class Type, int rows>
+REWIND_INLINE void value_dots(const Blocks& from, const Left& left, int64_t row, float* to) {
+  Vec sums[rows] = {};
+  const float* x = left.x + row * left.cols;
+  const uint8_t* b = from.at;
+  for (int64_t k = 0; k < left.cols / Type::elements; ++k) {
+    fetch_ahead<Type::bytes>(b);
+    Vec parts[rows] = {};
+#pragma GCC unroll 16
+    for (int64_t i = 0; i < Type::elements; i += lanes) {
+      const Vec values = Type::codes(b, i);
+#pragma GCC unroll 4
+      for (int r = 0; r < rows; ++r)
+        parts[r] = mul_add(values, load(x + i + r * left.cols), parts[r]);
+    }
+    const Vec scale = all(Type::scale(from.shared, from.number + k));
+    for (int r = 0; r < rows; ++r) sums[r] = mul_add(scale, parts[r], sums[r]);
+    b += Type::bytes;
+    x += Type::elements;
+  }
+  for (int r = 0; r < rows; ++r) to[r] = total(sums[r]);
+}
+
 template <class Type, bool is_whole>
-void multiply_row(const uint8_t* b, const Left& left, float* to) {
+void multiply_row(const Blocks& from, const Left& left, float* to) {
   int64_t r = 0;
   const auto multiply = [&]<int rows>() {
-    dots_of<Type, is_whole, rows>(b, left, r, to + r);
+    if constexpr (has_groups<Type>)
+      dots_of<Type, is_whole, rows>(from.at, left, r, to + r);
+    else
+      value_dots<Type, rows>(from, left, r, to + r);
     r += rows;
   };
   while (r + 4 <= left.rows) multiply.template operator()<4>();
@@ -284,11 +309,11 @@ void multiply_row(const uint8_t* b, const Left& left, float* to) {
 // The same one block after the other, as floats: an infinity times a code without its low end would
 // have another sign, or be NaN.
 template <class Type>
-void multiply_floats(const uint8_t* b, const Operand& x, int64_t cols, int64_t m, float* to) {
+void multiply_floats(const Blocks& from, const Operand& x, int64_t cols, int64_t m, float* to) {
   Block values, buffer;
   for (int64_t r = 0; r < m; ++r) to[r] = 0;
-  for (int64_t at = 0; at < cols; at += Type::elements, b += Type::bytes) {
-    decode_block<Type>(b, values.at);
+  for (int64_t at = 0; at < cols; at += Type::elements) {
+    decode_block<Type>(from, at / Type::elements, values.at);
     for (int64_t r = 0; r < m; ++r)
       to[r] += sum(
           Type::elements, [](auto v, auto w) { return v * w; },
@@ -300,21 +325,21 @@ constexpr int64_t most_rows = 64;  // of a piece
 
 // y [m, rows] = x @ codes^T.
 template <class Type>
-void multiply_rows(const uint8_t* codes, int64_t row_bytes, int64_t rows, const Operand& x,
-                   const Left& left, const Operand& y) {
+void multiply_rows(const Matrix<Type>& codes, int64_t rows, const Operand& x, const Left& left,
+                   const Operand& y) {
   // Small pieces, so that few rows are shared evenly.
   const int64_t piece = rows < 256 ? 16 : rows < 1024 ? 32 : most_rows, m = left.rows;
-  parallel_for(divide_up(rows, piece), rows * row_bytes, [&](int64_t number) {
+  parallel_for(divide_up(rows, piece), rows * codes.row_bytes, [&](int64_t number) {
     Block sums;  // [rows of the piece, m]
     const int64_t first = number * piece, count = least(piece, rows - first);
     for (int64_t i = 0; i < count; ++i) {
-      const uint8_t* const b = codes + (first + i) * row_bytes;
+      const Blocks from = codes.row(first + i);
       float* const to = sums.at + i * m;
       if (!left.is_finite)
-        multiply_floats<Type>(b, x, left.cols, m, to);
+        multiply_floats<Type>(from, x, left.cols, m, to);
       else
-        left.x ? multiply_row<Type, false>(b, left, to)
-               : multiply_row<Type, has_whole>(b, left, to);
+        left.x ? multiply_row<Type, false>(from, left, to)
+               : multiply_row<Type, has_whole>(from, left, to);
     }
     float line[most_rows];
     for (int64_t r = 0; r < m; ++r) {
@@ -328,10 +353,10 @@ void multiply_rows(const uint8_t* codes, int64_t row_bytes, int64_t rows, const 
 
 bool decode_blocks(const LoopCall& call) {
   const auto& p = params<BlockMatrixParams>(call);
-  const uint8_t* const codes = operand(call, 0).as<const uint8_t>();
   const Operand y = operand(call, 1);
-  const int64_t cols = p.cols, rows = p.rows, row_bytes = p.row_bytes;
+  const int64_t cols = p.cols, rows = p.rows;
   return with_type(call.constant[0], [&]<class Type>(Type) {
+    const Matrix<Type> codes(call, 0, p);
     constexpr int64_t most = block / Type::elements;
     const int64_t across = divide_up(cols, block);
     parallel_for(divide_up(rows, 16), rows * cols * y.width, [&](int64_t piece) {
@@ -339,11 +364,11 @@ bool decode_blocks(const LoopCall& call) {
       const int64_t end = least(rows, piece * 16 + 16);
       for (int64_t i = piece * 16 * across; i < end * across; ++i) {
         const int64_t row = i / across, at = i % across * block, count = least(block, cols - at);
-        const uint8_t* const b = codes + row * row_bytes + at / Type::elements * Type::bytes;
+        const Blocks from = codes.row(row, at);
         float* const to = place(y, row * cols + at, buffer.at);
         static_assert(most * Type::elements == block);
         for (int64_t k = 0; k * Type::elements < count; ++k)
-          decode_block<Type>(b + k * Type::bytes, to + k * Type::elements);
+          decode_block<Type>(from, k, to + k * Type::elements);
         write(y, row * cols + at, count, to);
       }
     });
@@ -352,17 +377,22 @@ bool decode_blocks(const LoopCall& call) {
 
 bool multiply_blocks(const LoopCall& call) {
   const auto& p = params<BlockMatrixParams>(call);
-  const int64_t cols = p.cols, rows = p.rows, row_bytes = p.row_bytes, m = p.m;
+  const int64_t cols = p.cols, rows = p.rows, m = p.m;
+  if (m > BLOCK_ROWS) return multiply_many_rows(call);
   if (cols > most_left) return false;
   const int64_t most = least(m, most_left / cols);  // rows of x at a time
   return with_type(call.constant[0], [&]<class Type>(Type) {
+    const Matrix<Type> codes(call, 1, p);
     for (int64_t done = 0; done < m; done += most) {
       Left left;
       left.cols = cols;
       left.rows = least(most, m - done);
       const Operand x = operand(call, 0).from(done * cols), y = operand(call, 2).from(done * rows);
-      left.fill<Type>(x);
-      multiply_rows<Type>(operand(call, 1).as<const uint8_t>(), row_bytes, rows, x, left, y);
+      if constexpr (has_groups<Type>)
+        left.fill<Type>(x);
+      else
+        left.fill_floats(x);
+      multiply_rows<Type>(codes, rows, x, left, y);
     }
   });
 }

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "backends/reference/kernels.h"
-#include "core/blocks/block_type.h"
+#include "core/blocks/nf4.h"
 
 namespace rw::reference {
 
@@ -51,18 +51,46 @@ void dequantize_blocks(const Call& call) {
 
 namespace {
 
-// The floats of row `row` of the matrix.
-std::vector<float> decoded_row(const Elements& codes, const BlockMatrixParams& p,
-                               const BlockType& type, uint64_t row) {
-  std::vector<float> values(p.cols);
-  std::vector<std::byte> one(type.bytes());
-  for (uint64_t b = 0; b < p.cols / type.elements; ++b) {
-    for (uint64_t i = 0; i < type.bytes(); ++i)
-      one[i] = static_cast<std::byte>(codes.geti(row * p.row_bytes + b * type.bytes() + i));
-    type.decode(one.data(), &values[b * type.elements]);
-  }
-  return values;
+std::vector<std::byte> bytes_from(const Elements& codes, uint64_t at, uint64_t count) {
+  std::vector<std::byte> bytes(count);
+  for (uint64_t i = 0; i < count; ++i) bytes[i] = static_cast<std::byte>(codes.geti(at + i));
+  return bytes;
 }
+
+// The floats of the rows of a matrix.
+class DecodedRows {
+ public:
+  DecodedRows(const Elements& codes, const BlockMatrixParams& p, const BlockType& type)
+      : codes_(codes), p_(p), type_(type), across_(p.cols / type.elements) {
+    if (!type.has_shared_scales) return;
+    const uint64_t all_rows = p.tail / p.row_bytes;
+    shared_ = bytes_from(codes, p.tail, blocks::nf4_shared_bytes(all_rows * across_));
+  }
+
+  // Those of row `row`, counted from the first one that the call is about.
+  std::vector<float> operator()(uint64_t row) const {
+    row += p_.first;
+    std::vector<float> values(p_.cols);
+    for (uint64_t b = 0; b < across_; ++b) {
+      const uint32_t bytes = type_.has_shared_scales ? type_.code_bytes : type_.bytes();
+      std::vector<std::byte> one = bytes_from(codes_, row * p_.row_bytes + b * bytes, bytes);
+      if (type_.has_shared_scales) {
+        const float scale = blocks::nf4_scale(shared_.data(), row * across_ + b);
+        one.resize(bytes + sizeof scale);
+        std::memcpy(&one[bytes], &scale, sizeof scale);
+      }
+      type_.decode(one.data(), &values[b * type_.elements]);
+    }
+    return values;
+  }
+
+ private:
+  const Elements& codes_;
+  const BlockMatrixParams& p_;
+  const BlockType& type_;
+  const uint64_t across_;  // blocks of a row
+  std::vector<std::byte> shared_;
+};
 
 }  // namespace
 
@@ -71,8 +99,9 @@ void decode_blocks(const Call& call) {
   const BlockType& type = *block_types()[call.variant(0)];
   const Elements codes = call.in(0);
   Elements y = call.out(1);
+  const DecodedRows decoded(codes, p, type);
   for (uint64_t row = 0; row < p.rows; ++row) {
-    const std::vector<float> values = decoded_row(codes, p, type, row);
+    const std::vector<float> values = decoded(row);
     for (uint64_t i = 0; i < p.cols; ++i) y.set(row * p.cols + i, values[i]);
   }
 }
@@ -82,8 +111,9 @@ void multiply_blocks(const Call& call) {
   const BlockType& type = *block_types()[call.variant(0)];
   const Elements x = call.in(0), codes = call.in(1);
   Elements y = call.out(2);
+  const DecodedRows decoded(codes, p, type);
   for (uint64_t row = 0; row < p.rows; ++row) {
-    const std::vector<float> values = decoded_row(codes, p, type, row);
+    const std::vector<float> values = decoded(row);
     for (uint64_t r = 0; r < p.m; ++r) {
       double sum = 0;
       for (uint64_t i = 0; i < p.cols; ++i) sum += double{values[i]} * x.get(r * p.cols + i);

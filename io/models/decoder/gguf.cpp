@@ -50,18 +50,6 @@ void check_names(const GgufFile& file, const std::map<std::string, Shape>& wante
                      "'{}' has tensor {:?}, which the model does not have", file.path(), name);
 }
 
-// The matrices in blocks, by the names of their weights.
-std::map<std::string, const BlockMatrix*> all_blocks(const Module& model) {
-  std::map<std::string, const BlockMatrix*> found;
-  for (const auto& [name, module] : model.named_modules()) {
-    const auto* layer = dynamic_cast<const BlockLinear*>(module);
-    const auto* table = dynamic_cast<const BlockEmbedding*>(module);
-    if (layer || table)
-      found.emplace(name + ".weight", layer ? &layer->weight() : &table->weight());
-  }
-  return found;
-}
-
 // The bytes of a view of a storage whose elements lie side by side in a file, from `offset` on.
 std::vector<FileRun> runs_of(const Tensor& view, uint64_t offset) {
   int64_t inner = 1;  // elements that lie side by side in both
@@ -128,6 +116,17 @@ void load_decoder_tensors(const GgufFile& file, const Module& model, const Decod
     if (!stays_in_file(blocks->codes()))
       file.read_blocks(gguf_name(weight, config), in_gguf_order(weight, blocks->codes(), config));
   read_entries(file, entries_of(model, config));
+}
+
+std::map<std::string, const BlockMatrix*> all_blocks(const Module& model) {
+  std::map<std::string, const BlockMatrix*> found;
+  for (const auto& [name, module] : model.named_modules()) {
+    const auto* layer = dynamic_cast<const BlockLinear*>(module);
+    const auto* table = dynamic_cast<const BlockEmbedding*>(module);
+    if (layer || table)
+      found.emplace(name + ".weight", layer ? &layer->weight() : &table->weight());
+  }
+  return found;
 }
 
 bool stays_in_file(const Tensor& matrix) {

@@ -1,7 +1,11 @@
 // The tensors of decoders in GGUF files, whose names and layouts are llama.cpp's.
 #pragma once
 
+#include <map>
+#include <string>
+
 #include "../../../nn/adapters/frozen_weights.h"
+#include "../../../ops/network/block_matrix.h"
 #include "../decoder_types.h"
 #include "metadata.h"
 
@@ -14,6 +18,8 @@ void load_decoder_tensors(const GgufFile& file, const Module& model, const Decod
 // Where those lie that have no memory.
 std::vector<WeightInFile> matrices_in_gguf(const GgufFile& file, const Module& model,
                                            const DecoderConfig& config);
+// The matrices in blocks, by the names of their weights.
+std::map<std::string, const BlockMatrix*> all_blocks(const Module& model);
 // Whether a matrix has no memory, and is in no host memory either: it stays in a file.
 bool stays_in_file(const Tensor& matrix);
 bool is_quantised(const GgufFile& file);  // whether it has quantised matrices

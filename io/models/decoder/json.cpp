@@ -86,7 +86,6 @@ void for_each_number(Config& c, const F& visit) {
 const nlohmann::ordered_json fixed_decoder_settings = {{"attention_dropout", 0},
                                                        {"attn_logit_softcapping", nullptr},
                                                        {"final_logit_softcapping", nullptr},
-                                                       {"quantization_config", nullptr},
                                                        {"is_encoder_decoder", false},
                                                        {"partial_rotary_factor", 1}};
 
@@ -300,11 +299,22 @@ std::string architecture_of(const std::string& model_type) {
 
 }  // namespace
 
+const char* torch_dtype_name(DType dtype) {
+  return dtype == DType::f16 ? "float16" : dtype == DType::bf16 ? "bfloat16" : "float32";
+}
+
 DecoderConfig parse_decoder_config(const json& json, const std::filesystem::path& file) {
   std::string model_type = "none";
   take(json, "model_type", model_type, file);
   DecoderConfig c = class_defaults(model_type, file);
   check_settings(me, json, fixed_decoder_settings, file);
+  if (has(json, "quantization_config")) {
+    const nlohmann::json& how = json["quantization_config"];
+    check<FileError>(how.is_object() && how.value("load_in_4bit", nlohmann::json()) == true, me,
+                     "'{}' has a quantization_config; of those, bitsandbytes' with load_in_4bit is "
+                     "supported",
+                     file.string());
+  }
   bool both_ways = false;
   take(json, "use_bidirectional_attention", both_ways, file);
   check<FileError>(!both_ways, me, "'{}' must have causal attention", file.string());

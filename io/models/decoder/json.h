@@ -5,6 +5,7 @@
 
 #include <filesystem>
 
+#include "../../../core/base/dtype.h"
 #include "../../../models/decoder_config.h"
 
 namespace rw {
@@ -12,6 +13,9 @@ namespace rw {
 // The folder's file with all tensors, and its file that names the files of several.
 inline constexpr const char *decoder_tensors_file = "model.safetensors",
                             *decoder_index_file = "model.safetensors.index.json";
+
+// The name of a float dtype in config.json.
+const char* torch_dtype_name(DType dtype);
 
 // Absent keys have the defaults of the model's class in Hugging Face's transformers, and unknown
 // ones are ignored. Takes rotary embeddings as transformers 4 and 5 write them. Throws FileError,

@@ -40,7 +40,9 @@ TEST_CASE_FIXTURE(CpuDevice, "block matrices: what is refused") {
 }
 
 TEST_CASE_FIXTURE(CpuDevice, "block matrices: rows outside the table are NaN") {
+  CHECK_THROWS_AS(embedding(some_matrix(blocks::nf4, 2, 64), zeros({1}, DType::i32)), ValueError);
   for (const BlockType* type : file_block_types()) {
+    if (type->has_shared_scales) continue;
     const Tensor y = embedding(some_matrix(*type, 2, 256), tensor(std::vector{1, 2, -1}, {3}));
     const std::vector<float> values = y.to_vector();
     CHECK(std::isfinite(values[0]));
@@ -51,9 +53,9 @@ TEST_CASE_FIXTURE(CpuDevice, "block matrices: rows outside the table are NaN") {
 namespace {
 
 // Products of a matrix whose floats take several slabs, with their gradient of x.
-std::vector<std::vector<float>> in_slabs(DType dtype, int64_t rows, bool has_floats,
-                                         bool replays = false) {
-  const BlockMatrix w = some_matrix(blocks::q4_k, 4200, 1024);  // 16.4 MiB in f32
+std::vector<std::vector<float>> in_slabs(const BlockType& type, DType dtype, int64_t rows,
+                                         bool has_floats, bool replays = false) {
+  const BlockMatrix w = some_matrix(type, 4200, 1024);  // 16.4 MiB in f32
   const Tensor dense = has_floats ? dequantize(w, dtype) : Tensor();
   Tensor x = cast(leaf(rows * 1024), dtype).detach();
   x = reshape(x, {rows, 1024}).detach().set_requires_grad();
@@ -81,13 +83,18 @@ TEST_CASE("block matrices: slabs give the product of the floats") {
   set_default_device(open_backend("cpu"));
   for (const auto& [dtype, tolerance] :
        {std::pair{DType::f32, 1e-6}, {DType::f16, 2e-3}, {DType::bf16, 1e-2}})
-    for (const int64_t rows : {2, 20}) {
+    for (const auto& [type, rows] : {std::pair{&blocks::q4_k, 2},
+                                     {&blocks::q4_k, 20},
+                                     {&blocks::nf4, 2},
+                                     {&blocks::nf4, 20}}) {
+      CAPTURE(type->name);
       CAPTURE(rows);
-      const auto exact = in_slabs(dtype, rows, true), found = in_slabs(dtype, rows, false);
+      const auto exact = in_slabs(*type, dtype, rows, true),
+                 found = in_slabs(*type, dtype, rows, false);
       CHECK(relative_error(exact[0], found[0]) < tolerance);
       CHECK(relative_error(exact[1], found[1]) < tolerance);
-      CHECK(in_slabs(dtype, rows, false, true) == found);
-      CHECK(in_slabs(dtype, rows, false) == found);
+      CHECK(in_slabs(*type, dtype, rows, false, true) == found);
+      CHECK(in_slabs(*type, dtype, rows, false) == found);
     }
 }
 
