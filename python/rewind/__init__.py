@@ -1,0 +1,23 @@
+"""Rewind: training on any vendor's GPU through Vulkan, with a replayable tape.
+
+    import rewind as rw
+"""
+from rewind import _door
+from rewind._door import *  # noqa: F403
+from rewind._door import Tensor, dtype
+
+f32, f16, bf16, i32, u8 = dtype.f32, dtype.f16, dtype.bf16, dtype.i32, dtype.u8
+float32, float16, bfloat16, int32, uint8 = f32, f16, bf16, i32, u8
+half, bool = f16, u8  # masks are u8
+
+from rewind import autograd, nn  # noqa: E402
+from rewind.autograd import autocast, checkpoint, enable_grad, no_grad, set_grad_enabled  # noqa: E402
+from rewind.nn import Parameter  # noqa: E402
+
+newaxis = None
+functional = _door
+
+
+def _rebuild(cls, values, dtype, requires_grad):
+    """Makes a pickled tensor again."""
+    return cls(_door.tensor(values, dtype=dtype), requires_grad=requires_grad)
