@@ -8,5 +8,9 @@ NB_MODULE(_door, m) {
   door::bind_dtypes(m);
   door::bind_devices(m);
   door::bind_tensor(m);
+  door::bind_modules(m);
+  door::bind_optimizers(m);
+  door::bind_memory(m);
+  door::bind_files(m);
   m.attr("__name__") = "rewind._door";
 }

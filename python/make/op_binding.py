@@ -17,6 +17,7 @@ READERS = {
     "GeneratorRef": ("rw::Generator*", "({0} ? rw::GeneratorRef(*{0}) : rw::GeneratorRef())"),
     "const BlockMatrix&": ("const rw::BlockMatrix&", "{0}"),
     "BlockMatrix": ("const rw::BlockMatrix&", "{0}"),
+    "Activation": ("door::ActivationGiven", "{0}.function"),
     "std::string": ("std::string", "{0}"),
     "std::string_view": ("std::string_view", "{0}"),
 }
@@ -72,6 +73,8 @@ class Argument:
             return "None"
         if d in ("true", "false"):
             return d.capitalize()
+        if self.kind == "Activation":
+            return f"'{d}'"
         if "::" in d:
             scope, value = d.split("::")
             return f"rewind.{value}" if scope == "DType" else f"'{value}'"
@@ -85,6 +88,8 @@ class Argument:
             return name
         if shown == "None":
             return name + ".none() = nb::none()"
+        if self.kind == "Activation":
+            return f'{name} = "{d}"'
         if "::" in d:
             return f'{name}.sig("{shown}") = "{d.split("::")[1]}"'
         if self.kind in ("float", "double"):
@@ -119,10 +124,12 @@ class Call:
                 self.passed.append(one.passed())
                 continue
             fields = [Argument(f, enums) for f in a["keywords"] if f["name"] not in taken]
+            for one, f in zip(fields, (f for f in a["keywords"] if f["name"] not in taken)):
+                one.field = f["name"]
             taken |= {f.name for f in fields}
             self.keywords += fields
             struct = re.sub(r"const |&", "", a["type"])
-            self.passed.append(f"rw::{struct}{{{', '.join(f'.{f.name} = {f.passed()}' for f in fields)}}}")
+            self.passed.append(f"rw::{struct}{{{', '.join(f'.{f.field} = {f.passed()}' for f in fields)}}}")
         required = [a for a in self.positional if a.default is None]
         self.all = required + [a for a in self.positional if a.default is not None] + self.keywords
 

@@ -10,12 +10,12 @@ f32, f16, bf16, i32, u8 = dtype.f32, dtype.f16, dtype.bf16, dtype.i32, dtype.u8
 float32, float16, bfloat16, int32, uint8 = f32, f16, bf16, i32, u8
 half, bool = f16, u8  # masks are u8
 
-from rewind import autograd, nn  # noqa: E402
+from rewind import autograd, data, lora, nn, optim  # noqa: E402
 from rewind.autograd import autocast, checkpoint, enable_grad, no_grad, set_grad_enabled  # noqa: E402
 from rewind.nn import Parameter  # noqa: E402
+from rewind.planning import block_checkpoints, dry_run, host_boundaries, largest_batch, memory, memory_report, timeline  # noqa: E402
 
 newaxis = None
-functional = _door
 
 
 def _rebuild(cls, values, dtype, requires_grad):
