@@ -12,11 +12,17 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from op_binding import Argument, Call, NoBinding, text  # noqa: E402
 
 # Ops that the door does not make of the list, and why.
+IN_BLOCKS = "weights in blocks are inside of models, which Python does not take apart (BlockMatrix has no class)"
 BY_HAND = {
     "slice": "x[begin:end:step] is Python's word for it (door/indexing.cpp)",
     "pow_base": "pow takes numbers on either side (NUMBERS)",
     "pow_scalar": "pow takes numbers on either side (NUMBERS)",
     "scatter_value": "scatter takes a number for its source (NUMBERS)",
+    "dequantize": IN_BLOCKS,
+    "embedding_blocks": IN_BLOCKS,
+    "linear_blocks": IN_BLOCKS,
+    "matmul_blocks": IN_BLOCKS,
+    "tied_cross_entropy_blocks": IN_BLOCKS,
     "arange": "arange(end), arange(begin, end, step) as Python counts (door/tensor.cpp)",
     "arange_step": "arange(end), arange(begin, end, step) as Python counts (door/tensor.cpp)",
 }

@@ -15,8 +15,6 @@ READERS = {
     "Generator&": ("rw::Generator*", "({0} ? *{0} : rw::default_generator())"),
     "Generator*": ("rw::Generator*", "{0}"),
     "GeneratorRef": ("rw::Generator*", "({0} ? rw::GeneratorRef(*{0}) : rw::GeneratorRef())"),
-    "const BlockMatrix&": ("const rw::BlockMatrix&", "{0}"),
-    "BlockMatrix": ("const rw::BlockMatrix&", "{0}"),
     "Activation": ("door::ActivationGiven", "{0}.function"),
     "std::string": ("std::string", "{0}"),
     "std::string_view": ("std::string_view", "{0}"),
@@ -100,7 +98,7 @@ class Argument:
         """The type for a stub."""
         hints = {"door::Given": "Tensor", "door::Maybe": "Tensor | None", "door::AxesGiven": "int | Sequence[int] | None",
                  "door::Sizes": "int | Sequence[int]", "rw::TensorList": "Sequence[Tensor]", "door::DTypeGiven": "DTypeLike",
-                 "rw::Generator*": "Generator | None", "const rw::BlockMatrix&": "BlockMatrix", "std::string": "str",
+                 "rw::Generator*": "Generator | None", "std::string": "str",
                  "std::string_view": "str", "std::vector<double>": "Sequence[float]", "rw::Size2d": "int | tuple[int, int]",
                  "rw::Size3d": "int | tuple[int, int, int]", "bool": "bool", "float": "float", "double": "float"}
         optional = re.fullmatch(r"std::optional<(.*)>", self.reads)
@@ -131,7 +129,9 @@ class Call:
             struct = re.sub(r"const |&", "", a["type"])
             self.passed.append(f"rw::{struct}{{{', '.join(f'.{f.field} = {f.passed()}' for f in fields)}}}")
         required = [a for a in self.positional if a.default is None]
-        self.all = required + [a for a in self.positional if a.default is not None] + self.keywords
+        needed = [a for a in self.keywords if a.default is None]
+        self.keywords = [a for a in self.keywords if a.default is not None]
+        self.all = required + needed + [a for a in self.positional if a.default is not None] + self.keywords
 
     def parameters(self):
         return ", ".join(a.parameter() for a in self.all)
