@@ -2,6 +2,8 @@
 
     import rewind as rw
 """
+import copyreg
+
 from rewind import _door
 from rewind._door import *  # noqa: F403
 from rewind._door import Tensor, dtype
@@ -16,6 +18,7 @@ from rewind.nn import Parameter  # noqa: E402
 from rewind.planning import block_checkpoints, dry_run, host_boundaries, largest_batch, memory, memory_report, timeline  # noqa: E402
 
 newaxis = None
+copyreg.pickle(type(_door.relu), lambda function: function.__name__)  # functions of C++ are known by name
 
 
 def _rebuild(cls, values, dtype, requires_grad):
