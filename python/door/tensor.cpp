@@ -217,6 +217,9 @@ void bind_tensor(nb::module_& m) {
   batch_norm_result =
       make_named_tuple("BatchNormResult", {"y", "mean", "var", "rows"}).release().ptr();
   lstm_result = make_named_tuple("LstmResult", {"y", "c"}).release().ptr();
+  m.attr("SortResult") = nb::borrow(sort_result);
+  m.attr("BatchNormResult") = nb::borrow(batch_norm_result);
+  m.attr("LstmResult") = nb::borrow(lstm_result);
   bind_facts(tensor);
   bind_operators(tensor);
   bind_shaping(tensor);

@@ -9,7 +9,7 @@ from collections import Counter
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from op_binding import Argument, Call, NoBinding, text  # noqa: E402
+from op_binding import Call, NoBinding, check_tables, text  # noqa: E402
 
 # Ops that the door does not make of the list, and why.
 IN_BLOCKS = "weights in blocks are inside of models, which Python does not take apart (BlockMatrix has no class)"
@@ -37,10 +37,8 @@ FUNCTIONS = {"affine", "attention", "avg_pool2d", "batch_norm", "batch_norm_with
              "hardtanh", "instance_norm", "layer_norm", "leaky_relu", "linear", "log_sigmoid", "lstm", "max_pool2d", "mish",
              "normalize", "one_hot", "pad", "rms_norm", "selu", "silu", "softplus", "softsign", "swiglu", "zeros_like",
              "cosine_similarity", "where"}
-# Methods that take their sizes one by one as well: x.reshape(2, 3). Bound by hand in door/methods.cpp.
+# Methods that take their sizes one by one as well: x.reshape(2, 3). They are in door/shaping.cpp.
 SPREAD = {"reshape", "permute", "expand", "repeat", "tile", "flip", "cast", "transpose", "max", "min"}
-# Names of PyTorch beside ours.
-ALIASES = {"cast": [], "slice": []}
 # Ops with a body of their own, because numbers may stand for tensors in them.
 NUMBERS = {
     "pow": "if (b.number) return rw::pow(std::move(a.tensor), static_cast<float>(b.number->value)); "
@@ -62,7 +60,7 @@ def is_pair(op):
 
 def aliases(op):
     torch = op["torch"]
-    return [torch] if torch.isidentifier() and torch != op["function"] and op["name"] == op["function"] and op["name"] not in ALIASES else []
+    return [torch] if torch.isidentifier() and torch != op["function"] and op["name"] == op["function"] and op["name"] != "cast" else []
 
 
 def is_method(op):
@@ -181,6 +179,7 @@ def enum_names(found):
 
 def main():
     found = json.loads(Path(sys.argv[1]).read_text())
+    check_tables(found, BY_HAND, NUMBERS, SIZES, FUNCTIONS, SPREAD)
     made, units = bindings(found), sys.argv[3:]
     Path(sys.argv[2]).write_text(enum_names(found))
     size = -(-len(made) // len(units))

@@ -153,3 +153,11 @@ def text(doc):
     """A string literal of C++."""
     escaped = doc.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return f'"{escaped}"'
+
+
+def check_tables(found, *tables):
+    """Refuses names in a table that the list does not have: what is bound by hand must be an op or a class that there is."""
+    names = {one["name"] for kind in ("ops", "modules", "optimizers") for one in found[kind]}
+    unknown = sorted({name for table in tables for name in table} - names)
+    if unknown:
+        raise SystemExit(f"the list has no {', '.join(unknown)}: take them out of the tables of python/make")

@@ -12,6 +12,7 @@ import sysconfig
 from pathlib import Path
 
 HEAD = """# Made by python/make/stubs.py of the signatures of the extension.
+import builtins
 import collections.abc
 import enum
 import os
@@ -20,7 +21,17 @@ import typing
 from typing import Any, overload
 
 """
-NAMES = {"rw::Device": "Device", "numpy.ndarray": "Any", "ndarray": "Any"}
+MODULE = """    def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+    def register_buffer(self, name: str, tensor: Tensor) -> None: ...
+    def register_parameter(self, name: str, parameter: Any) -> None: ...
+    def register_module(self, name: str, module: Module) -> None: ...
+    def add_module(self, name: str, module: Module) -> None: ...
+    def apply(self, function: collections.abc.Callable[[Module], Any]) -> Module: ...
+    def modules(self) -> list[Module]: ...
+    def children(self) -> list[Module]: ...
+    def buffers(self) -> list[Tensor]: ...
+    def get_submodule(self, name: str) -> Any: ...
+    def __setattr__(self, name: str, value: Any) -> None: ...""".split("\n")  # what rewind/nn.py adds
 
 
 def load(folder):
@@ -37,13 +48,15 @@ def value(default):
 
 def signature(text, defaults):
     """nanobind's signature as Python writes it."""
-    text = re.sub(r"\\=([^,)]*)", r"\1", text)
+    text = re.sub(r"\\=(\d+)", lambda m: str(defaults[int(m[1])]), text)
     text = re.sub(r"\\(\d+)", lambda m: value(defaults[int(m[1])]), text)
     text = re.sub(r"ndarray\[[^\]]*\]", "Any", text)
     text = re.sub(r"(?:const )?(?:std|rw)::[\w:<>, *&]+", "Any", text)
     text = re.sub(r"= rewind\.\w+", "= ...", text)
     text = re.sub(r"\b(?:nanobind\.)?\bhandle\b", "Any", text)
     text = text.replace("rewind._door.", "").replace("rewind.", "")
+    text = re.sub(r"(?<=[(,] )\*(args|kwargs|sizes)(?=[,)])|(?<=\()\*(args|kwargs|sizes)(?=[,)])", lambda m: m[0] + ": Any", text)
+    text = re.sub(r"\*\*(\w+)(?=[,)])", r"**\1: Any", text)
     return re.sub(r"\bobject\b", "Any", re.sub(r"\bdict\b(?!\[)", "dict[str, Any]", re.sub(r"\b(list|tuple)\b(?!\[)", r"\1[Any, ...]", text))) \
         .replace("list[Any, ...]", "list[Any]")
 
@@ -66,6 +79,16 @@ def ordered(text):
     return f"{head}({', '.join(plain + [p for p in before if ' = ' in p] + parts[stars[0]:])}){tail}" if "/" not in before else text
 
 
+def in_class(text):
+    """Types by names that no method hides: Tensor has methods float() and int()."""
+    text = re.sub(r"(?<![\w.])(int|float|bool|str|list|tuple|dict|complex)\b(?!\w*\()(?!:)", r"builtins.\1", text)
+    return re.sub(r"(?<=: )dtype\b|(?<=-> )dtype\b|(?<=\| )dtype\b", "_DType", text)
+
+
+def in_class_lines(lines):
+    return [in_class(line) for line in lines]
+
+
 def function(name, f, indent, decorator=""):
     if keyword.iskeyword(name):
         return []
@@ -77,7 +100,11 @@ def function(name, f, indent, decorator=""):
         if decorator:
             lines.append(f"{indent}@{decorator}")
         text = ordered(re.sub(r"^def \w*", f"def {name}", signature(text, defaults)))
-        text = "def __hash__(self) -> int" if name == "__hash__" else text
+        if (name, indent) == ("forward", "    ") and "x: Tensor) -> Tensor" in text:
+            text = "def forward(self, *args: Any, **kwargs: Any) -> Any"  # those of derived classes take more
+        if indent:
+            head, tail = text.split("(", 1)
+            text = "def __hash__(self) -> builtins.int" if name == "__hash__" else head + "(" + in_class(tail)
         ignore = "  # type: ignore[override]" if name in ("__eq__", "__ne__") else ""
         lines.append(f"{indent}{text}:" + (" ..." if not doc else "") + ignore)
         if doc:
@@ -94,7 +121,7 @@ def members(cls):
         if isinstance(one, property):
             getter = one.fget.__nb_signature__[0][0]
             result = signature(getter, ()).split("->")[1].strip()
-            lines += ["    @property", f"    def {name}(self) -> {result}: ..."]
+            lines += ["    @property", f"    def {name}(self) -> {in_class(result).replace('dtype', '_DType')}: ..."]
             if one.fset:
                 lines += [f"    @{name}.setter", f"    def {name}(self, value: Any) -> None: ..."]
         elif kind == "nb_func":
@@ -115,7 +142,7 @@ def of_class(name, cls):
     if issubclass(cls, tuple):
         return [f"class {name}(typing.NamedTuple):"] + [f"    {f}: {'int' if f == 'rows' else 'Tensor'}" for f in cls._fields]
     base = cls.__bases__[0]
-    body = members(cls)
+    body = members(cls) + (in_class_lines(MODULE) if name == "Module" else [])
     return [f"class {name}({base.__name__}):" if base is not object else f"class {name}:"] + (body or ["    ..."])
 
 
@@ -133,10 +160,13 @@ def main():
         elif isinstance(one, enum.Enum):
             lines.append(f"{name}: dtype")
     text = "\n".join(lines) + "\n"
-    builtins = "import builtins\n" if "class ValueError" in text else ""
+    text = text.replace("collections.abc.Iterator:", "collections.abc.Iterator[Any]:").replace("Iterable)", "Iterable[Any])") \
+        .replace("Iterable,", "Iterable[Any],").replace("Iterable =", "Iterable[Any] =") \
+        .replace("os.PathLike", "os.PathLike[str]")
+    text += "_DType = dtype\n"
     text = text.replace("class ValueError(Error, ValueError)", "class ValueError(Error, builtins.ValueError)")
     text = text.replace("class ShapeError(Error, ValueError)", "class ShapeError(Error, builtins.ValueError)")
-    Path(sys.argv[2]).write_text(HEAD.replace("import collections", builtins + "import collections", 1) + text)
+    Path(sys.argv[2]).write_text(HEAD + text)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,9 @@
 
     import rewind as rw
 """
+import builtins
 import copyreg
+from typing import Any
 
 from rewind import _door
 from rewind._door import *  # noqa: F403
@@ -21,6 +23,6 @@ newaxis = None
 copyreg.pickle(type(_door.relu), lambda function: function.__name__)  # functions of C++ are known by name
 
 
-def _rebuild(cls, values, dtype, requires_grad):
+def _rebuild(cls: type[Tensor], values: Any, dtype: str, requires_grad: builtins.bool) -> Tensor:
     """Makes a pickled tensor again."""
     return cls(_door.tensor(values, dtype=dtype), requires_grad=requires_grad)

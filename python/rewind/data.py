@@ -1,6 +1,9 @@
 """Batches of arrays."""
+from __future__ import annotations
+
 import queue
 import threading
+from typing import Any, Callable, Iterator, Sequence
 
 
 class DataLoader:
@@ -12,7 +15,8 @@ class DataLoader:
     samples. PyTorch's DataLoader works as it is, too: ops take its tensors.
     """
 
-    def __init__(self, dataset, batch_size=1, shuffle=False, drop_last=False, seed=0, workers=0, collate=None):
+    def __init__(self, dataset: Sequence[Any], batch_size: int = 1, shuffle: bool = False, drop_last: bool = False, seed: int = 0,
+                 workers: int = 0, collate: Callable[[list[Any]], Any] | None = None) -> None:
         self.dataset, self.batch_size, self.shuffle, self.drop_last = dataset, batch_size, shuffle, drop_last
         self.seed, self.workers, self.collate, self.epoch = seed, workers, collate, 0
         self._arrays = isinstance(dataset, tuple) and all(hasattr(a, "__getitem__") and hasattr(a, "shape") for a in dataset)
@@ -21,13 +25,13 @@ class DataLoader:
         if self._arrays and len({len(a) for a in dataset}) > 1:
             raise ValueError(f"[DataLoader] arrays must have one length, got {[len(a) for a in dataset]}")
 
-    def _count(self):
+    def _count(self) -> int:
         return len(self.dataset[0]) if self._arrays else len(self.dataset)
 
-    def __len__(self):
+    def __len__(self) -> int:
         return self._count() // self.batch_size if self.drop_last else -(-self._count() // self.batch_size)
 
-    def _batch(self, places):
+    def _batch(self, places: Any) -> Any:
         import numpy
         from rewind import tensor
         if self._arrays:
@@ -39,7 +43,7 @@ class DataLoader:
             return tuple(tensor(numpy.stack([numpy.asarray(s[k]) for s in samples])) for k in range(len(samples[0])))
         return tensor(numpy.stack([numpy.asarray(s) for s in samples]))
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[Any]:
         import numpy
         order = numpy.arange(self._count())
         if self.shuffle:
@@ -48,14 +52,14 @@ class DataLoader:
         parts = [order[i * self.batch_size:(i + 1) * self.batch_size] for i in range(len(self))]
         return map(self._batch, parts) if not self.workers else self._ahead(parts)
 
-    def _ahead(self, parts):
+    def _ahead(self, parts: list[Any]) -> Iterator[Any]:
         """Batches in order, which threads make while others are used."""
-        made = [queue.Queue(1) for _ in parts]
+        made: list[queue.Queue[Any]] = [queue.Queue(1) for _ in parts]
         room, stop = threading.Semaphore(2 * self.workers), threading.Event()
         work = iter(range(len(parts)))
         lock = threading.Lock()
 
-        def run():
+        def run() -> None:
             while True:
                 room.acquire()
                 with lock:

@@ -9,17 +9,29 @@
         def forward(self, x):
             return self.out(rw.relu(self.hidden(x)))
 """
-import functools
+from __future__ import annotations
 
-from rewind import _door
-from rewind._door import CausalLM, Module, Tensor
-from rewind.autograd import _Segment
+import functools
+from typing import Any, Callable, Iterable, Iterator
+
+from rewind import _door, init  # noqa: F401
+from rewind._door import (AdaptiveAvgPool1d, AdaptiveAvgPool2d, AdaptiveMaxPool1d, AdaptiveMaxPool2d, AvgPool1d, AvgPool2d,
+                          BatchNorm2d, BertAttention, BertLayer, CausalLM, Conv1d, Conv2d, Conv3d, ConvTranspose1d,
+                          ConvTranspose2d, Decoder, Dropout, ELU, Embedding, Flatten, GELU, GELUTanh, GLU, GRU, GlobalAvgPool,
+                          GptLMHeadModel, GroupNorm, Hardsigmoid, Hardswish, Hardtanh, Identity, InstanceNorm2d, LSTM,
+                          LayerNorm, LeakyReLU, Linear, LogMel, LogSigmoid, LogSoftmax, MaxPool1d, MaxPool2d, Mish,
+                          MobileNetV2, Module, MultiheadAttention, PReLU, PixelShuffle, PixelUnshuffle, RMSNorm, ReLU, ReLU6,
+                          ResNet, SELU, SiLU, Sigmoid, Softmax, Softplus, Softsign, Tanh, Transformer, TransformerDecoder,
+                          TransformerDecoderLayer, TransformerEncoder, TransformerEncoderLayer, UNet, Upsample, ViT,
+                          WeightNormConv2d, WeightNormLinear, resnet_cifar, resnet_imagenet)
+from rewind._door import Tensor
+from rewind.autograd import Segment
 
 
 class Parameter(Tensor):
     """A leaf that a module trains: a copy of the values, in memory that counts as parameters."""
 
-    def __init__(self, data, dtype=None, requires_grad=True):
+    def __init__(self, data: Any, dtype: _door.dtype | str | None = None, requires_grad: bool = True) -> None:
         super().__init__(_door._new_parameter(data, dtype, requires_grad))
 
 
@@ -28,7 +40,7 @@ class Parameter(Tensor):
 _set, _delete = Module.__setattr__, Module.__delattr__
 
 
-def _drop(self, name):
+def _drop(self: Module, name: str) -> None:
     """Takes what an attribute was out of the module's lists."""
     old = self.__dict__.get(name)
     if isinstance(old, Module):
@@ -40,7 +52,7 @@ def _drop(self, name):
         self._buffer_names.discard(name)
 
 
-def _setattr(self, name, value):
+def _setattr(self: Module, name: str, value: Any) -> None:
     is_part = isinstance(value, (Parameter, Module))
     if name in self.__dict__:
         if isinstance(value, Tensor) and name in self.__dict__.get("_buffer_names", ()):
@@ -57,40 +69,40 @@ def _setattr(self, name, value):
     _set(self, name, value)
 
 
-def _replace_buffer(self, name, value):
+def _replace_buffer(self: Module, name: str, value: Tensor) -> None:
     self._drop_buffer(name)
     self._register_buffer(name, value)
     _set(self, name, value)
 
 
-def _delattr(self, name):
+def _delattr(self: Module, name: str) -> None:
     _drop(self, name)
     _delete(self, name)
 
 
-def _register_buffer(self, name, tensor):
+def _register_buffer(self: Module, name: str, tensor: Tensor) -> None:
     """Adds state that is saved with the module and not trained."""
     self.__dict__.setdefault("_buffer_names", set()).add(name)
     self._register_buffer(name, tensor)
     _set(self, name, tensor)
 
 
-def _register_parameter(self, name, parameter):
+def _register_parameter(self: Module, name: str, parameter: Parameter) -> None:
     setattr(self, name, parameter)
 
 
-def _add_module(self, name, module):
+def _add_module(self: Module, name: str, module: Module) -> None:
     setattr(self, name, module)
 
 
-def _call(self, *args, **kwargs):
+def _call(self: Module, *args: Any, **kwargs: Any) -> Any:
     if self._makes_segment():
-        with _Segment(None):
+        with Segment(None):
             return self.forward(*args, **kwargs)
     return self.forward(*args, **kwargs)
 
 
-def _apply(self, function):
+def _apply(self: Module, function: Callable[[Module], Any]) -> Module:
     """Calls function(module) for every module below this one, and then for this one."""
     for child in self.children():
         child.apply(function)
@@ -98,26 +110,26 @@ def _apply(self, function):
     return self
 
 
-def _modules(self):
+def _modules(self: Module) -> list[Module]:
     return [self] + [m for _, m in self.named_modules()]
 
 
-def _get_submodule(self, name):
+def _get_submodule(self: Module, name: str) -> Any:
     return functools.reduce(getattr, name.split("."), self) if name else self
 
 
-def _text(self):
+def _text(self: Module) -> str:
     sizes = ", ".join(f"{k}={v!r}" for k, v in self.__dict__.get("_made_with", {}).items())
     lines = [f"({name}): " + repr(child).replace("\n", "\n  ") for name, child in self.named_children()]
     return f"{type(self).__name__}({sizes if not lines else ''}" + "".join("\n  " + line for line in lines) + ("\n)" if lines else ")")
 
 
-def _base(cls):
+def _base(cls: type) -> Any:
     """The class of C++ that a module is one of."""
     return next(c for c in cls.__mro__ if c.__module__ == "rewind")
 
 
-def _rebuild(cls, made_with, attributes, state, training):
+def _rebuild(cls: Any, made_with: dict[str, Any], attributes: dict[str, Any], state: dict[str, Any] | None, training: bool) -> Module:
     """Makes a pickled module again."""
     module = cls.__new__(cls)
     _base(cls).__init__(module, **made_with)
@@ -128,10 +140,11 @@ def _rebuild(cls, made_with, attributes, state, training):
             setattr(module, name, value)
     if state is not None:
         module.load_state_dict(state, strict=False)
-    return module.train(training)
+    module.train(training)
+    return module  # type: ignore[no-any-return]
 
 
-def _reduce(self, protocol=None):
+def _reduce(self: Module, protocol: int = 2) -> tuple[Any, ...]:
     attributes = dict(self.__dict__)
     made_with = attributes.get("_made_with")
     if made_with is None and _base(type(self)) is not Module:
@@ -140,18 +153,13 @@ def _reduce(self, protocol=None):
     return _rebuild, (type(self), made_with or {}, attributes, state, self.training)
 
 
-Module.__setattr__, Module.__delattr__, Module.__call__ = _setattr, _delattr, _call
-Module.__repr__, Module.__reduce_ex__ = _text, _reduce
-Module.register_buffer, Module.register_parameter, Module.add_module = _register_buffer, _register_parameter, _add_module
-Module.register_module, Module.apply, Module.modules, Module.get_submodule = _add_module, _apply, _modules, _get_submodule
-Module.children = lambda self: [m for _, m in self.named_children()]
-Module.buffers = lambda self: [b for _, b in self.named_buffers()]
-
-
-for _name, _value in list(vars(_door).items()):
-    if isinstance(_value, type) and issubclass(_value, Module):
-        globals()[_name] = _value
-resnet_cifar, resnet_imagenet = _door.resnet_cifar, _door.resnet_imagenet
+for _name, _function in {
+        "__setattr__": _setattr, "__delattr__": _delattr, "__call__": _call, "__repr__": _text, "__reduce_ex__": _reduce,
+        "register_buffer": _register_buffer, "register_parameter": _register_parameter, "register_module": _add_module,
+        "add_module": _add_module, "apply": _apply, "modules": _modules, "get_submodule": _get_submodule,
+        "children": lambda self: [m for _, m in self.named_children()], "buffers": lambda self: [b for _, b in self.named_buffers()],
+}.items():
+    setattr(Module, _name, _function)
 
 
 # ---- containers --------------------------------------------------------------------------------------------------------
@@ -159,65 +167,65 @@ resnet_cifar, resnet_imagenet = _door.resnet_cifar, _door.resnet_imagenet
 class Lambda(Module):
     """A function as a module without parameters."""
 
-    def __init__(self, function):
+    def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__()
         self.function = function
 
-    def forward(self, *args):
-        return self.function(*args)
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        return self.function(*args, **kwargs)
 
 
 class ModuleList(Module):
     """Modules named "0", "1", ..., which the owner of the list calls in any order."""
 
-    def __init__(self, modules=()):
+    def __init__(self, modules: Iterable[Any] = ()) -> None:
         super().__init__()
-        self._list = []
+        self._list: list[Any] = []
         self.extend(modules)
 
-    def append(self, module):
+    def append(self, module: Any) -> ModuleList:
         setattr(self, str(len(self._list)), module)
         self._list.append(module)
         return self
 
-    def extend(self, modules):
+    def extend(self, modules: Iterable[Any]) -> ModuleList:
         for module in modules:
             self.append(module)
         return self
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self._list)
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[Any]:
         return iter(self._list)
 
-    def __getitem__(self, i):
+    def __getitem__(self, i: int | slice) -> Any:
         return type(self)(self._list[i]) if isinstance(i, slice) else self._list[i]
 
 
 class Sequential(ModuleList):
     """Modules, or functions of one tensor, one after another. `checkpoint_every(k)` makes each k of them a segment."""
 
-    def __init__(self, *modules):
+    def __init__(self, *modules: Any) -> None:
         self.__dict__["_every"] = 0
         super().__init__(modules[0] if len(modules) == 1 and isinstance(modules[0], (list, tuple)) else modules)
 
-    def __getitem__(self, i):
+    def __getitem__(self, i: int | slice) -> Any:
         return Sequential(*self._list[i]) if isinstance(i, slice) else self._list[i]
 
-    def append(self, module):
+    def append(self, module: Any) -> ModuleList:
         return super().append(module if isinstance(module, Module) else Lambda(module))
 
-    def checkpoint_every(self, k):
+    def checkpoint_every(self, k: int) -> Sequential:
         self._every = k
         return self
 
-    def forward(self, x):
+    def forward(self, x: Any) -> Any:
         every = self._every if self.training else 0
         for first in range(0, len(self._list), every or len(self._list) or 1):
             if not every:
                 return functools.reduce(lambda x, module: module(x), self._list, x)
-            with _Segment(None):
+            with Segment(None):
                 for module in self._list[first:first + every]:
                     x = module(x)
         return x
@@ -226,48 +234,33 @@ class Sequential(ModuleList):
 class ModuleDict(Module):
     """Modules by name."""
 
-    def __init__(self, modules=()):
+    def __init__(self, modules: Any = ()) -> None:
         super().__init__()
-        self._dict = {}
+        self._dict: dict[str, Any] = {}
         for name, module in dict(modules).items():
             self[name] = module
 
-    def __setitem__(self, name, module):
+    def __setitem__(self, name: str, module: Module) -> None:
         setattr(self, name, module)
         self._dict[name] = module
 
-    def __getitem__(self, name):
+    def __getitem__(self, name: str) -> Any:
         return self._dict[name]
 
-    def __contains__(self, name):
+    def __contains__(self, name: str) -> bool:
         return name in self._dict
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self._dict)
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[str]:
         return iter(self._dict)
 
-    def keys(self):
+    def keys(self) -> Iterable[str]:
         return self._dict.keys()
 
-    def values(self):
+    def values(self) -> Iterable[Any]:
         return self._dict.values()
 
-    def items(self):
+    def items(self) -> Iterable[tuple[str, Any]]:
         return self._dict.items()
-
-
-class init:
-    """Initial values, in place (torch.nn.init)."""
-
-    zeros_ = staticmethod(lambda tensor: tensor.zero_())
-    ones_ = staticmethod(lambda tensor: tensor.fill_(1))
-    constant_ = staticmethod(lambda tensor, value: tensor.fill_(value))
-    normal_ = staticmethod(lambda tensor, mean=0.0, std=1.0: tensor.normal_(mean, std))
-    uniform_ = staticmethod(lambda tensor, a=0.0, b=1.0: tensor.uniform_(a, b))
-    kaiming_uniform_, kaiming_normal_ = _door._kaiming_uniform_, _door._kaiming_normal_
-    xavier_uniform_, xavier_normal_ = _door._xavier_uniform_, _door._xavier_normal_
-
-
-functional = _door

@@ -1,7 +1,6 @@
 """Optimizers, schedules, loss scales and averages."""
-from rewind import _door
-from rewind._door import *  # noqa: F403
-from rewind._door import Optimizer
+from rewind._door import (Accumulate, Adafactor, Adagrad, Adam, Adam8bit, AdamA, AdamW, AdamW8bit, Ema, FusedBackward, Lamb, Lion,
+                          Lookahead, LossScaler, Muon, Optimizer, Plateau, RMSprop, SGD, Schedule, Swa, grad_norm)
 
-__all__ = [name for name, value in vars(_door).items() if isinstance(value, type) and issubclass(value, Optimizer)]
-__all__ += ["Ema", "Lookahead", "LossScaler", "Plateau", "Schedule", "Swa", "grad_norm"]
+__all__ = ["Accumulate", "Adafactor", "Adagrad", "Adam", "Adam8bit", "AdamA", "AdamW", "AdamW8bit", "Ema", "FusedBackward", "Lamb",
+           "Lion", "Lookahead", "LossScaler", "Muon", "Optimizer", "Plateau", "RMSprop", "SGD", "Schedule", "Swa", "grad_norm"]
