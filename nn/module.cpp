@@ -151,6 +151,12 @@ Tensor Module::register_parameter(std::string name, const Shape& shape, DType dt
   return t;
 }
 
+void Module::register_parameter(std::string name, const Tensor& parameter) {
+  check<DTypeError>(is_float(parameter.dtype()), "register_parameter",
+                    "parameters are float, got {}", parameter);
+  parameters_.push_back({std::move(name), parameter});
+}
+
 Tensor Module::register_channels_last(const std::string& name, const Shape& shape) {
   Tensor t = register_parameter(name, shape);
   channels_last_.push_back({name, t});
@@ -190,6 +196,10 @@ std::unique_ptr<Module> Module::exchange_part(std::unique_ptr<Module>& part,
 
 void Module::unregister_parameter(std::string_view name) {
   std::erase_if(parameters_, [&](const NamedTensor& p) { return p.name == name; });
+}
+
+void Module::unregister_buffer(std::string_view name) {
+  std::erase_if(buffers_, [&](const NamedTensor& b) { return b.name == name; });
 }
 
 void Module::collect(Member member, const std::string& prefix,

@@ -86,6 +86,8 @@ class Module {
  protected:
   // Returns a new leaf that requires a gradient; the caller must set its contents (nn/init.h).
   Tensor register_parameter(std::string name, const Shape& shape, DType dtype = DType::f32);
+  // The same for a float leaf that exists, which another module may share; DTypeError.
+  void register_parameter(std::string name, const Tensor& parameter);
   // The same for a convolution's weight [..., channels] of any rank (torch_state_dict).
   Tensor register_channels_last(const std::string& name, const Shape& shape);
   // Returns state that is saved with the model but not trained, filled with `value`.
@@ -100,6 +102,7 @@ class Module {
   std::unique_ptr<Module> exchange_part(std::unique_ptr<Module>& part,
                                         std::unique_ptr<Module> with);
   void unregister_parameter(std::string_view name);
+  void unregister_buffer(std::string_view name);
 
   bool is_child() const { return is_child_; }  // it was registered in another module
   // Makes segments of its own children if blocks are checkpointed, so that it is not a block

@@ -195,6 +195,16 @@ add_interop() {
   fi
 }
 
+# Plans the tests of the library for Python, where PyPI gives what builds it.
+add_python() {
+  local python
+  if python_environment; then
+    part 'Python' "$python" -W error::ResourceWarning -m unittest discover -s "$root/python/tests"
+  else
+    skip 'Python' "pip could not install it: $(tail -n 1 "$log")"
+  fi
+}
+
 # Runs everything on every driver.
 test_all() {
   need "${packages[@]}" "${test_packages[@]}" "${all_packages[@]}"
@@ -211,6 +221,7 @@ test_all() {
   add_sanitized
   add_real_models
   add_interop
+  add_python
   part 'faults that are planted' "$root/rewind" dev mutate
   part 'a bare Debian 12' "$root/tests/run/bare_debian.sh" "$root"
   durations=40 finish

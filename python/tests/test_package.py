@@ -1,0 +1,51 @@
+"""The package as a whole: the list of ops, names, examples, threads and processes around it."""
+import os
+import subprocess
+import sys
+import unittest
+from pathlib import Path
+
+import rewind as rw
+from rewind import _door
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+
+class Names(unittest.TestCase):
+    def test_modules_and_optimizers_are_where_people_look(self):
+        for name, value in vars(_door).items():
+            if isinstance(value, type) and issubclass(value, _door.Module):
+                self.assertIs(getattr(rw.nn, name), value)
+            if isinstance(value, type) and issubclass(value, _door.Optimizer):
+                self.assertIs(getattr(rw.optim, name), value)
+
+    def test_every_op_says_what_it_takes(self):
+        functions = [f for f in vars(_door).values() if type(f).__name__ == "nb_func"]
+        self.assertGreater(len(functions), 190)
+        self.assertIn("without overflow", rw.softmax.__doc__)
+        self.assertIn("axis: int = -1", rw.softmax.__doc__)
+        for f in functions:
+            self.assertNotIn("rw::", f.__doc__, f)
+
+    def test_words_of_pytorch(self):
+        x = rw.randn((2, 3))
+        self.assertEqual(rw.cat([x, x], axis=0).shape, (4, 3))
+        self.assertEqual(rw.eq(x, x).sum().item(), 6)
+        self.assertEqual(x.amax(1).shape, (2,))
+        self.assertEqual(rw.interpolate(rw.zeros((1, 2, 2, 1)), scale_factor=[2.0], mode="bilinear").shape, (1, 4, 4, 1))
+        with self.assertRaises(TypeError):
+            rw.mse_loss(x, x, reduction="average")
+
+
+class Examples(unittest.TestCase):
+    def test_run(self):
+        for example in sorted((ROOT / "examples/python").glob("*.py")):
+            with self.subTest(example.name):
+                self.assertLessEqual(len(example.read_text().splitlines()), 60)
+                run = subprocess.run([sys.executable, example], capture_output=True, text=True, env={**os.environ, "REWIND_DEVICE": ""})
+                self.assertEqual(run.returncode, 0, run.stderr)
+                self.assertGreater(len(run.stdout.splitlines()), 2)
+
+
+if __name__ == "__main__":
+    unittest.main()
