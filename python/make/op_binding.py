@@ -67,6 +67,8 @@ class Argument:
         d = self.default
         if d is None:
             return None
+        if d == "{}" and "vector" in self.kind:
+            return "()"
         if d in ("{}", "nullptr", "default_generator()"):
             return "None"
         if d in ("true", "false"):
@@ -84,6 +86,8 @@ class Argument:
         d, shown = self.default, self.shown()
         if d is None:
             return name
+        if shown == "()":
+            return name + " = nb::tuple()"
         if shown == "None":
             return name + ".none() = nb::none()"
         if self.kind == "Activation":
