@@ -1,4 +1,4 @@
-// What Python passes as arguments of ops, and how it becomes C++.
+// Arguments of ops: how an object of Python becomes one of C++.
 #pragma once
 
 #include <nanobind/nanobind.h>

@@ -1,4 +1,4 @@
-// What the files of the door share: each binds one part of the library into the module.
+// Everything that the files of the door share: each binds one part of the library into the module.
 #pragma once
 
 #include <nanobind/nanobind.h>

@@ -1,4 +1,4 @@
-// What memory was used, what a program would use, and how much of it.
+// Reports of the memory that was used, and forecasts of what a program would use.
 #include <nanobind/stl/shared_ptr.h>
 
 #include "python/door/door.h"

@@ -1,4 +1,4 @@
-// What the bindings of modules share: those by hand and those made of the list.
+// Everything that the bindings of modules share: those by hand and those made of the list.
 #pragma once
 
 #include <nanobind/trampoline.h>

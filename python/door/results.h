@@ -1,4 +1,4 @@
-// What ops return beside tensors, as Python's tuples with names.
+// Results of ops beside tensors: Python's tuples with names.
 #pragma once
 
 #include <nanobind/stl/pair.h>

@@ -1,4 +1,4 @@
-"""What the binding of an op or a constructor is made of: how an argument of C++ is written in Python and passed on."""
+"""The parts of a binding of an op or a constructor: how an argument of C++ is written in Python and passed on."""
 import re
 
 # C++'s type of an argument -> the type that reads Python's object, and the expression that passes it on.
@@ -24,7 +24,7 @@ KEYWORDS = {"in": "in_features", "lambda": "lambda_"}  # names that Python keeps
 
 
 class NoBinding(Exception):
-    """What the door does not know how to pass."""
+    """Raised for a type that the door does not know how to pass."""
 
 
 def python_name(name):
@@ -67,6 +67,8 @@ class Argument:
         d = self.default
         if d is None:
             return None
+        if d == "{}" and "vector" in self.kind:
+            return "()"
         if d in ("{}", "nullptr", "default_generator()"):
             return "None"
         if d in ("true", "false"):
@@ -84,6 +86,8 @@ class Argument:
         d, shown = self.default, self.shown()
         if d is None:
             return name
+        if shown == "()":
+            return name + " = nb::tuple()"
         if shown == "None":
             return name + ".none() = nb::none()"
         if self.kind == "Activation":

@@ -104,7 +104,7 @@ def checkpoint(function: Callable[..., Any] | None = None, *args: Any, policy: S
 
 
 class FunctionContext:
-    """What forward leaves for backward. Other attributes may be set freely."""
+    """The things that forward leaves for backward. Other attributes may be set freely."""
 
     saved_tensors: tuple[Tensor, ...]  # in backward
     needs_input_grad: tuple[bool, ...]

@@ -1,4 +1,4 @@
-"""What Rewind is for: memory in one number, forecasts, and the report of what was used."""
+"""Memory in one number, forecasts, and the report of what was used."""
 from __future__ import annotations
 
 import os

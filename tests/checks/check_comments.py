@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 FOLDERS = ("apps", "backends", "benchmarks", "core", "data", "dist", "examples", "io", "models", "nn", "ops", "optim", "planner",
-           "shaders", "tests", "tools", "trainer")
+           "python", "shaders", "tests", "tools", "trainer")
 # A verb that asks or has no subject, a relative pronoun, a conjunction. "Do not", "Of these", "That is why" may begin a sentence.
 VERBS = "Is|Are|Was|Were|Has|Have|Had|Does|Do|Did|Can|May|Must|Will|Would|Should|Could"
 FRAGMENT = re.compile(rf"(?:(?:{VERBS})\b(?! not\b)|Of\b(?! (?:these|those)\b)|That\b(?! (?:is|was)\b)|(?:Which|Who|Whose|Whom|What|And|Or)\b)")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 VERSION = 14
 FOLDERS = ("apps", "backends", "benchmarks", "core", "data", "dist", "examples", "io", "models", "nn", "ops", "optim", "planner",
-           "shaders", "tests", "tools", "trainer")
+           "python", "shaders", "tests", "tools", "trainer")
 
 
 def clang_format():

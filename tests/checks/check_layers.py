@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 
 FOLDERS = ["core", "ops", "planner", "backends", "data", "nn", "models", "optim", "io", "dist", "trainer", "apps", "examples", "tools",
-           "benchmarks", "tests"]
+           "benchmarks", "python", "tests"]
 
 # The includes that the files below a path may have besides files of the same path. The longest path counts.
 # The floors of the library are in the order in which they stand on each other, and so are the rooms of a floor.
@@ -99,6 +99,7 @@ PROJECT_RULES = {
     "apps/": USER + ["trainer/", "apps/common/"],
     "examples/": [],  # as programs outside of the tree: <rewind/...>
     "tools/": USER + ["trainer/", "apps/common/"],
+    "python/": [],  # likewise
     "benchmarks/": USER + ["trainer/", "apps/common/", "shaders/"],  # they may time single kernels
     "tests/": [""],
 }
@@ -114,7 +115,8 @@ ELSEWHERE = {"Tensor::operator[]", "Tensor::backward", "Tensor::register_hook",
 # The folders that may include the headers of a library. Nobody may include others, besides the C++ library and POSIX.
 LIBRARY_RULES = {
     "fmt/": [""],
-    "rewind/": ["examples/", "tests/"],  # as programs outside of the tree see it
+    "nanobind/": ["python/"],
+    "rewind/": ["examples/", "python/", "tests/"],  # as programs outside of the tree see it
     "vulkan/": ["backends/vulkan/", "benchmarks/probe/"],
     "zlib.h": ["data/", "io/", "tests/"],
     "unicode/": ["data/", "tests/"],  # ICU

@@ -1,2 +1,2 @@
 // Precompiled: parsing what every file of the door includes takes most of its build.
-#include "python/door/modules.h"
+#include "../modules.h"
