@@ -23,9 +23,13 @@ BY_HAND = {
     "linear_blocks": IN_BLOCKS,
     "matmul_blocks": IN_BLOCKS,
     "tied_cross_entropy_blocks": IN_BLOCKS,
+    "cross_entropy": "cross_entropy_weighted's weight may be None",
     "arange": "arange(end), arange(begin, end, step) as Python counts (door/tensor.cpp)",
     "arange_step": "arange(end), arange(begin, end, step) as Python counts (door/tensor.cpp)",
 }
+# Tensors that may be None, where the list's type does not say it; with True they may be left out.
+UNDEFINED = {"conv2d": {"bias": True}, "cross_entropy_weighted": {"weight": True}, "rnnt_joint_loss": {"bias": False},
+             "tied_cross_entropy": {"bias": False}, "tied_cross_entropy_blocks": {"bias": False}}
 # Arguments that stay away from Python, and why.
 HIDDEN = {
     "exchange": "the ranks' side of batch_norm, which DataParallel sets",
@@ -77,7 +81,10 @@ class Binding:
         self.op, self.overloaded = op, overloaded
         self.predicts = any(a["type"] == "Tensor*" for a in op["arguments"])
         skip = {a["name"] for a in op["arguments"] if a["type"] == "Tensor*" or a["name"] in HIDDEN}
-        self.call = Call(op["arguments"], enums, skip)
+        undefined = UNDEFINED.get(op["name"], {})
+        arguments = [dict(a, may_be_undefined=True, **({"default": "{}"} if undefined[a["name"]] else {}))
+                     if a["name"] in undefined else a for a in op["arguments"]]
+        self.call = Call(arguments, enums, skip)
         self.passed = list(self.call.passed)
 
     def body(self):

@@ -46,7 +46,8 @@ class Argument:
         self.default = of.get("default")
         optional = re.fullmatch(r"std::optional<(.*)>", kind)
         inner = optional[1] if optional else kind
-        if kind == "Tensor" and self.default == "{}":
+        self.is_undefined = of.get("may_be_undefined", False)
+        if kind == "Tensor" and (self.default == "{}" or self.is_undefined):
             self.reads, self.passes = "door::Maybe", "std::move({0}.tensor)"
         elif kind in READERS:
             self.reads, self.passes = READERS[kind]
@@ -85,7 +86,7 @@ class Argument:
         name = f'nb::arg("{self.name}")'
         d, shown = self.default, self.shown()
         if d is None:
-            return name
+            return name + ".none()" if self.is_undefined else name
         if shown == "()":
             return name + " = nb::tuple()"
         if shown == "None":

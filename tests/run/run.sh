@@ -197,11 +197,18 @@ add_interop() {
 
 # Plans the tests of the library for Python, where PyPI gives what builds it.
 add_python() {
-  local python
-  if python_environment; then
-    part 'Python' "$python" -W error::ResourceWarning -m unittest discover -s "$root/python/tests"
-  else
+  local python judges=$root/python/judges
+  if ! python_environment; then
     skip 'Python' "pip could not install it: $(tail -n 1 "$log")"
+    return
+  fi
+  part 'Python' "$python" -W error::ResourceWarning -m unittest discover -s "$root/python/tests"
+  if quietly "$python" -m pip install torch expecttest onnx; then
+    part 'ONNX in Python' "$python" "$judges/onnx_cases.py"
+    part 'OpInfo of PyTorch' "$python" "$judges/opinfo.py"
+    part 'modules of PyTorch' "$python" "$judges/modules.py"
+  else
+    skip 'judges of Python' "pip could not install PyTorch and onnx: $(tail -n 1 "$log")"
   fi
 }
 
