@@ -37,14 +37,14 @@ class Array:
     T = property(lambda self: self.mT if self.ndim == 2 else _fail(ValueError, "T needs two axes"))
     mT = property(lambda self: Array(rw.transpose(self.tensor, -1, -2), self.dtype))
 
-    def __array_namespace__(self, *, api_version=None):
+    def __array_namespace__(self, /, *, api_version=None):
         import rewind.array_api
         return rewind.array_api
 
-    def __dlpack__(self, **options):
-        return _np.asarray(self._numpy()).__dlpack__(**options) if self.dtype is bool else self.tensor.__dlpack__(**options)
+    def __dlpack__(self, /, *, stream=None, max_version=None, dl_device=None, copy=None):
+        return _np.ascontiguousarray(self._numpy()).__dlpack__()
 
-    def __dlpack_device__(self):
+    def __dlpack_device__(self, /):
         return self.tensor.__dlpack_device__()
 
     def __array__(self, dtype=None, copy=None):
@@ -61,40 +61,40 @@ class Array:
             raise TypeError(f"one element makes a {kind.__name__}, got the shape {self.shape}")
         return self._numpy()[()].item()
 
-    def __bool__(self):
+    def __bool__(self, /):
         return builtins.bool(self._item(builtins.bool))
 
-    def __int__(self):
+    def __int__(self, /):
         return int(self._item(int))
 
-    def __float__(self):
+    def __float__(self, /):
         return float(self._item(float))
 
-    def __complex__(self):
+    def __complex__(self, /):
         return complex(self._item(complex))
 
-    def __index__(self):
+    def __index__(self, /):
         if self.dtype.kind not in ("signed integer", "unsigned integer"):
             raise TypeError(f"an index is a whole number, got {self.dtype}")
         return int(self._item(int))
 
-    def __len__(self):
+    def __len__(self, /):
         return self.shape[0] if self.ndim else _fail(TypeError, "an array without axes has no length")
 
     def __repr__(self):
         return f"Array({_np.array2string(self._numpy(), separator=', ')}, dtype={self.dtype.name})"
 
-    def __getitem__(self, key):
+    def __getitem__(self, key, /):
         return Array(self.tensor[_key(key)], self.dtype)
 
-    def __setitem__(self, key, value):
+    def __setitem__(self, key, value, /):
         value = value.tensor if isinstance(value, Array) else _scalar(value, self.dtype)
         self.tensor[_key(key)] = rw.cast(value, self.dtype.stored)
 
     def __iter__(self):
         return (self[i] for i in range(len(self)))
 
-    def __pos__(self):
+    def __pos__(self, /):
         return self
 
     __hash__ = None

@@ -59,13 +59,13 @@ def _hypot(a, b):
 
 
 def _operator(name, function):
-    def forward(self, other):
+    def forward(self, other, /):
         return function(self, other) if isinstance(other, (Array, builtins.bool, int, float)) else NotImplemented
 
-    def backward(self, other):
+    def backward(self, other, /):
         return function(other, self) if isinstance(other, (Array, builtins.bool, int, float)) else NotImplemented
 
-    def inplace(self, other):
+    def inplace(self, other, /):
         y = forward(self, other)
         if y is NotImplemented or y.dtype is not self.dtype or y.shape != self.shape:
             raise TypeError(f"__i{name}__ keeps dtype and shape")
@@ -102,11 +102,18 @@ for _name, _f in {"add": add, "sub": subtract, "mul": multiply, "truediv": divid
                   "mod": remainder, "pow": pow, "and": bitwise_and, "or": bitwise_or, "xor": bitwise_xor,  # noqa: F821
                   "matmul": matmul}.items():
     _operator(_name, _f)
+
+
+def _comparison(name, function):
+    def method(self, other, /):
+        return function(self, other) if isinstance(other, (Array, builtins.bool, int, float)) else NotImplemented
+    setattr(Array, name, _named(method, name))
+
+
 for _name, _f in {"lt": less, "le": less_equal, "gt": greater, "ge": greater_equal, "eq": equal, "ne": not_equal}.items():  # noqa: F821
-    setattr(Array, f"__{_name}__", _named(lambda self, other, f=_f: f(self, other) if isinstance(
-        other, (Array, builtins.bool, int, float)) else NotImplemented, f"__{_name}__"))
-Array.__neg__, Array.__abs__, Array.__invert__ = (lambda self: negative(self)), (lambda self: abs(self)), (
-    lambda self: bitwise_invert(self))
+    _comparison(f"__{_name}__", _f)
+Array.__neg__, Array.__abs__, Array.__invert__ = (lambda self, /: negative(self)), (
+    lambda self, /: abs(self)), (lambda self, /: bitwise_invert(self))
 
 
 def clip(x, /, min=None, max=None):
