@@ -239,7 +239,7 @@ class Fingerprint {
     constexpr uint64_t samples = 16;
     for (uint64_t i = 0; i < samples && bytes > 0; ++i) {
       const uint64_t size = std::min<uint64_t>(sizeof piece, bytes),
-                     at = (bytes - size) / (samples - 1) * i;
+                     at = (bytes - size) * i / (samples - 1);
       file.read(offset + at, std::span(piece, size));
       mix({reinterpret_cast<const char*>(piece), size});
     }

@@ -80,7 +80,7 @@ double nf4_distance(const std::vector<float>& x, const std::vector<float>& y) {
     error += (x[i] - y[i]) * (x[i] - y[i]);
     size += x[i] * x[i];
   }
-  return std::sqrt(error / size);
+  return error == 0 ? 0 : std::sqrt(error / size);
 }
 
 }  // namespace
@@ -215,7 +215,7 @@ TEST_CASE("decoder nf4: what is refused, before anything is written") {
   refused("shape of a matrix", with_state("[128,64]", "[128]"));
   refused("[1, 1073741824]", with_state("[128,64]", "[-128,64]"));
   refused("whole blocks of 64", with_state("[128,64]", "[64,96]"));
-  refused("must have the shape [128, 64], got [64, 128]", with_state("[128,64]", "[64,128]"));
+  refused("must have the shape (128, 64), got (64, 128)", with_state("[128,64]", "[64,128]"));
   refused("must have 2048 elements of U8, got 4096", with_state("[128,64]", "[64,64]"));
   refused("JSON object", with_state("{", "["));
   refused("the values of NF4", with(weight + ".quant_map", zeros({16})));

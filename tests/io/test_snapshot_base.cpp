@@ -74,7 +74,8 @@ TEST_CASE("snapshot of adapters: it has no base, and training goes on bit for bi
     run.train(0, 3);
     save_snapshot(path, run.state("the base"), {.step = 3});
     size_t adapters = 0;
-    for (const auto& [name, stored] : SafetensorsFile(path).tensors()) {
+    const SafetensorsFile file(path);
+    for (const auto& [name, stored] : file.tensors()) {
       CAPTURE(name);
       CHECK((name.starts_with("optimizer.") || name.find(".lora_") != std::string::npos));
       adapters += name.starts_with("model.");
@@ -122,7 +123,8 @@ TEST_CASE("snapshot of adapters: buffers that change are saved") {
   AdamW optimizer(model.parameters(), {});
   save_snapshot(folder / "s.safetensors",
                 {.model = model, .optimizer = optimizer, .base = "the base"}, {});
-  const auto& tensors = SafetensorsFile(folder / "s.safetensors").tensors();
+  const SafetensorsFile file(folder / "s.safetensors");
+  const auto& tensors = file.tensors();
   CHECK(tensors.contains("model.1.running_mean"));
   CHECK(!tensors.contains("model.1.weight"));
   CHECK(!tensors.contains("model.0.weight"));

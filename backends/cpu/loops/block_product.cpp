@@ -37,8 +37,7 @@ void pack_codes(const Matrix<Type>& codes, int64_t first, int64_t rows, int64_t 
       for (int64_t k = 0; k * Type::elements < count; ++k)
         decode_block<Type>(from, k, work.decoded + i * part_depth + k * Type::elements);
     }
-    transpose(code_panel, count, work.decoded, part_depth, 1, work.w + row * part_depth,
-              code_panel);
+    transpose(filled, count, work.decoded, part_depth, 1, work.w + row * part_depth, code_panel);
   }
 }
 
@@ -47,16 +46,19 @@ template <class Type>
 void multiply_piece(const Matrix<Type>& codes, const Operand& x, int64_t m, int64_t first,
                     int64_t count, const Operand& y, int64_t y_step) {
   ProductMemory work;
-  for (float& v : work.decoded) v = 0;
   const int64_t width = divide_up(count, code_panel) * code_panel, cols = codes.cols;
+  if (count < width)  // columns of the last panel that nothing fills
+    for (float& v : work.w) v = 0;
   for (int64_t at = 0; at < cols; at += part_depth) {
     const int64_t size = least(part_depth, cols - at);
     pack_codes(codes, first, count, at, size, work);
     for (int64_t row = 0; row < m; row += height_at_once) {
       const int64_t rows = least(height_at_once, m - row);
-      for (int64_t r = 0; r < rows; ++r)
-        to_floats(x.data + ((row + r) * cols + at) * x.width, x.dtype, size,
-                  work.x + r * part_depth);
+      for (int64_t r = 0; r < rows; ++r) {
+        float* const to = work.x + r * part_depth;
+        const float* const from = read(x, (row + r) * cols + at, size, to);
+        if (from != to) __builtin_memcpy(to, from, static_cast<size_t>(size) * sizeof(float));
+      }
       for (int64_t c = 0; c < width; c += code_panel) {
         float* const sums = work.sums + row * width + c;
         const Factor left = {work.x, part_depth, 1};
