@@ -1,7 +1,9 @@
 // Dtypes, devices and random numbers.
 #include <nanobind/stl/shared_ptr.h>
 
-#include <unistd.h>
+#include <atomic>
+#include <mutex>
+#include <pthread.h>
 
 #include "python/door/door.h"
 
@@ -9,7 +11,13 @@ namespace door {
 
 namespace {
 
-pid_t owner = 0;  // the process that opened a device
+std::mutex opening;
+std::atomic<bool> is_open = false;
+bool is_forked = false;  // this process is a copy of one that had a device
+
+void note_open() {
+  if (!is_open.exchange(true)) pthread_atfork(nullptr, nullptr, [] { is_forked = true; });
+}
 
 std::shared_ptr<rw::Device> device_or_default(const std::shared_ptr<rw::Device>& device) {
   ensure_device();
@@ -18,19 +26,19 @@ std::shared_ptr<rw::Device> device_or_default(const std::shared_ptr<rw::Device>&
 
 }  // namespace
 
-void ensure_device() {
-  static bool is_open = false;
-  rw::check<rw::DeviceError>(owner == 0 || owner == getpid(), "fork",
+void check_process() {
+  rw::check<rw::DeviceError>(!is_forked, "fork",
                              "a device belongs to the process that opened it, got a forked one; "
                              "start it with multiprocessing's method 'spawn'");
+}
+
+void ensure_device() {
+  check_process();
   if (is_open) return;
-  const std::shared_ptr<rw::Device> device = rw::exchange_default_device(nullptr);
-  if (device)
-    rw::set_default_device(device);
-  else
-    rw::set_default_device(rw::open_backend("auto"));
-  owner = getpid();
-  is_open = true;
+  const std::lock_guard lock(opening);
+  if (is_open) return;
+  rw::set_default_device(rw::open_backend("auto"));
+  note_open();
 }
 
 void bind_dtypes(nb::module_& m) {
@@ -80,7 +88,7 @@ void bind_devices(nb::module_& m) {
       "set_default_device",
       [](const std::string& name, uint64_t memory_limit) {
         std::unique_ptr<rw::Backend> backend = rw::open_backend(name);
-        owner = getpid();
+        note_open();
         return rw::set_default_device(std::move(backend), memory_limit);
       },
       "device"_a, "memory_limit"_a = 0, Release(),

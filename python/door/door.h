@@ -11,8 +11,19 @@ namespace door {
 namespace nb = nanobind;
 using nb::literals::operator""_a;
 
+// Refuses to work in a process that was forked from one with a device: DeviceError.
+void check_process();
+
 // Lets other Python threads run while a bound function works.
-using Release = nb::call_guard<nb::gil_scoped_release>;
+class Working {
+ public:
+  Working() : is_ours_((check_process(), true)) {}
+
+ private:
+  const bool is_ours_;  // checked before the lock is given up
+  const nb::gil_scoped_release release_;
+};
+using Release = nb::call_guard<Working>;
 
 // Opens the device "auto" if no default device was set. Whatever makes tensors calls it first.
 void ensure_device();

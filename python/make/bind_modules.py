@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from op_binding import Call, NoBinding, check_tables, text  # noqa: E402
+from op_binding import Call, NoBinding, check_tables, text, write_if_new  # noqa: E402
 
 # Modules and optimizers that the door does not make of the list, and why.
 BY_HAND = {
@@ -97,8 +97,8 @@ def made(kind, function, found):
 def main():
     found = json.loads(Path(sys.argv[1]).read_text())
     check_tables(found, BY_HAND, EXTENDED)
-    Path(sys.argv[2]).write_text(made("modules", module, found))
-    Path(sys.argv[3]).write_text(made("optimizers", optimizer, found))
+    write_if_new(sys.argv[2], made("modules", module, found))
+    write_if_new(sys.argv[3], made("optimizers", optimizer, found))
 
 
 if __name__ == "__main__":

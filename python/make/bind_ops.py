@@ -9,7 +9,7 @@ from collections import Counter
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from op_binding import Call, NoBinding, check_tables, text  # noqa: E402
+from op_binding import Call, NoBinding, check_tables, text, write_if_new  # noqa: E402
 
 # Ops that the door does not make of the list, and why.
 IN_BLOCKS = "weights in blocks are inside of models, which Python does not take apart (BlockMatrix has no class)"
@@ -188,7 +188,7 @@ def main():
     found = json.loads(Path(sys.argv[1]).read_text())
     check_tables(found, BY_HAND, NUMBERS, SIZES, FUNCTIONS, SPREAD)
     made, units = bindings(found), sys.argv[3:]
-    Path(sys.argv[2]).write_text(enum_names(found))
+    write_if_new(sys.argv[2], enum_names(found))
     size = -(-len(made) // len(units))
     for i, unit in enumerate(units):
         part = made[i * size:(i + 1) * size]
@@ -199,7 +199,7 @@ def main():
             tail = f"\nnamespace door {{\n\n{ahead}\nvoid bind_ops(nb::module_& m, nb::class_<rw::Tensor>& tensor) {{\n{calls}}}\n\n}}  // namespace door\n"
         else:
             tail = ""
-        Path(unit).write_text(UNIT.format(number=i, statements=statements) + tail)
+        write_if_new(unit, UNIT.format(number=i, statements=statements) + tail)
 
 
 if __name__ == "__main__":

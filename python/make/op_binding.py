@@ -1,5 +1,6 @@
 """The parts of a binding of an op or a constructor: how an argument of C++ is written in Python and passed on."""
 import re
+from pathlib import Path
 
 # C++'s type of an argument -> the type that reads Python's object, and the expression that passes it on.
 READERS = {
@@ -21,6 +22,13 @@ READERS = {
 }
 PLAIN = ("int", "float", "double", "bool", "int64_t", "int32_t", "uint32_t")
 KEYWORDS = {"in": "in_features", "lambda": "lambda_"}  # names that Python keeps for itself
+
+
+def write_if_new(path, text):
+    """Leaves a file that is right as it is, so that nothing is compiled again."""
+    path = Path(path)
+    if not path.exists() or path.read_text() != text:
+        path.write_text(text)
 
 
 class NoBinding(Exception):

@@ -66,7 +66,7 @@ def dry_run(program: Callable[[], Any], *, memory_limit: int | str = 0, pack: bo
     return Report(_door._dry_run(program, limit, pack))
 
 
-def largest_batch(step: Callable[[int], Any], size: int | str, *, most: int = 1 << 20) -> int:
+def fit(step: Callable[[int], Any], size: int | str, *, most: int = 1 << 20) -> int:
     """The largest n for which step(n), which makes model, optimizer and two steps with batches of n, fits in `size`."""
     limit = _door.parse_bytes(size) if isinstance(size, str) else size
 

@@ -190,11 +190,11 @@ class Memory(unittest.TestCase):
         with rw.memory(peak * 3 // 4):
             self.assertEqual(self.step(2048), plain)
 
-    def test_largest_batch(self):
+    def test_fit(self):
         def step(n):
             self.step(n)
         least, more = rw.dry_run(lambda: step(64))["reserved"], rw.dry_run(lambda: step(65))["reserved"]
-        n = rw.largest_batch(step, least)
+        n = rw.fit(step, least)
         self.assertGreaterEqual(n, 64)
         self.assertGreaterEqual(more, least)
         self.assertGreater(rw.dry_run(lambda: step(n + 1))["reserved"], least)

@@ -30,6 +30,16 @@ bool is_near(const Tensor& t, const Floats& expected) {
   return near;
 }
 
+// Lets go of a buffer and shares a parameter that was made elsewhere, as modules in Python do.
+struct Shares : Module {
+  explicit Shares(const Tensor& shared) {
+    register_parameter("shared", shared);
+    register_buffer("state", {2}, 1);
+    register_buffer("more", {2}, 2);
+  }
+  void forget(std::string_view name) { unregister_buffer(name); }
+};
+
 struct Branches : Module {
   Branches() {
     register_module("blocks", blocks);
@@ -114,6 +124,19 @@ TEST_CASE_FIXTURE(CpuDevice, "modules: apply, freezing, copies") {
   CHECK_FALSE(model.parameters()[0].grad().defined());
   CHECK(model.parameters()[4].grad().defined());
   const SGD optimizer(model.parameters(), {.lr = 0.1f});
+}
+
+TEST_CASE_FIXTURE(CpuDevice, "modules: a parameter made elsewhere is shared, a buffer goes") {
+  Tensor weight = ones({2});
+  weight.set_requires_grad();
+  Shares a(weight);
+  const Shares b(weight);
+  CHECK(parameter_names(a) == std::vector<std::string>{"shared"});
+  CHECK(a.parameters()[0].pointer() == b.parameters()[0].pointer());
+  a.forget("state");
+  REQUIRE(a.named_buffers().size() == 1);
+  CHECK(a.named_buffers()[0].name == "more");
+  CHECK_THROWS_AS(Shares(ones({2}, DType::i32)), DTypeError);
 }
 
 TEST_CASE_FIXTURE(CpuDevice, "modules: parameter groups by name") {
