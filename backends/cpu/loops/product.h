@@ -135,8 +135,8 @@ inline void transpose(int64_t rows, int64_t cols, const float* x, int64_t x_row,
     for (; c < cols; ++c)
       for (int64_t k = r; k < r + 4; ++k) to[c * to_row + k] = factor * x[k * x_row + c];
   }
-  for (; r < rows; ++r)
-    for (int64_t c = 0; c < cols; ++c) to[c * to_row + r] = factor * x[r * x_row + c];
+  for (const float* line = x + r * x_row; r < rows; ++r, line += x_row)
+    for (int64_t c = 0; c < cols; ++c) to[c * to_row + r] = factor * line[c];
 }
 
 }  // namespace rw::cpu::REWIND_LEVEL
