@@ -256,7 +256,8 @@ std::vector<size_t> Choices::lean_activations() {
 }
 
 // Tries the ways of a group that may be quicker than the best one so far. Keeping everything takes
-// least time; plans cost more the less they need, and segments more with more ways to save.
+// least time; plans cost more the less they need. Segments of blocks are like plans, but may need a
+// little less than any of these.
 void Choices::try_group(size_t group, uint64_t bytes, double most_seconds,
                         std::optional<Way>& best) {
   const auto try_way = [&](size_t activations) {
@@ -269,24 +270,20 @@ void Choices::try_group(size_t group, uint64_t bytes, double most_seconds,
   const Choice& plain = measured({group, plain_});
   if (try_way(plain_) || plain.forecast.memory.host_peak > options_.host_bytes) return;
   if (!plain.settings.offloads_parameters() && lasting_bytes(plain) > bytes) return;
-  std::vector<size_t> lean = {0};
-  const size_t block = plain_ + 1;
-  if (activations_.size() - plans().size() > block) lean.push_back(block);
-  if (!plans().empty()) lean.push_back(plans().back());
-  const auto try_all = [&](const std::vector<size_t>& all) {
+  if (plain_ > 0) try_way(0);
+  const std::vector<size_t>& plans = this->plans();
+  if (plans.empty() || !try_way(plans.back())) {
+    if (!plans.empty() && measured({group, plans.back()}).peak() > bytes + bytes / 8) return;
     std::vector<Way> ways;
-    for (const size_t i : all) ways.push_back({group, i});
+    for (const size_t i : lean_activations()) ways.push_back({group, i});
     measure_together(ways);
-    for (const size_t i : all) try_way(i);
-  };
-  try_all(lean);
-  if (lean.size() > 1 && lean[1] == block && !try_way(block)) try_all(lean_activations());
-  const auto try_plan = [&](size_t i) { return try_way(plans()[i]); };
-  if (plans().empty() || !try_plan(plans().size() - 1)) return;
-  size_t low = 0, high = plans().size() - 1;  // the latter fits
+    for (const Way& way : ways) try_way(way.second);
+    return;
+  }
+  size_t low = 0, high = plans.size() - 1;  // the latter fits
   while (low < high) {
     const size_t middle = (low + high) / 2;
-    if (try_plan(middle))
+    if (try_way(plans[middle]))
       high = middle;
     else
       low = middle + 1;
@@ -354,6 +351,9 @@ std::optional<Choices::Way> Choices::best_within(uint64_t bytes, double most_sec
     try_group(*next, bytes, most_seconds, best);
     left.erase(next);
   }
+  if (!best && most_seconds == no_bound)
+    if (const Way least = least_way(options_.host_bytes); fits(measured(least), bytes))
+      best = least;
   return best;
 }
 
@@ -422,27 +422,52 @@ int64_t Choices::longest(const Choice& choice) const {
   constexpr int64_t step = 64;
   const int64_t most = planner_.program().longest / step;
   if (most == 0 || !may("length")) return 0;
+  const int64_t guess = std::clamp<int64_t>(
+      static_cast<int64_t>(static_cast<double>(choice.settings.length) *
+                           static_cast<double>(options_.bytes) /
+                           static_cast<double>(std::max<uint64_t>(choice.peak(), 1))) /
+          step,
+      1, most);
+  const int64_t grain =
+      std::max<int64_t>(1, guess / 64);  // of steps: dry runs of long ones are long
   const auto needs = [&](int64_t n) -> std::optional<uint64_t> {
-    if (n > most) return std::nullopt;
+    if (n * grain > most) return std::nullopt;
     StepSettings settings = choice.settings;
-    settings.length = n * step;
+    settings.length = n * grain * step;
     const Choice found = measure(settings);
     return fits(found, options_.bytes) ? found.peak() : std::max(found.peak(), options_.bytes + 1);
   };
-  const auto guess = static_cast<double>(choice.settings.length) *
-                     static_cast<double>(options_.bytes) / static_cast<double>(choice.peak());
-  return step *
-         largest_within(needs, options_.bytes, std::min(static_cast<int64_t>(guess) / step, most));
+  return grain * step * largest_within(needs, options_.bytes, guess / grain);
+}
+
+// The group whose ways need least where samples are long: the smallest steps, and as much in host
+// memory as that has room for.
+size_t Choices::leanest_group() {
+  std::vector<size_t> order(groups_.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::ranges::stable_sort(order, {}, [&](size_t i) {
+    const StepSettings& s = groups_[i];
+    return std::tuple(s.batch, !s.offloads_parameters() && s.offload != "file", s.offload == "none",
+                      !s.updates_on_host(), -s.fused_update, !s.states_in_8_bits);
+  });
+  const auto has_room = [&](size_t group) {
+    return measured({group, plain_}).forecast.memory.host_peak <= options_.host_bytes;
+  };
+  const auto found = std::ranges::find_if(order, has_room);
+  return found == order.end() ? order.front() : *found;
 }
 
 std::optional<Choice> Choices::longest() {
   constexpr int64_t long_sample = 8192;  // of which activations have most of the memory
   const int64_t length = std::min(planner_.program().longest, long_sample);
   if (length == 0 || !may("length")) return std::nullopt;
-  const size_t group = least_way(options_.host_bytes).first;
+  const size_t group = leanest_group();
   std::optional<Choice> best;
   for (const size_t i : lean_activations()) {
     StepSettings settings = settings_of({group, i});
+    const bool has_leaner = has_bus() && may("boundaries") && may("block") && i > plain_ &&
+                            !settings.recompute && !settings.host_boundaries;
+    if (has_leaner || (i == plain_ && lean_activations().size() > 1)) continue;
     settings.length = length;
     Choice choice = measure(settings);
     if (!best || need_of(choice, options_.host_bytes) < need_of(*best, options_.host_bytes))

@@ -75,8 +75,8 @@ class Choices {
   // it adds, if that is quicker than `chosen` by a hundredth (null: if it fits). It plans roughly,
   // so what is chosen then may be quicker still.
   std::vector<std::pair<std::string, Choice>> gains(const Choice* chosen) const;
-  // The most tokens per sample, in steps of 64, with which this way fits; 0 where samples have
-  // none.
+  // The most tokens per sample with which this way fits, in steps of 64, or of about a 32nd of it
+  // if that is more; 0 where samples have none.
   int64_t longest(const Choice& choice) const;
   // The most tokens with which a way fits, and that way with so many (StepSettings::length): of
   // those that differ from least() in how activations are kept, the one that needs least where
@@ -108,6 +108,7 @@ class Choices {
   const Choice& measured(Way way);
   void measure_together(std::vector<Way> ways);
   Way least_way(uint64_t host_bytes);
+  size_t leanest_group();
   bool fits(const Choice& choice, uint64_t bytes) const;
   void try_group(size_t group, uint64_t bytes, double most_seconds, std::optional<Way>& best);
   double least_seconds(size_t group) const;

@@ -199,11 +199,16 @@ TEST_CASE("choices: what is chosen gives the bits and the memory that were promi
   const auto device = discrete();
   const StepSettings asked{.batch = 24};
   const Planner planner(obedient(asked), *device);
-  const DeviceSpeed speed = slow_speed(device->info());
-  Choices known(planner, asked, {.speed = speed});
   const auto plain = train_obedient(asked, nullptr);
   std::set<std::string> seen;
-  for (const Choice& choice : known.front()) {
+  std::vector<Choice> fronts;
+  for (const double updates : {0.0, 12e9}) {  // where the host is quick, states stay there
+    DeviceSpeed speed = slow_speed(device->info());
+    speed.host.updates = updates;
+    for (Choice& choice : Choices(planner, asked, {.speed = speed}).front())
+      fronts.push_back(std::move(choice));
+  }
+  for (const Choice& choice : fronts) {
     CAPTURE(choice.options);
     MemoryReport real;
     const auto weights = train_obedient(choice.settings, &real);
@@ -218,6 +223,7 @@ TEST_CASE("choices: what is chosen gives the bits and the memory that were promi
       for (size_t k = 0; k < plain[i].size(); ++k)
         REQUIRE(weights[i][k] == doctest::Approx(plain[i][k]).epsilon(1e-3));
   }
+  CHECK(seen.contains("parameters fused"));
   CHECK(seen.contains("parameters+updates fused"));
   CHECK(seen.contains("none"));
 }
@@ -302,11 +308,15 @@ TEST_CASE("choices: what changes updates is offered where it gains something" *
                 {.bytes = plain / 2, .fixed = {"8-bit-states"}, .speed = speed});
   const auto others = fixed.gains(nullptr);
   CHECK(named(others, "8-bit-states") == others.end());
-  // Where nothing fits without them, the refusal names those with which something does.
+  // Where nothing fits without them, the refusal names those with which something does. The device
+  // has no states at all where the host updates.
+  DeviceSpeed staged = speed;
+  staged.host.updates = 0;
   Choices known(planner, planner.settings(),
-                {.fixed = {"budget"}, .allowed = {"8-bit-states"}, .speed = speed});
+                {.fixed = {"budget"}, .allowed = {"8-bit-states"}, .speed = staged});
   const uint64_t least = known.least().peak();
-  Choices small(planner, planner.settings(), {.bytes = least, .fixed = {"budget"}, .speed = speed});
+  Choices small(planner, planner.settings(),
+                {.bytes = least, .fixed = {"budget"}, .speed = staged});
   REQUIRE(!small.quickest());
   const std::string refusal = refusal_text(small);
   CAPTURE(refusal);
