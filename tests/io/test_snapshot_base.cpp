@@ -19,11 +19,11 @@ namespace {
 namespace fs = std::filesystem;
 
 // Adapters of a decoder in training, with dropout.
-struct AdapterRun {
+struct AdapterTraining {
   std::unique_ptr<Decoder> model;
   std::unique_ptr<AdamW> optimizer;
 
-  explicit AdapterRun(std::unique_ptr<Decoder> base) : model(std::move(base)) {
+  explicit AdapterTraining(std::unique_ptr<Decoder> base) : model(std::move(base)) {
     manual_seed(7);
     add_lora(*model, {.rank = 2, .dropout = 0.25f});
     optimizer = std::make_unique<AdamW>(model->parameters(), AdamWOptions{.lr = 0.01f});
@@ -70,7 +70,7 @@ TEST_CASE("snapshot of adapters: it has no base, and training goes on bit for bi
   };
   for (const auto& base : {std::function(snapshot_base), std::function(in_blocks)}) {
     const fs::path path = folder / "step.safetensors";
-    AdapterRun run(base());
+    AdapterTraining run(base());
     run.train(0, 3);
     save_snapshot(path, run.state("the base"), {.step = 3});
     size_t adapters = 0;
@@ -82,7 +82,7 @@ TEST_CASE("snapshot of adapters: it has no base, and training goes on bit for bi
     }
     CHECK(adapters == 28);
     run.train(3, 6);
-    AdapterRun other(base());
+    AdapterTraining other(base());
     CHECK(load_snapshot(path, other.state("the base")).step == 3);
     other.train(3, 6);
     CHECK(other.values() == run.values());
@@ -93,10 +93,10 @@ TEST_CASE("snapshot of adapters: another base is refused") {
   set_default_device(open_backend("cpu"));
   const TemporaryFolder folder;
   const fs::path path = folder / "step.safetensors";
-  AdapterRun run(snapshot_base());
+  AdapterTraining run(snapshot_base());
   run.train(0, 2);
   save_snapshot(path, run.state("12 bytes, hash ab"), {.step = 2});
-  AdapterRun other(snapshot_base());
+  AdapterTraining other(snapshot_base());
   const auto before = other.values();
   for (const char* base : {"12 bytes, hash ac", ""}) {
     const std::string said = message_of<FileError>([&] { load_snapshot(path, other.state(base)); });
