@@ -1,6 +1,6 @@
-// Products with matrices in blocks. Few rows are multiplied by the blocks themselves, and so are any
-// number of them on devices that can. For more, a slab of rows after the other becomes floats, which
-// are multiplied as others are.
+// Products with matrices in blocks. Few rows are multiplied by the blocks themselves, and so are
+// any number of them on devices that can. For more, a slab of rows after the other becomes floats,
+// which are multiplied as others are.
 #include "ops/network/block_matrix.h"
 
 #include <algorithm>
