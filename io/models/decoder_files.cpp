@@ -233,7 +233,7 @@ class Fingerprint {
  public:
   void add(const InputFile& file, const std::string& name, std::string_view type,
            const Shape& shape, uint64_t offset, uint64_t bytes) {
-    mix(fmt::format("{} {} {};", name, type, shape));
+    uint64_t hash = mixed(fnv1a_start, fmt::format("{} {} {};", name, type, shape.str()));
     bytes_ += bytes;
     std::byte piece[64];
     constexpr uint64_t samples = 16;
@@ -241,17 +241,19 @@ class Fingerprint {
       const uint64_t size = std::min<uint64_t>(sizeof piece, bytes),
                      at = (bytes - size) * i / (samples - 1);
       file.read(offset + at, std::span(piece, size));
-      mix({reinterpret_cast<const char*>(piece), size});
+      hash = mixed(hash, {reinterpret_cast<const char*>(piece), size});
     }
+    hash_ += hash;  // in any order
   }
   std::string str() const { return fmt::format("{} bytes, hash {:016x}", bytes_, hash_); }
 
  private:
-  void mix(std::string_view text) {
-    for (const char c : text) hash_ = fnv1a(hash_, static_cast<unsigned char>(c));
+  static uint64_t mixed(uint64_t hash, std::string_view text) {
+    for (const char c : text) hash = fnv1a(hash, static_cast<unsigned char>(c));
+    return hash;
   }
 
-  uint64_t bytes_ = 0, hash_ = fnv1a_start;
+  uint64_t bytes_ = 0, hash_ = 0;
 };
 
 using MatrixTypes = std::set<std::string, std::less<>>;  // by the names that files have for them
