@@ -64,6 +64,8 @@ class PreparedMatmul final : public PreparedCall {
       is_direct_ &= p_.beta == 0 || (p_.beta == 1 && part_k_ <= packed_depth);
       const int64_t cols = divide_up(tile_cols_, 32) * 32;  // a panel has at most 32 columns
       packed_ = slot_scratch(area(tile_rows_ + cols, std::min(part_k_, packed_depth)) + 16);
+    } else if (copies_a()) {
+      packed_ = slot_scratch(area(near_step(), std::min(part_k_, packed_depth)));
     }
     if (parts_ > 1)
       sums_ = scratch(area(parts_ * batches_ * p_.m, p_.n));
@@ -97,9 +99,7 @@ class PreparedMatmul final : public PreparedCall {
       if (multiply_) {
         std::byte* y = is_narrowed() ? memory.bindings[2] + at * size_of(out_) : nullptr;
         multiply_deep(memory, {a, b}, {m, n, k}, beta != 0, to, step, y);
-      } else if (dnnl_sgemm(a_.is_transposed ? 'T' : 'N', b_.is_transposed ? 'T' : 'N', m, n, k,
-                            p_.alpha, memory.at<float>(0, a), a_.step, memory.at<float>(1, b),
-                            b_.step, beta, to, step) != dnnl_success) {
+      } else if (!multiply_floats(memory, {a, b}, {m, n, k}, beta, to, step)) {
         is_done = false;
       }
       if (parts_ > 1 || is_direct_ || is_narrowed()) return;
@@ -134,6 +134,39 @@ class PreparedMatmul final : public PreparedCall {
 
   int64_t pieces() const {
     return parts_ * batches_ * divide_up(p_.m, tile_rows_) * divide_up(p_.n, tile_cols_);
+  }
+
+  // The library's packing of a transposed factor takes as long as the product if its lines lie a
+  // multiple of 2 KiB apart, where they share few sets of the caches.
+  bool copies_a() const {
+    return in_ == DType::f32 && a_.is_transposed && a_.step % 512 == 0 && p_.m > 16;
+  }
+  int64_t near_step() const {
+    const int64_t step = divide_up(tile_rows_, 16) * 16 + 16;
+    return step % 512 == 0 ? step + 16 : step;
+  }
+
+  // Computes c = alpha a b + beta c by the library, where element (0, 0) of a and b has this place
+  // in its binding. Returns false if it has no memory.
+  bool multiply_floats(const Memory& memory, std::array<uint64_t, 2> at,
+                       std::array<int64_t, 3> size, float beta, float* c, int64_t c_step) const {
+    const auto [m, n, k] = size;
+    const float *a = memory.at<float>(0, at[0]), *b = memory.at<float>(1, at[1]);
+    const auto multiply = [&, n = n, m = m](const float* from, int64_t from_step, const float* with,
+                                            int64_t depth, float times) {
+      return dnnl_sgemm(a_.is_transposed ? 'T' : 'N', b_.is_transposed ? 'T' : 'N', m, n, depth,
+                        p_.alpha, from, from_step, with, b_.step, times, c, c_step) == dnnl_success;
+    };
+    if (!copies_a()) return multiply(a, a_.step, b, k, beta);
+    float* near = floats_of_slot(memory, packed_);
+    for (int64_t done = 0; done < k; done += packed_depth) {
+      const int64_t depth = std::min(k - done, packed_depth);
+      for (int64_t line = 0; line < depth; ++line)
+        std::copy_n(a + (done + line) * a_.step, m, near + line * near_step());
+      if (!multiply(near, near_step(), b + b_.at(0, 1, done, 0), depth, done > 0 ? 1 : beta))
+        return false;
+    }
+    return true;
   }
 
   // Computes c = a b, or c += a b, where element (0, 0) of a and b has this place in its binding,
