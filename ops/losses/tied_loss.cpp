@@ -150,8 +150,9 @@ void tied_second(SecondOrder& s) {
   const Tensor is_ignored = target == static_cast<float>(a.ignore_index);
   const Tensor counts = unsqueeze(cast(is_ignored == 0, DType::f32), 1);
   const Tensor scale = unsqueeze(s.dy(), 1) * counts, p = softmax(by_table(h, b));
-  const Tensor hits = one_hot(masked_fill(target, is_ignored, 0), w.size(0));
-  const Tensor miss = p - hits * (1 - a.smoothing) - a.smoothing / static_cast<float>(w.size(0));
+  const int64_t classes = p.size(1);
+  const Tensor hits = one_hot(masked_fill(target, is_ignored, 0), classes);
+  const Tensor miss = p - hits * (1 - a.smoothing) - a.smoothing / static_cast<float>(classes);
   Tensor dz;  // g, as a change of the logits
   if (gh) add_to(dz, by_table(gh, {}));
   if (gw) add_to(dz, linear(h, gw));
