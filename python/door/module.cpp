@@ -13,4 +13,5 @@ NB_MODULE(_door, m) {
   door::bind_memory(m);
   door::bind_files(m);
   m.attr("__name__") = "rewind._door";
+  m.attr("__version__") = REWIND_VERSION;
 }

@@ -163,7 +163,7 @@ def main():
     text = text.replace("collections.abc.Iterator:", "collections.abc.Iterator[Any]:").replace("Iterable)", "Iterable[Any])") \
         .replace("Iterable,", "Iterable[Any],").replace("Iterable =", "Iterable[Any] =") \
         .replace("os.PathLike", "os.PathLike[str]")
-    text += "_DType = dtype\n"
+    text += "_DType = dtype\n__version__: str\n"
     text = text.replace("class ValueError(Error, ValueError)", "class ValueError(Error, builtins.ValueError)")
     text = text.replace("class ShapeError(Error, ValueError)", "class ShapeError(Error, builtins.ValueError)")
     Path(sys.argv[2]).write_text(HEAD + text)

@@ -1,3 +1,4 @@
+# mypy: ignore-errors  (most functions are made in loops over names)
 """Rewind as an array namespace of the Python array API standard (data-apis.org/array-api): xp = rewind.array_api.
 
 It has what the standard asks of an array library, in the dtypes that Rewind has: bool, uint8, int32 and float32. Arrays

@@ -1,3 +1,4 @@
+# mypy: ignore-errors  (most functions are made in loops over names)
 """Arrays, their dtypes, and how functions of them are made."""
 import builtins
 import math

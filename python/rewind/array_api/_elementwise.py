@@ -1,3 +1,4 @@
+# mypy: ignore-errors  (most functions are made in loops over names)
 """Functions of elements, and the operators that are made of them."""
 import builtins
 import math

@@ -1,3 +1,4 @@
+# mypy: ignore-errors  (most functions are made in loops over names)
 """Making arrays, and casting them."""
 import builtins
 

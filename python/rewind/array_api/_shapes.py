@@ -1,3 +1,4 @@
+# mypy: ignore-errors  (most functions are made in loops over names)
 """Shapes and places."""
 import builtins
 

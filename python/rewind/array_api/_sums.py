@@ -1,3 +1,4 @@
+# mypy: ignore-errors  (most functions are made in loops over names)
 """Sums along axes, products of matrices, and sets."""
 import builtins
 import math
