@@ -65,7 +65,8 @@ def _cumulative(name, f, first):
     def function(x, /, *, axis=None, dtype=None, include_initial=False):
         axis = 0 if axis is None else axis
         kind = dtype or (float32 if x.dtype is float32 else int32)
-        y = Array(f(rw.cast(x.tensor, kind.stored), axis), kind)
+        sums = f(rw.cast(x.tensor, rw.f32 if kind is float32 else rw.i32), axis)
+        y = Array(rw.cast(sums, kind.stored), kind)
         if include_initial:
             shape = list(x.shape)
             shape[axis] = 1
