@@ -64,8 +64,11 @@ class PreparedMatmul final : public PreparedCall {
       is_direct_ &= p_.beta == 0 || (p_.beta == 1 && part_k_ <= packed_depth);
       const int64_t cols = divide_up(tile_cols_, 32) * 32;  // a panel has at most 32 columns
       packed_ = slot_scratch(area(tile_rows_ + cols, std::min(part_k_, packed_depth)) + 16);
-    } else if (copies_a()) {
-      packed_ = slot_scratch(area(near_step(), std::min(part_k_, packed_depth)));
+    } else if (copies_a() || copies_b()) {
+      near_b_ = copies_a() ? near_step(tile_rows_) * std::min(part_k_, packed_depth) : 0;
+      const int64_t columns = copies_b() ? near_step(tile_cols_) : 0;
+      packed_ = slot_scratch(static_cast<uint64_t>(near_b_) +
+                             area(columns, std::min(part_k_, packed_depth)));
     }
     if (parts_ > 1)
       sums_ = scratch(area(parts_ * batches_ * p_.m, p_.n));
@@ -136,13 +139,16 @@ class PreparedMatmul final : public PreparedCall {
     return parts_ * batches_ * divide_up(p_.m, tile_rows_) * divide_up(p_.n, tile_cols_);
   }
 
-  // The library's packing of a transposed factor takes as long as the product if its lines lie a
-  // multiple of 2 KiB apart, where they share few sets of the caches.
-  bool copies_a() const {
-    return in_ == DType::f32 && a_.is_transposed && a_.step % 512 == 0 && p_.m > 16;
+  // The library's packing of a factor takes as long as the product if lines that lie a multiple of
+  // 2 KiB apart are its terms of the sum: these share few sets of the caches. They are copied
+  // closer first, unless there are few products with them.
+  bool copies(bool has_lines, const Factor& factor, int64_t length, int64_t others) const {
+    return in_ == DType::f32 && has_lines && factor.step % 512 == 0 && length > 16 && others >= 32;
   }
-  int64_t near_step() const {
-    const int64_t step = divide_up(tile_rows_, 16) * 16 + 16;
+  bool copies_a() const { return copies(a_.is_transposed, a_, p_.m, p_.n); }
+  bool copies_b() const { return copies(!b_.is_transposed, b_, p_.n, p_.m); }
+  static int64_t near_step(int64_t length) {
+    const int64_t step = divide_up(length, 16) * 16 + 16;
     return step % 512 == 0 ? step + 16 : step;
   }
 
@@ -151,22 +157,29 @@ class PreparedMatmul final : public PreparedCall {
   bool multiply_floats(const Memory& memory, std::array<uint64_t, 2> at,
                        std::array<int64_t, 3> size, float beta, float* c, int64_t c_step) const {
     const auto [m, n, k] = size;
-    const float *a = memory.at<float>(0, at[0]), *b = memory.at<float>(1, at[1]);
-    const auto multiply = [&, n = n, m = m](const float* from, int64_t from_step, const float* with,
-                                            int64_t depth, float times) {
-      return dnnl_sgemm(a_.is_transposed ? 'T' : 'N', b_.is_transposed ? 'T' : 'N', m, n, depth,
-                        p_.alpha, from, from_step, with, b_.step, times, c, c_step) == dnnl_success;
-    };
-    if (!copies_a()) return multiply(a, a_.step, b, k, beta);
-    float* near = floats_of_slot(memory, packed_);
-    for (int64_t done = 0; done < k; done += packed_depth) {
-      const int64_t depth = std::min(k - done, packed_depth);
-      for (int64_t line = 0; line < depth; ++line)
-        std::copy_n(a + (done + line) * a_.step, m, near + line * near_step());
-      if (!multiply(near, near_step(), b + b_.at(0, 1, done, 0), depth, done > 0 ? 1 : beta))
+    const bool near_a = copies_a(), near_b = copies_b();
+    const int64_t a_step = near_a ? near_step(tile_rows_) : a_.step,
+                  b_step = near_b ? near_step(tile_cols_) : b_.step,
+                  most = near_a || near_b ? packed_depth : k;
+    float* const near = near_a || near_b ? floats_of_slot(memory, packed_) : nullptr;
+    for (int64_t done = 0; done < k; done += most) {
+      const int64_t depth = std::min(k - done, most);
+      const float* a = memory.at<float>(0, at[0]) + a_.at(0, 1, 0, done);
+      const float* b = memory.at<float>(1, at[1]) + b_.at(0, 1, done, 0);
+      if (near_a) a = copy_lines(a, a_.step, m, depth, near, a_step);
+      if (near_b) b = copy_lines(b, b_.step, n, depth, near + near_b_, b_step);
+      if (dnnl_sgemm(a_.is_transposed ? 'T' : 'N', b_.is_transposed ? 'T' : 'N', m, n, depth,
+                     p_.alpha, a, a_step, b, b_step, done > 0 ? 1 : beta, c,
+                     c_step) != dnnl_success)
         return false;
     }
     return true;
+  }
+  static const float* copy_lines(const float* from, int64_t from_step, int64_t length,
+                                 int64_t lines, float* to, int64_t to_step) {
+    for (int64_t line = 0; line < lines; ++line)
+      std::copy_n(from + line * from_step, length, to + line * to_step);
+    return to;
   }
 
   // Computes c = a b, or c += a b, where element (0, 0) of a and b has this place in its binding,
@@ -236,6 +249,7 @@ class PreparedMatmul final : public PreparedCall {
   bool is_direct_ = false;                               // tiles are made in their final place
   void (*multiply_)(const ProductTile& tile) = nullptr;  // null: the factors are f32
   uint64_t packed_ = 0, c_tile_ = 0, sums_ = 0;
+  int64_t near_b_ = 0;  // where the copied lines of b begin, behind those of a
 };
 
 }  // namespace
