@@ -131,8 +131,8 @@ bool read_number(nb::handle object, std::optional<rw::Scalar>& into) noexcept {
   return true;
 }
 
-// Arrays that are not ours: slow, so they are looked at last.
-bool read_tensor(nb::handle object, rw::Tensor& into) noexcept {
+// Slow, so it comes last.
+bool read_array(nb::handle object, rw::Tensor& into) noexcept {
   if (object.is_none() || PyLong_Check(object.ptr()) || PyFloat_Check(object.ptr()) ||
       PyUnicode_Check(object.ptr()) || PyTuple_Check(object.ptr()) || PyList_Check(object.ptr()))
     return false;

@@ -45,6 +45,12 @@ struct Operand {
 void beside(Operand& a, Operand& b);
 // TypeError unless one of them is a tensor.
 void check_one(const Operand& a, const Operand& b);
+// The library's arithmetic with a tensor or a number on either side. DTypeError for two numbers.
+rw::Tensor add(Operand a, Operand b);
+rw::Tensor sub(Operand a, Operand b);
+rw::Tensor mul(Operand a, Operand b);
+rw::Tensor div(Operand a, Operand b);
+rw::Tensor pow(Operand a, Operand b);
 
 // One integer or several.
 struct Sizes {
@@ -70,7 +76,15 @@ struct DTypeGiven {
 
 // Reads integers from an int or a sequence of them.
 bool read_integers(nanobind::handle object, std::vector<int64_t>& into) noexcept;
-bool read_tensor(nanobind::handle object, rw::Tensor& into) noexcept;
+// Reads an array that is not ours.
+bool read_array(nanobind::handle object, rw::Tensor& into) noexcept;
+// Reads a tensor, or any array.
+inline bool read_tensor(nanobind::handle object, rw::Tensor& into) noexcept {
+  const rw::Tensor* t = tensor_in(object);
+  if (!t) return read_array(object, into);
+  into = *t;
+  return true;
+}
 bool read_number(nanobind::handle object, std::optional<rw::Scalar>& into) noexcept;
 bool read_dtype(nanobind::handle object, rw::DType& into) noexcept;
 
@@ -88,10 +102,6 @@ template <>
 struct type_caster<door::Given> {
   NB_TYPE_CASTER(door::Given, const_name("rewind.Tensor"))
   bool from_python(handle object, uint32_t, cleanup_list*) noexcept {
-    if (const rw::Tensor* t = door::tensor_in(object)) {
-      value.tensor = *t;
-      return true;
-    }
     return door::read_tensor(object, value.tensor);
   }
 };
@@ -101,10 +111,6 @@ struct type_caster<door::Maybe> {
   NB_TYPE_CASTER(door::Maybe, const_name("rewind.Tensor | None"))
   bool from_python(handle object, uint32_t, cleanup_list*) noexcept {
     if (object.is_none()) return true;
-    if (const rw::Tensor* t = door::tensor_in(object)) {
-      value.tensor = *t;
-      return true;
-    }
     return door::read_tensor(object, value.tensor);
   }
 };
@@ -113,10 +119,6 @@ template <>
 struct type_caster<door::Operand> {
   NB_TYPE_CASTER(door::Operand, const_name("rewind.Tensor | float"))
   bool from_python(handle object, uint32_t, cleanup_list*) noexcept {
-    if (const rw::Tensor* t = door::tensor_in(object)) {
-      value.tensor = *t;
-      return true;
-    }
     return door::read_number(object, value.number) || door::read_tensor(object, value.tensor);
   }
 };

@@ -55,6 +55,11 @@ class Reference {
 // Returns the tensor that values of an object make: a tensor itself, numbers, nested sequences, or
 // an array (NumPy, PyTorch, whatever has __array__ or __dlpack__). i64 becomes i32, f64 f32.
 rw::Tensor tensor_from(nb::handle data, std::optional<rw::DType> dtype);
+// The tensor itself, or what tensor_from() makes of anything else.
+inline rw::Tensor as_tensor(nb::handle data) {
+  const rw::Tensor* t = tensor_in(data);
+  return t ? *t : tensor_from(data, {});
+}
 // Calls a function of Python, whose error becomes nb::python_error, from any thread.
 template <class... Args>
 nb::object call_python(const Reference& function, Args&&... arguments) {

@@ -38,10 +38,8 @@ nb::dict load_safetensors(const std::filesystem::path& path) {
 void save_safetensors(const std::filesystem::path& path, nb::dict tensors,
                       const rw::Metadata& metadata) {
   std::vector<rw::NamedTensor> named;
-  for (const auto& [name, value] : tensors) {
-    const rw::Tensor* t = tensor_in(value);
-    named.push_back({nb::cast<std::string>(name), t ? *t : tensor_from(value, {})});
-  }
+  for (const auto& [name, value] : tensors)
+    named.push_back({nb::cast<std::string>(name), as_tensor(value)});
   const nb::gil_scoped_release release;
   rw::write_safetensors(path, named, metadata);
 }

@@ -50,7 +50,7 @@ std::optional<rw::Tensor> index_in(nb::handle object) {
   if (is_list && PySequence_Size(object.ptr()) == 0) return rw::zeros({0}, rw::DType::i32);
   rw::Tensor t;
   if (is_list) return tensor_from(object, {});
-  if (read_tensor(object, t)) return t;
+  if (read_array(object, t)) return t;
   return {};
 }
 
@@ -254,8 +254,7 @@ rw::Tensor replaced(const rw::Tensor& x, nb::handle key, const rw::Tensor& value
 void set(nb::handle self, nb::handle key, nb::handle value) {
   rw::Tensor& x = *tensor_in(self);
   const rw::DeviceScope scope(x.device().shared_from_this());
-  const rw::Tensor* given = tensor_in(value);
-  const rw::Tensor values = given ? *given : tensor_from(value, {});
+  const rw::Tensor values = as_tensor(value);
   const bool records = rw::grad_enabled() && (x.requires_grad() || values.requires_grad());
   if (records) {
     rw::check<rw::AutogradError>(

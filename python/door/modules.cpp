@@ -101,9 +101,7 @@ std::pair<std::vector<std::string>, std::vector<std::string>> load(rw::Module& m
       missing.push_back(t.name);
       continue;
     }
-    const nb::object value = state[t.name.c_str()];
-    const rw::Tensor* given = tensor_in(value);
-    rw::Tensor values = given ? given->detach() : tensor_from(value, {});
+    rw::Tensor values = as_tensor(state[t.name.c_str()]).detach();
     rw::check<rw::ShapeError>(values.shape() == t.tensor.shape(), "load_state_dict",
                               "'{}' must have the shape {}, got {}", t.name, t.tensor.shape(),
                               values);

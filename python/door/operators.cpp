@@ -18,21 +18,13 @@ rw::Tensor truediv(Operand a, Operand b) {
   const bool is_whole_pair = (a.number ? a.number->is_whole : is_whole(a.tensor)) &&
                              (b.number ? b.number->is_whole : is_whole(b.tensor));
   if (is_whole_pair) as_float(a), as_float(b);
-  if (a.number) return *a.number / b.tensor;
-  return b.number ? a.tensor / *b.number : a.tensor / b.tensor;
+  return div(std::move(a), std::move(b));
 }
 
 rw::Tensor floordiv(Operand a, Operand b) {
   beside(a, b);
   if (!is_whole(a.tensor) || !is_whole(b.tensor)) return rw::floor(a.tensor / b.tensor);
   return (a.tensor - rw::remainder(a.tensor, b.tensor)) / b.tensor;  // exact, rounded down
-}
-
-rw::Tensor power(Operand a, Operand b) {
-  check_one(a, b);
-  if (b.number) return rw::pow(std::move(a.tensor), static_cast<float>(b.number->value));
-  if (a.number) return rw::pow(static_cast<float>(a.number->value), std::move(b.tensor));
-  return rw::pow(std::move(a.tensor), std::move(b.tensor));
 }
 
 // Masks are u8: & and | and ^ and ~ are those of truth values.
@@ -52,32 +44,51 @@ rw::Tensor pair(Operand a, Operand b) {
   return f(std::move(a.tensor), std::move(b.tensor));
 }
 
+// f of two tensors, or of a tensor and a number on either side.
+template <class F>
+rw::Tensor arithmetic(Operand a, Operand b, F f) {
+  check_one(a, b);
+  if (a.number) return f(*a.number, std::move(b.tensor));
+  if (b.number) return f(std::move(a.tensor), *b.number);
+  return f(std::move(a.tensor), std::move(b.tensor));
+}
+
 }  // namespace
+
+rw::Tensor add(Operand a, Operand b) {
+  return arithmetic(std::move(a), std::move(b), [](auto x, auto y) { return x + y; });
+}
+rw::Tensor sub(Operand a, Operand b) {
+  return arithmetic(std::move(a), std::move(b), [](auto x, auto y) { return x - y; });
+}
+rw::Tensor mul(Operand a, Operand b) {
+  return arithmetic(std::move(a), std::move(b), [](auto x, auto y) { return x * y; });
+}
+rw::Tensor div(Operand a, Operand b) {
+  return arithmetic(std::move(a), std::move(b), [](auto x, auto y) { return x / y; });
+}
+rw::Tensor pow(Operand a, Operand b) {
+  check_one(a, b);
+  if (b.number) return rw::pow(std::move(a.tensor), static_cast<float>(b.number->value));
+  if (a.number) return rw::pow(static_cast<float>(a.number->value), std::move(b.tensor));
+  return rw::pow(std::move(a.tensor), std::move(b.tensor));
+}
 
 void bind_operators(nb::class_<rw::Tensor>& tensor) {
   const nb::is_operator op;
-  const auto sub = [](Operand a, Operand b) {
-    return a.number ? *a.number - b.tensor : b.number ? a.tensor - *b.number : a.tensor - b.tensor;
-  };
-  const auto add = [](Operand a, Operand b) {
-    return b.number ? a.tensor + *b.number : a.tensor + b.tensor;
-  };
-  const auto mul = [](Operand a, Operand b) {
-    return b.number ? a.tensor * *b.number : a.tensor * b.tensor;
-  };
   const auto swapped = [](auto f) {
     return [f](Operand b, Operand a) { return f(std::move(a), std::move(b)); };
   };
-  tensor.def("__add__", add, op, Release()).def("__radd__", add, op, Release());
-  tensor.def("__mul__", mul, op, Release()).def("__rmul__", mul, op, Release());
-  tensor.def("__sub__", sub, op, Release()).def("__rsub__", swapped(sub), op, Release());
+  tensor.def("__add__", &add, op, Release()).def("__radd__", &add, op, Release());
+  tensor.def("__mul__", &mul, op, Release()).def("__rmul__", &mul, op, Release());
+  tensor.def("__sub__", &sub, op, Release()).def("__rsub__", swapped(&sub), op, Release());
   tensor.def("__truediv__", &truediv, op, Release())
       .def("__rtruediv__", swapped(&truediv), op, Release());
   tensor.def("__floordiv__", &floordiv, op, Release())
       .def("__rfloordiv__", swapped(&floordiv), op, Release());
   tensor.def("__mod__", &pair<rw::remainder>, op, Release())
       .def("__rmod__", swapped(&pair<rw::remainder>), op, Release());
-  tensor.def("__pow__", &power, op, Release()).def("__rpow__", swapped(&power), op, Release());
+  tensor.def("__pow__", &pow, op, Release()).def("__rpow__", swapped(&pow), op, Release());
   const auto matmul = [](Given a, Given b) {
     return rw::matmul(std::move(a.tensor), std::move(b.tensor));
   };

@@ -15,10 +15,8 @@ nb::dict dict_of(const rw::Optimizer::NamedState& state) {
 
 rw::Optimizer::NamedState state_of(nb::dict dict) {
   rw::Optimizer::NamedState state;
-  for (const auto& [name, value] : dict) {
-    const rw::Tensor* t = tensor_in(value);
-    state.emplace_back(nb::cast<std::string>(name), t ? *t : tensor_from(value, {}));
-  }
+  for (const auto& [name, value] : dict)
+    state.emplace_back(nb::cast<std::string>(name), as_tensor(value));
   return state;
 }
 

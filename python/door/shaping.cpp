@@ -50,9 +50,6 @@ void bind_shaping(nb::class_<rw::Tensor>& tensor) {
   def(
       "flip", [axes](const rw::Tensor& x, const Sizes& s) { return rw::flip(x, axes(s)); },
       "Reverses the order along the axes.");
-  tensor.def(
-      "transpose", [](const rw::Tensor& x, int a, int b) { return rw::transpose(x, a, b); }, "a"_a,
-      "b"_a, Release());
   const auto turned = [](const rw::Tensor& x) {
     rw::Axes order(static_cast<size_t>(x.rank()));
     for (size_t i = 0; i < order.size(); ++i) order[i] = x.rank() - 1 - static_cast<int>(i);
@@ -100,21 +97,8 @@ void bind_shaping(nb::class_<rw::Tensor>& tensor) {
         },
         Release());
   tensor.def(
-      "cast", [](const rw::Tensor& t, DTypeGiven dtype) { return rw::cast(t, dtype); }, "dtype"_a,
-      Release());
-  tensor.def(
       "cpu", [](nb::object self) { return self; },
       "The tensor itself: its values are read as it is.");
-  tensor.def(
-      "max",
-      [](const rw::Tensor& x, AxesGiven axes, bool keepdims) { return rw::max(x, axes, keepdims); },
-      "axes"_a.none() = nb::none(), "keepdims"_a = false, Release());
-  tensor.def(
-      "min",
-      [](const rw::Tensor& x, AxesGiven axes, bool keepdims) { return rw::min(x, axes, keepdims); },
-      "axes"_a.none() = nb::none(), "keepdims"_a = false, Release());
-  tensor.attr("amax") = tensor.attr("max");
-  tensor.attr("amin") = tensor.attr("min");
 }
 
 }  // namespace door

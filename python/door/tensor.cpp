@@ -117,8 +117,7 @@ void bind_values(nb::class_<rw::Tensor>& tensor) {
   tensor.def(
       "copy_",
       [](nb::object self, nb::handle source) {
-        const rw::Tensor* given = tensor_in(source);
-        const rw::Tensor values = given ? *given : tensor_from(source, {});
+        const rw::Tensor values = as_tensor(source);
         const nb::gil_scoped_release release;
         rw::Tensor target = *tensor_in(self);
         target.copy_(values.shape() == target.shape()
@@ -145,28 +144,23 @@ void bind_values(nb::class_<rw::Tensor>& tensor) {
     fill(self, 0);
     return self;
   });
-  tensor.def(
-      "normal_",
-      [](nb::object self, float mean, float std) {
-        const nb::gil_scoped_release release;
-        const rw::NoGrad no_grad;
-        rw::Tensor target = *tensor_in(self);
-        target.copy_(rw::randn(target.shape(), mean, std));
-        const nb::gil_scoped_acquire acquire;
-        return self;
-      },
-      "mean"_a = 0, "std"_a = 1);
-  tensor.def(
-      "uniform_",
-      [](nb::object self, float low, float high) {
-        const nb::gil_scoped_release release;
-        const rw::NoGrad no_grad;
-        rw::Tensor target = *tensor_in(self);
-        target.copy_(rw::rand(target.shape(), low, high));
-        const nb::gil_scoped_acquire acquire;
-        return self;
-      },
-      "low"_a = 0, "high"_a = 1);
+  const auto randomise = [&](const char* name, const char* first, const char* second, auto make) {
+    tensor.def(
+        name,
+        [make](nb::object self, float a, float b) {
+          const nb::gil_scoped_release release;
+          const rw::NoGrad no_grad;
+          rw::Tensor target = *tensor_in(self);
+          target.copy_(make(target.shape(), a, b));
+          const nb::gil_scoped_acquire acquire;
+          return self;
+        },
+        nb::arg(first) = 0, nb::arg(second) = 1);
+  };
+  randomise("normal_", "mean", "std",
+            [](const rw::Shape& s, float mean, float std) { return rw::randn(s, mean, std); });
+  randomise("uniform_", "low", "high",
+            [](const rw::Shape& s, float low, float high) { return rw::rand(s, low, high); });
   tensor.def("__reduce__", [](nb::handle self) {
     const rw::Tensor& t = *tensor_in(self);
     const nb::object rebuild = nb::module_::import_("rewind").attr("_rebuild");

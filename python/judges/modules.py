@@ -4,13 +4,13 @@
 
 Images are channels last in Rewind and channels second in PyTorch; nothing else is rearranged. Needs PyTorch.
 """
-import argparse
 import fnmatch
 import sys
 import warnings
 
 import numpy as np
 import torch
+from judging import options_of, reason
 from torch import nn
 
 import rewind as rw
@@ -155,17 +155,14 @@ def check(row):
 
 def main():
     warnings.simplefilter("ignore")
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--only", default="*")
-    parser.add_argument("--write", help="write the table to this file")
-    options = parser.parse_args()
+    options = options_of(__doc__)
     found = {}
     for row in rows():
         if fnmatch.fnmatch(row.name, options.only):
             try:
                 found[row.name] = check(row)
             except Exception as error:  # the table shows it
-                found[row.name] = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+                found[row.name] = reason(error)
             if found[row.name]:
                 print(row.name, "|", found[row.name])
     held = sum(not why for why in found.values())

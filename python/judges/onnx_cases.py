@@ -5,7 +5,6 @@
 A case is a graph with inputs and outputs, and holds within the tolerances of ONNX's own runner. Needs the packages onnx
 and numpy. The cases are Debian's libonnx-testdata (onnx/backend/test/case/node of github.com/onnx/onnx).
 """
-import argparse
 import collections
 import fnmatch
 import glob
@@ -15,8 +14,9 @@ import sys
 import numpy as np
 import onnx
 import onnx_networks  # noqa: F401  it fills OPS
+from judging import Unsupported, options_of, reason
 from onnx import numpy_helper
-from onnx_ops import OPS, Unsupported, tensor
+from onnx_ops import OPS, tensor
 
 import rewind as rw
 
@@ -73,7 +73,7 @@ def check(case):
     except Unsupported as why:
         return str(why)
     except Exception as error:  # the table shows it
-        return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+        return reason(error)
 
 
 def write(path, held, misses):
@@ -89,11 +89,7 @@ def write(path, held, misses):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data", default="/usr/share/libonnx-testdata/data/node")
-    parser.add_argument("--only", default="*")
-    parser.add_argument("--write", help="write a table of the misses to this file")
-    options = parser.parse_args()
+    options = options_of(__doc__, ("--data", "/usr/share/libonnx-testdata/data/node"))
     cases = [c for c in sorted(glob.glob(options.data + "/*/")) if fnmatch.fnmatch(os.path.basename(c[:-1]), options.only)]
     misses = {os.path.basename(c[:-1]): why for c in cases if (why := check(c))}
     held = f"{len(cases) - len(misses)} of {len(cases)} node cases hold"

@@ -2,7 +2,8 @@
 import math
 
 import numpy as np
-from onnx_ops import OPS, Unsupported, channels_first, channels_last, ints, op, part, tensor
+from judging import Unsupported, channels_first, channels_last
+from onnx_ops import OPS, ints, op, part, tensor
 
 import rewind as rw
 

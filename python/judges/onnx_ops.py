@@ -6,22 +6,12 @@ Unsupported. The attributes have the node's name as "op" and its number of outpu
 import math
 
 import numpy as np
+from judging import Unsupported, registry
 
 import rewind as rw
 
 OPS = {}
-
-
-class Unsupported(Exception):
-    """Rewind has nothing for this."""
-
-
-def op(*names):
-    def keep(function):
-        for name in names:
-            OPS[name] = function
-        return function
-    return keep
+op = registry(OPS)
 
 
 def tensor(array):
@@ -55,14 +45,6 @@ def is_float(x):
 
 def part(x, axis, begin, end, step=1):
     return x[(slice(None),) * (axis % len(x.shape)) + (slice(begin, end, step),)]
-
-
-def channels_last(x):
-    return rw.permute(x, [0, *range(2, len(x.shape)), 1])
-
-
-def channels_first(x):
-    return rw.permute(x, [0, len(x.shape) - 1, *range(1, len(x.shape) - 1)])
 
 
 # ---- elements ------------------------------------------------------------------------------------

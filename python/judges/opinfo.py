@@ -5,7 +5,6 @@ of gradients for ops whose row in the list of ops says that they have them.
 
 An entry holds if every sample that is not skipped does, and there is one. Needs PyTorch and expecttest.
 """
-import argparse
 import fnmatch
 import sys
 import warnings
@@ -13,7 +12,8 @@ import warnings
 import numpy as np
 import torch
 import opinfo_networks  # noqa: F401  it fills ENTRIES
-from opinfo_entries import ENTRIES, Skip
+from judging import Unsupported, options_of, reason
+from opinfo_entries import ENTRIES
 from torch.testing._internal.common_methods_invocations import op_db
 
 import rewind as rw
@@ -31,7 +31,7 @@ def to_rewind(value, leaves):
     """The same argument with Rewind's tensors; tensors that need gradients go into `leaves`, with PyTorch's."""
     if isinstance(value, torch.Tensor):
         if value.is_complex():
-            raise Skip("complex numbers")
+            raise Unsupported("complex numbers")
         array = value.detach().numpy(force=True)
         array = array.astype(np.uint8) if array.dtype == bool else array
         x = rw.tensor(np.array(array, order="C"))
@@ -81,14 +81,13 @@ def weighted(results, kind):
     return total
 
 
-def check_gradients(leaves, ours, theirs, order):
+def check_gradients(leaves, ours, theirs, second):
     a, b = weighted(ours, rw), weighted(theirs, torch)
     if b is None or not leaves:
         return ""
     if a is None:
         return "no gradient"
     xs, ts = [x for _, x in leaves], [t for t, _ in leaves]
-    second = order == 2
     da = rw.grad(a, xs, create_graph=second, allow_unused=True)
     db = torch.autograd.grad(b, ts, create_graph=second, allow_unused=True)
     pairs = [(g, h) for g, h in zip(da, db) if g is not None and h is not None]
@@ -107,19 +106,19 @@ def check_gradients(leaves, ours, theirs, order):
     return ""
 
 
-def check_sample(function, info, sample, order):
+def check_sample(function, info, sample):
     leaves = []
     given = to_rewind(sample.input, leaves), to_rewind(sample.args, leaves), to_rewind(sample.kwargs, leaves)
     theirs = flat(info.op(sample.input, *sample.args, **sample.kwargs))
     if any(t.is_complex() or t.dtype == torch.float64 for t in theirs):
-        raise Skip("results in f64 or complex numbers")
+        raise Unsupported("results in f64 or complex numbers")
     ours = flat(function(given[0], *given[1], **given[2]))
     if len(ours) < len(theirs):
         return f"{len(ours)} results, not {len(theirs)}"
     for y, t in zip(ours, theirs):
         if why := differ(y.detach(), t, "a result", 1e-4):
             return why
-    return check_gradients(leaves, ours, theirs, order if info.supports_gradgrad else 1) if info.supports_autograd else ""
+    return check_gradients(leaves, ours, theirs, info.supports_gradgrad) if info.supports_autograd else ""
 
 
 def check(info, function):
@@ -129,15 +128,15 @@ def check(info, function):
     samples = list(info.sample_inputs("cpu", dtype, requires_grad=info.supports_autograd and dtype == torch.float32))
     for sample in samples:
         try:
-            why = check_sample(function, info, sample, 2)
-        except Skip as reason:
-            skipped[str(reason)] = skipped.get(str(reason), 0) + 1
+            why = check_sample(function, info, sample)
+        except Unsupported as error:
+            skipped[str(error)] = skipped.get(str(error), 0) + 1
             continue
         except Exception as error:  # the table shows it
-            why = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
-            reason = next((r for text, r in REFUSED.items() if text in why), None)
-            if reason:
-                skipped[reason] = skipped.get(reason, 0) + 1
+            why = reason(error)
+            refused = next((r for text, r in REFUSED.items() if text in why), None)
+            if refused:
+                skipped[refused] = skipped.get(refused, 0) + 1
                 continue
         if why:
             missed[why] = missed.get(why, 0) + 1
@@ -158,10 +157,7 @@ def write(path, rows, held):
 
 def main():
     warnings.simplefilter("ignore")
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--only", default="*")
-    parser.add_argument("--write", help="write the table to this file")
-    options = parser.parse_args()
+    options = options_of(__doc__)
     torch.manual_seed(1)
     rows, held = {}, 0
     infos = {i.name + ("/" + i.variant_test_name if i.variant_test_name else ""): i for i in op_db}

@@ -1,33 +1,23 @@
 """PyTorch's ops by Rewind's: ENTRIES has a function for each entry of OpInfo that an op of Rewind answers.
 
 A function takes the arguments of PyTorch's op, with rewind.Tensor for torch.Tensor. Where PyTorch puts channels second,
-or takes one number for many, it says so here and nowhere else. Skip is raised for samples that Rewind says it does not do.
+or takes one number for many, it says so here and nowhere else. Unsupported is raised for samples that Rewind says it does not do.
 """
 import math
 
 import numpy as np
 import torch
+from judging import Unsupported, registry
 
 import rewind as rw
 
 ENTRIES = {}
-
-
-class Skip(Exception):
-    """A sample that Rewind has nothing for, with the reason."""
-
-
-def entry(*names):
-    def keep(function):
-        for name in names:
-            ENTRIES[name] = function
-        return function
-    return keep
+entry = registry(ENTRIES)
 
 
 def need(condition, why):
     if not condition:
-        raise Skip(why)
+        raise Unsupported(why)
 
 
 def axes(dim):
@@ -56,10 +46,8 @@ for name in ("abs ceil cos erf erfinv exp expm1 floor isfinite isinf isnan log l
 for name in ("logical_and logical_or logical_xor logaddexp maximum minimum fmod remainder matmul mul pow").split():
     ENTRIES[name] = getattr(rw, name)
 for theirs, ours in {"eq": "equal", "ne": "not_equal", "lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal",
-                     "max/binary": "maximum", "min/binary": "minimum", "fmax": "", "mm": "matmul", "bmm": "matmul",
-                     "mv": "matmul", "__rmatmul__": ""}.items():
-    if ours:
-        ENTRIES[theirs] = getattr(rw, ours)
+                     "max/binary": "maximum", "min/binary": "minimum", "mm": "matmul", "bmm": "matmul", "mv": "matmul"}.items():
+    ENTRIES[theirs] = getattr(rw, ours)
 for name in "relu relu6 hardsigmoid hardswish mish selu silu softsign logsigmoid tanhshrink".split():
     f = {"logsigmoid": rw.log_sigmoid, "relu6": lambda x: rw.clamp(x, 0.0, 6.0), "tanhshrink": lambda x: x - rw.tanh(x)}.get(name)
     f = f or getattr(rw, name)
@@ -102,7 +90,7 @@ ENTRIES["dot"] = ENTRIES["inner"] = lambda a, b: rw.sum(a * b) if len(a.shape) =
 
 
 def skip(why):
-    raise Skip(why)
+    raise Unsupported(why)
 
 
 @entry("clamp")
@@ -133,7 +121,7 @@ for name in ("sum", "prod", "all", "any"):
 ENTRIES["max/reduction_no_dim"], ENTRIES["min/reduction_no_dim"] = rw.max, rw.min
 
 
-@entry("max/reduction_with_dim", "min/reduction_with_dim")
+@entry("max/reduction_with_dim")
 def extreme(x, dim, keepdim=False, largest=True):
     values, indices = rw.topk(x, 1, dim, largest)[:2]
     return (values, indices) if keepdim else (rw.squeeze(values, dim), rw.squeeze(indices, dim))
@@ -156,7 +144,7 @@ ENTRIES["var_mean"] = ENTRIES["var_mean/unbiased"] = lambda x, *a, **kw: (
     var(x, *a, **kw), rw.mean(x, axes(kw.get("dim", a[0] if a and not isinstance(a[0], bool) else None)), kw.get("keepdim", False)))
 
 
-@entry("argmax", "argmin")
+@entry("argmax")
 def arg(x, dim=None, keepdim=False, f=rw.argmax):
     if dim is None:
         y = f(rw.reshape(x, [-1]), 0)
@@ -177,7 +165,7 @@ def vector_norm(x, ord=2, dim=None, keepdim=False, **kw):
     return rw.norm(x, ord, axes(dim), keepdim)
 
 
-@entry("cumsum", "cumprod")
+@entry("cumsum")
 def cumulative(x, dim, f=rw.cumsum, **kw):
     no_dtype(kw)
     return f(x, dim)

@@ -1,17 +1,10 @@
 """PyTorch's ops of networks by Rewind's: they are added to opinfo_entries' table. PyTorch puts channels second."""
 import math
 
+from judging import channels_first as second, channels_last as last
 from opinfo_entries import ENTRIES, both, entry, need, no_dtype, skip
 
 import rewind as rw
-
-
-def last(x):
-    return rw.permute(x, [0, *range(2, len(x.shape)), 1])
-
-
-def second(x):
-    return rw.permute(x, [0, len(x.shape) - 1, *range(1, len(x.shape) - 1)])
 
 
 def batched(x, rank):
@@ -107,14 +100,13 @@ def embedding(table, i, padding_idx=None, max_norm=None, scale_grad_by_freq=Fals
     return rw.embedding(table, i, None if padding_idx is None else padding_idx % table.shape[0])
 
 
-@entry(F + "layer_norm", F + "rms_norm", "native_layer_norm")
+@entry(F + "layer_norm")
 def layer_norm(x, shape, weight=None, bias=None, eps=1e-5):
     n = math.prod(shape)
     flat = [None if t is None else rw.reshape(t, [-1]) for t in (weight, bias)]
     return rw.reshape(rw.layer_norm(rw.reshape(x, [*x.shape[:len(x.shape) - len(shape)], n]), *flat, eps), x.shape)
 
 
-ENTRIES.pop("native_layer_norm")
 ENTRIES[F + "rms_norm"] = lambda x, shape, weight=None, eps=None: rw.reshape(rw.rms_norm(
     rw.reshape(x, [*x.shape[:len(x.shape) - len(shape)], math.prod(shape)]),
     None if weight is None else rw.reshape(weight, [-1]), 1.1920928955078125e-7 if eps is None else eps), x.shape)
@@ -170,7 +162,7 @@ for n in (1, 2):
                                                output_padding=one(output_padding), dilation=one(dilation), groups=groups)
         return rw.squeeze(second(y), 0) if new else second(y)
 
-    @entry(f"{F}max_pool{n}d", f"{F}avg_pool{n}d")
+    @entry(f"{F}max_pool{n}d")
     def pool(x, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, n=n, f=None, **kw):
         need(not ceil_mode and not kw.get("return_indices") and kw.get("divisor_override") is None,
              "ceil_mode, indices, another divisor")

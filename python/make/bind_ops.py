@@ -42,17 +42,9 @@ FUNCTIONS = {"affine", "attention", "avg_pool2d", "batch_norm", "batch_norm_with
              "normalize", "one_hot", "pad", "rms_norm", "selu", "silu", "softplus", "softsign", "swiglu", "zeros_like",
              "cosine_similarity", "where"}
 # Methods that take their sizes one by one as well: x.reshape(2, 3). They are in door/shaping.cpp.
-SPREAD = {"reshape", "permute", "expand", "repeat", "tile", "flip", "cast", "transpose", "max", "min"}
-# Ops with a body of their own, because numbers may stand for tensors in them.
-NUMBERS = {
-    "pow": "if (b.number) return rw::pow(std::move(a.tensor), static_cast<float>(b.number->value)); "
-           "if (a.number) return rw::pow(static_cast<float>(a.number->value), std::move(b.tensor)); "
-           "return rw::pow(std::move(a.tensor), std::move(b.tensor));",
-    "add": "return a.number ? *a.number + b.tensor : b.number ? a.tensor + *b.number : rw::add(std::move(a.tensor), std::move(b.tensor));",
-    "sub": "return a.number ? *a.number - b.tensor : b.number ? a.tensor - *b.number : rw::sub(std::move(a.tensor), std::move(b.tensor));",
-    "mul": "return a.number ? *a.number * b.tensor : b.number ? a.tensor * *b.number : rw::mul(std::move(a.tensor), std::move(b.tensor));",
-    "div": "return a.number ? *a.number / b.tensor : b.number ? a.tensor / *b.number : rw::div(std::move(a.tensor), std::move(b.tensor));",
-}
+SPREAD = {"reshape", "permute", "expand", "repeat", "tile", "flip"}
+# Ops of which either side may be a number: the door's arithmetic (door/operators.cpp).
+NUMBERS = {"add", "sub", "mul", "div", "pow"}
 SIZES = {"reshape": "door::reshaped({x}, {shape})", "expand": "door::expanded({x}, {shape})"}
 
 
@@ -91,7 +83,7 @@ class Binding:
         op, call = self.op, self.call
         name = f"rw::{op['function']}"
         if op["name"] in NUMBERS:
-            return f"[](door::Operand a, door::Operand b) -> rw::Tensor {{ door::check_one(a, b); {NUMBERS[op['name']]} }}"
+            return f"&door::{op['name']}"
         if op["name"] == "scatter":
             return "[](door::Given x, int axis, door::Given index, door::Operand source) { return source.number ? " \
                 "rw::scatter(std::move(x.tensor), axis, std::move(index.tensor), static_cast<float>(source.number->value)) : " \

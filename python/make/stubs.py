@@ -11,6 +11,9 @@ import sys
 import sysconfig
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "ops/list"))
+from op_list import split  # noqa: E402
+
 HEAD = """# Made by python/make/stubs.py of the signatures of the extension.
 import builtins
 import collections.abc
@@ -65,14 +68,7 @@ def ordered(text):
     """Parameters with defaults before one without: these can be given by name only, as nanobind sees to."""
     head, rest = text.split("(", 1)
     inside, tail = rest.rsplit(")", 1)
-    parts, depth = [""], 0
-    for c in inside:
-        depth += (c in "[(") - (c in ")]")
-        if c == "," and not depth:
-            parts.append("")
-        else:
-            parts[-1] += c
-    parts = [part.strip() for part in parts if part.strip()]
+    parts = split(inside)
     stars = [i for i, part in enumerate(parts) if part.startswith("*")] or [len(parts)]
     before = parts[:stars[0]]
     plain = [part for part in before if " = " not in part]
