@@ -53,9 +53,9 @@ int known_rank() {
 }
 
 // An error that all ranks have is printed by the first rank, which ends the others while they wait.
-void tell(const std::string& line) {
+void tell(const std::string& line, std::chrono::seconds wait = std::chrono::seconds(2)) {
   const int rank = known_rank();
-  if (rank > 0) std::this_thread::sleep_for(std::chrono::seconds(2));
+  if (rank > 0) std::this_thread::sleep_for(wait);
   complain(rank > 0 ? fmt::format("rank {}: {}", rank, line) : line);
 }
 
@@ -179,6 +179,10 @@ int parse_and_run(CLI::App& app, int argc, char** argv, const std::function<void
   } catch (const Interrupted& stop) {
     if (is_first_rank()) complain(fmt::format("stopped: {}\n", stop.what()));
     return 128 + stop.signal;
+  } catch (const RankError& error) {
+    // Every rank certainly has it, and mpirun may take seconds to end the others.
+    tell(fmt::format("error: {}\n", last_words(error)), std::chrono::seconds(15));
+    return 1;
   } catch (const std::exception& error) {
     tell(fmt::format("error: {}\n", last_words(error)));
     return 1;
