@@ -150,9 +150,8 @@ run_tests() {
   compile all meson-test-prereq
   driver_of_commit
   cases 'vulkan' -tse=host "$quick_compiler"
-  cases 'kernels of GPUs' "-sf=$kernel_files" -tse=host REWIND_TESTS_BRIEF=1 "${like_gpu[@]}" "$quick_compiler"
-  cases 'validation layers' "-sf=$kernel_files" -tse=host REWIND_TESTS_BRIEF=1 REWIND_VALIDATE=1 REWIND_CHECK_HAZARDS=1 \
-    "$quick_compiler"
+  cases 'kernels of GPUs, validated' "-sf=$kernel_files" -tse=host REWIND_TESTS_BRIEF=1 "${like_gpu[@]}" REWIND_VALIDATE=1 \
+    REWIND_CHECK_HAZARDS=1 "$quick_compiler"
   scripts_without "${long_scripts[@]}"
   cases 'host' -ts=host
   show_sizes
