@@ -65,6 +65,17 @@ int64_t images_of(int64_t batch, int64_t pieces, int64_t least = 1) {
   return images;
 }
 
+// Tells whether x and y are brought into the layout that the primitive likes best, blocks of
+// channels. With AVX2, forward takes 0.75 to 0.95 of its time then, and the gradient of weights 0.7
+// to 0.9; the gradient of x, and few channels, gain less than bringing them costs.
+bool is_quicker_in_blocks(const KernelCall& call) {
+  const auto p = call.params_as<Conv2dParams>();
+  const dnnl::cpu_isa isa = dnnl::get_effective_cpu_isa();
+  const bool has_avx2 = isa == dnnl::cpu_isa::avx2 || isa == dnnl::cpu_isa::avx2_vnni;
+  return has_avx2 && p.groups == 1 && call.kernel != "conv2d_dgrad" &&
+         p.kernel_h * p.kernel_w > 1 && std::min(p.in_c, p.out_c) >= 64;
+}
+
 // The common part of all three: x, w and y in f32, as oneDNN wants them, x and y piece by piece.
 class PreparedConvolution : public PreparedCall {
  protected:
@@ -76,6 +87,7 @@ class PreparedConvolution : public PreparedCall {
       : p_(call.params_as<Conv2dParams>()),
         images_(images_of(p_.batch, pieces, divide_up(least_pixels, int64_t{p_.out_h} * p_.out_w))),
         shapes_(p_, images_),
+        wanted_(is_quicker_in_blocks(call) ? shapes_.in_any_layout() : shapes_),
         at_(at) {
     counts_ = {images_ * p_.in_h * p_.in_w * p_.in_c,
                int64_t{p_.out_c} * p_.kernel_h * p_.kernel_w * (p_.in_c / p_.groups),
@@ -90,20 +102,32 @@ class PreparedConvolution : public PreparedCall {
 
   int64_t pieces() const { return p_.batch / images_; }
 
-  // Returns the images of a piece as f32: where they are, or in scratch, to which they are copied
-  // first if the piece `is_read`.
-  float* images(const KernelCall& call, const Memory& memory, Operand i, int64_t piece,
-                bool is_read) const {
-    if (dtypes_[i] == DType::f32) return reinterpret_cast<float*>(place(call, memory, i, piece));
-    float* to = floats_of_slot(memory, floats_[i]);
-    if (is_read) to_floats(place(call, memory, i, piece), dtypes_[i], counts_[i], to);
-    return to;
+  // Takes the layouts that the primitive has chosen for x and y.
+  void take_layouts(const memory::desc& of_x, const memory::desc& of_y) {
+    layouts_ = {of_x, shapes_.w, of_y};
+    for (const Operand i : {x, y})
+      if (layouts_[i] != plain(i))
+        in_layout_[i] = slot_scratch(layouts_[i].get_size() / sizeof(float));
   }
-  // Moves a piece that was made in scratch to its place.
+
+  // The images of a piece as the primitive reads or makes them, which stay in `memory`.
+  dnnl::memory images(const KernelCall& call, const Memory& memory, Operand i, int64_t piece,
+                      bool is_read) const {
+    float* from = plain_images(call, memory, i, piece);
+    if (is_read && dtypes_[i] != DType::f32)
+      to_floats(place(call, memory, i, piece), dtypes_[i], counts_[i], from);
+    if (!in_layout_[i]) return {plain(i), engine(), from};
+    const dnnl::memory laid(layouts_[i], engine(), floats_of_slot(memory, *in_layout_[i]));
+    if (is_read) reorder({plain(i), engine(), from}, laid);
+    return laid;
+  }
+  // Moves a piece that was made to its place.
   void store(const KernelCall& call, const Memory& memory, Operand i, int64_t piece,
-             const float* from) const {
-    if (dtypes_[i] == DType::f32) return;
-    from_floats(from, counts_[i], dtypes_[i], place(call, memory, i, piece));
+             const dnnl::memory& made) const {
+    float* to = plain_images(call, memory, i, piece);
+    if (in_layout_[i]) reorder(made, {plain(i), engine(), to});
+    if (dtypes_[i] != DType::f32)
+      from_floats(to, counts_[i], dtypes_[i], place(call, memory, i, piece));
   }
 
   float* weights(const KernelCall& call, const Memory& memory) const {
@@ -116,9 +140,23 @@ class PreparedConvolution : public PreparedCall {
 
   Conv2dParams p_;
   int64_t images_;
-  Shapes shapes_;
+  Shapes shapes_, wanted_;
 
  private:
+  const memory::desc& plain(Operand i) const { return i == x ? shapes_.x : shapes_.y; }
+
+  // Returns where the images of a piece are as f32: in their place, or in scratch.
+  float* plain_images(const KernelCall& call, const Memory& memory, Operand i,
+                      int64_t piece) const {
+    if (dtypes_[i] == DType::f32) return reinterpret_cast<float*>(place(call, memory, i, piece));
+    return floats_of_slot(memory, floats_[i]);
+  }
+  static void reorder(dnnl::memory from, dnnl::memory to) {
+    dnnl::stream stream(engine());
+    dnnl::reorder(from, to).execute(stream, from, to);
+    stream.wait();
+  }
+
   std::byte* place(const KernelCall& call, const Memory& memory, Operand i, int64_t piece) const {
     const uint64_t offset = call.params_as<Conv2dParams>().offset[at_[i]];
     return memory.bindings[at_[i]] +
@@ -129,6 +167,8 @@ class PreparedConvolution : public PreparedCall {
   std::array<int64_t, 3> counts_;  // of elements; for x and y, those of a piece
   std::array<DType, 3> dtypes_;
   std::array<uint64_t, 3> floats_{};
+  std::array<memory::desc, 3> layouts_;
+  std::array<std::optional<uint64_t>, 3> in_layout_;  // where the layout is not the plain one
 };
 
 // conv2d and conv2d_dgrad: `Primitive` makes the images of a piece from weights that all pieces
@@ -141,9 +181,13 @@ class PreparedImages final : public PreparedConvolution {
   PreparedImages(const KernelCall& call, std::array<size_t, 3> at,
                  Description (*describe)(const Shapes&))
       : PreparedConvolution(call, 16, at),
-        description_(describe(shapes_)),
+        description_(describe(wanted_)),
         primitive_(description_),
         is_forward_(at[y] == 2) {
+    const auto layout = [&](int forward, int backward) {
+      return description_.query_md(dnnl::query::exec_arg_md, is_forward_ ? forward : backward);
+    };
+    take_layouts(layout(DNNL_ARG_SRC, DNNL_ARG_DIFF_SRC), layout(DNNL_ARG_DST, DNNL_ARG_DIFF_DST));
     if (description_.weights_desc() != shapes_.w_plain) {
       packed_ = scratch(description_.weights_desc().get_size() / sizeof(float));
       pack_.emplace(shapes_.w_plain, description_.weights_desc());
@@ -160,14 +204,14 @@ class PreparedImages final : public PreparedConvolution {
     }
     for_pieces(pieces(), [&](int64_t i) {
       const OneThread here;
-      float* of_x = images(call, memory, x, i, is_forward_);
-      float* of_y = images(call, memory, y, i, !is_forward_);
+      const dnnl::memory of_x = images(call, memory, x, i, is_forward_);
+      const dnnl::memory of_y = images(call, memory, y, i, !is_forward_);
       dnnl::stream stream(engine());
       primitive_.execute(
           stream,
-          {{is_forward_ ? DNNL_ARG_SRC : DNNL_ARG_DIFF_SRC, {shapes_.x, engine(), of_x}},
+          {{is_forward_ ? DNNL_ARG_SRC : DNNL_ARG_DIFF_SRC, of_x},
            {DNNL_ARG_WEIGHTS, {description_.weights_desc(), engine(), of_all}},
-           {is_forward_ ? DNNL_ARG_DST : DNNL_ARG_DIFF_DST, {shapes_.y, engine(), of_y}},
+           {is_forward_ ? DNNL_ARG_DST : DNNL_ARG_DIFF_DST, of_y},
            {DNNL_ARG_SCRATCHPAD,
             {description_.scratchpad_desc(), engine(), floats_of_slot(memory, scratchpad_)}}});
       stream.wait();
@@ -189,8 +233,9 @@ class PreparedWeights final : public PreparedConvolution {
  public:
   explicit PreparedWeights(const KernelCall& call)
       : PreparedConvolution(call, 8, {0, 2, 1}, 192),
-        description_(weight_gradient_of(shapes_)),
+        description_(weight_gradient_of(wanted_)),
         primitive_(description_) {
+    take_layouts(description_.src_desc(), description_.diff_dst_desc());
     size_ = description_.diff_weights_desc().get_size() / sizeof(float);
     part_ = slot_scratch(size_);
     scratchpad_ = slot_scratch(description_.scratchpad_desc().get_size() / sizeof(float));
@@ -211,8 +256,8 @@ class PreparedWeights final : public PreparedConvolution {
       dnnl::stream stream(engine());
       primitive_.execute(
           stream,
-          {{DNNL_ARG_SRC, {shapes_.x, engine(), images(call, memory, x, i, true)}},
-           {DNNL_ARG_DIFF_DST, {shapes_.y, engine(), images(call, memory, y, i, true)}},
+          {{DNNL_ARG_SRC, images(call, memory, x, i, true)},
+           {DNNL_ARG_DIFF_DST, images(call, memory, y, i, true)},
            {DNNL_ARG_DIFF_WEIGHTS, {description_.diff_weights_desc(), engine(), part}},
            {DNNL_ARG_SCRATCHPAD,
             {description_.scratchpad_desc(), engine(), floats_of_slot(memory, scratchpad_)}}});

@@ -40,6 +40,13 @@ Shapes::Shapes(const kernels::Conv2dParams& p, int64_t images) {
   pads = {p.pad_h, p.pad_w};
 }
 
+Shapes Shapes::in_any_layout() const {
+  Shapes all = *this;
+  for (memory::desc* images : {&all.x, &all.y})
+    *images = {dims_of(*images), memory::data_type::f32, memory::format_tag::any};
+  return all;
+}
+
 #if DNNL_VERSION_MAJOR >= 3
 memory::dims dims_of(const memory::desc& tensor) {
   return tensor.get_dims();

@@ -17,6 +17,9 @@ struct Shapes {
   dnnl::memory::dims strides, dilations, pads;
 
   Shapes(const kernels::Conv2dParams& p, int64_t images);
+
+  // Returns the same with x and y in any layout, too.
+  Shapes in_any_layout() const;
 };
 
 // Scratchpads belong to the caller.

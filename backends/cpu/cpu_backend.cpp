@@ -14,7 +14,7 @@
 #include "backends/dry/dry_backend.h"
 #include "backends/reference/host_backend.h"
 #include "backends/reference/run_kernel.h"
-#include "core/backend/block_products.h"
+#include "core/backend/features.h"
 #include "core/base/error.h"
 
 namespace rw {
@@ -69,7 +69,7 @@ class PreparedLoop final : public cpu::PreparedCall {
 std::vector<std::string> features() {
   std::vector<std::string> all;
   if (const std::string library = cpu::product_library(); !library.empty()) all.push_back(library);
-  if (!cpu::levels().empty()) all.push_back(block_products);
+  if (!cpu::levels().empty()) all.insert(all.end(), {block_products, joint_attention_grad});
   return all;
 }
 

@@ -32,6 +32,7 @@ void conv2d_wgrad(const Call& call);
 void attention(const Call& call);
 void attention_dq(const Call& call);
 void attention_dkv(const Call& call);
+void attention_grad(const Call& call);
 void batch_norm_stats(const Call& call);
 void batch_norm_grad_stats(const Call& call);
 void layer_norm_grad_stats(const Call& call);
@@ -44,6 +45,7 @@ inline constexpr Kernel composed_kernels[] = {
     {"attention", "ffffiff hhhfihf", sizeof(kernels::AttentionParams), attention},
     {"attention_dq", "ffffffif hhhhffih", sizeof(kernels::AttentionParams), attention_dq},
     {"attention_dkv", "ffffffif hhhhffih", sizeof(kernels::AttentionParams), attention_dkv},
+    {"attention_grad", "ffffffif hhhhffih", sizeof(kernels::AttentionParams), attention_grad},
     {"reduce", "ff fh hh hf ii", sizeof(kernels::ReduceParams), reduce},
     {"batch_norm_stats", "ffff hfff", sizeof(kernels::BatchNormParams), batch_norm_stats},
     {"batch_norm_grad_stats", "fffff hhfff", sizeof(kernels::BatchNormParams),

@@ -5,6 +5,7 @@
 #include <bit>
 #include <cmath>
 
+#include "core/backend/features.h"
 #include "ops/detail.h"
 #include "ops/layout/index.h"
 
@@ -138,8 +139,7 @@ std::vector<Tensor> attention_vjp(Record& r, std::span<Tensor> dys) {
   const Tensor y = contiguous(transpose(r.output(0), 1, 2)),
                dy = contiguous(transpose(std::move(dys[0]), 1, 2));
   const Shape& q = o.q.shape();
-  const int64_t key_heads = o.k.shape()[1], keys = o.k.shape()[2];
-  Tensor stats = empty_on(y, {q[0], q[1], q[2], 2}, DType::f32), dq, dkv;
+  const Tensor stats = empty_on(y, {q[0], q[1], q[2], 2}, DType::f32);
   const uint32_t rows = count32(q[0] * q[1] * q[2], "attention");
   launch("attention_delta", {in(y), in(dy), in(r.output(1)), out(stats)},
          kernels::AttentionDeltaParams{.rows = rows,
@@ -148,21 +148,28 @@ std::vector<Tensor> attention_vjp(Record& r, std::span<Tensor> dys) {
                                        .dim = ATTENTION_DIM(o.params)},
          {.threads = {rows, 1, 1}});
   std::vector<Tensor> gradients(r.inputs.size());
-  if (r.needs_grad(0)) {
-    dq = empty_on(y, y.shape(), y.dtype());
-    launch("attention_dq",
-           {in(o.q), in(o.k), in(o.v), in(dy), in(stats), in(o.mask), in(o.lengths), out(dq)},
-           o.params, {.flops = flops(o.params, 3)});
-    gradients[0] = heads_first(dq);
+  const bool needs_dq = r.needs_grad(0), needs_dkv = r.needs_grad(1) || r.needs_grad(2);
+  const auto make = [&](const char* kernel, const Shape& shape, int products) {
+    Tensor d = empty_on(y, shape, y.dtype());
+    launch(kernel,
+           {in(o.q), in(o.k), in(o.v), in(dy), in(stats), in(o.mask), in(o.lengths), out(d)},
+           o.params, {.flops = flops(o.params, products)});
+    return d;
+  };
+  Tensor dq, dkv;
+  const Shape of_keys = {2, q[0], o.k.shape()[2], o.k.shape()[1], q[3]};
+  if (needs_dq && needs_dkv && y.device().info().has(joint_attention_grad)) {
+    const int64_t count = of_keys.numel();
+    const Tensor both = make("attention_grad", {count + y.numel()}, 5);
+    dkv = reshape(slice(both, 0, 0, count), of_keys);
+    dq = reshape(slice(both, 0, count, count + y.numel()), y.shape());
+  } else {
+    if (needs_dq) dq = make("attention_dq", y.shape(), 3);
+    if (needs_dkv) dkv = make("attention_dkv", of_keys, 4);
   }
-  if (r.needs_grad(1) || r.needs_grad(2)) {
-    dkv = empty_on(y, {2, q[0], keys, key_heads, q[3]}, y.dtype());
-    launch("attention_dkv",
-           {in(o.q), in(o.k), in(o.v), in(dy), in(stats), in(o.mask), in(o.lengths), out(dkv)},
-           o.params, {.flops = flops(o.params, 4)});
-    for (int i = 0; i < 2; ++i)
-      if (r.needs_grad(1 + i)) gradients[1 + i] = heads_first(select(dkv, 0, i));
-  }
+  if (needs_dq) gradients[0] = heads_first(dq);
+  for (int i = 0; i < 2; ++i)
+    if (r.needs_grad(1 + i)) gradients[1 + i] = heads_first(select(dkv, 0, i));
   if (has(a, ATTENTION_MASK) && r.needs_grad(3)) gradients[3] = mask_gradient(o, dy, stats);
   return gradients;
 }

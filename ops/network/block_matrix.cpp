@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "core/autograd/gradient_op.h"
-#include "core/backend/block_products.h"
+#include "core/backend/features.h"
 #include "core/blocks/nf4.h"
 #include "ops/detail.h"
 #include "ops/layout/index.h"

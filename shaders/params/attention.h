@@ -46,6 +46,9 @@
 // dim]. dkv holds dk[j] = sum of scale * dS[i, j] q[i], then dv[j] = sum of P[i, j] kept / keep *
 // dout[i], over the queries of all heads of the group.
 //
+// attention_grad: bindings q, k, v, dout, stats, mask, lengths, dqkv: dkv as above, and after it dq
+// [batch, queries, heads, dim]. Only devices with the feature joint_attention_grad have it.
+//
 // attention_dmask: bindings q, k, v, dout, stats, mask, lengths, dmask [batch, heads, queries,
 // keys]. dmask is the sum of dS[i, j] over the axes where mask_stride is 0, which have size 1 in
 // it. Where the stride of rows is 0, the sum is over the rows alone: [batch, heads, 1, keys].

@@ -35,7 +35,7 @@ struct QuantizeBlocksParams {
 // NF4 share (core/blocks/nf4.h) begins `tail` bytes behind the first row of all. The variant is
 // {type}, its place in block_types(). decode_blocks: y [rows, cols] has the floats for which codes
 // stand. One thread per 8 elements. multiply_blocks: y [m, rows] = x [m, cols] @ codes^T, with m at
-// most BLOCK_ROWS but on devices that take any (core/backend/block_products.h), x and y dense. One
+// most BLOCK_ROWS but on devices that take any (core/backend/features.h), x and y dense. One
 // workgroup per row of codes.
 struct BlockMatrixParams {
   uint offset[3];  // codes, y; or x, codes, y

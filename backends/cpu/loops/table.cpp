@@ -18,6 +18,7 @@
   X(attention_dkv)           \
   X(attention_dmask)         \
   X(attention_dq)            \
+  X(attention_grad)          \
   X(avg_pool2d)              \
   X(avg_pool2d_grad)         \
   X(batch_norm)              \

@@ -140,6 +140,25 @@ void add_scaled(std::vector<double>& sum, uint64_t sum_at, double factor, const 
   for (uint64_t i = 0; i < count; ++i) sum[sum_at + i] += factor * x.get(at + i);
 }
 
+// Writes dq from element `first` of the result on.
+void write_dq(const Call& call, uint64_t first) {
+  const auto p = call.params<AttentionParams>();
+  const Rows rows(call, 5);
+  const Elements k = call.in(1);
+  Elements dq = call.out(7);
+  for (uint64_t batch = 0; batch < p.batch; ++batch)
+    for (uint64_t head = 0; head < p.heads; ++head)
+      for (uint64_t query = 0; query < p.queries; ++query) {
+        const Gradients g = gradients(call, rows, batch, head, query);
+        std::vector<double> sum(ATTENTION_DIM(p));
+        for (uint64_t key = 0; key < p.keys; ++key)
+          add_scaled(sum, 0, g.scores[key] * p.scale, k,
+                     row_at(p.k_stride, batch, key_head(p, head), key), ATTENTION_DIM(p));
+        for (uint64_t d = 0; d < ATTENTION_DIM(p); ++d)
+          dq.set(first + query_row(p, batch, head, query) + d, static_cast<Real>(sum[d]));
+      }
+}
+
 }  // namespace
 
 void attention(const Call& call) {
@@ -185,21 +204,7 @@ void attention_delta(const Call& call) {
 }
 
 void attention_dq(const Call& call) {
-  const auto p = call.params<AttentionParams>();
-  const Rows rows(call, 5);
-  const Elements k = call.in(1);
-  Elements dq = call.out(7);
-  for (uint64_t batch = 0; batch < p.batch; ++batch)
-    for (uint64_t head = 0; head < p.heads; ++head)
-      for (uint64_t query = 0; query < p.queries; ++query) {
-        const Gradients g = gradients(call, rows, batch, head, query);
-        std::vector<double> sum(ATTENTION_DIM(p));
-        for (uint64_t key = 0; key < p.keys; ++key)
-          add_scaled(sum, 0, g.scores[key] * p.scale, k,
-                     row_at(p.k_stride, batch, key_head(p, head), key), ATTENTION_DIM(p));
-        for (uint64_t d = 0; d < ATTENTION_DIM(p); ++d)
-          dq.set(query_row(p, batch, head, query) + d, static_cast<Real>(sum[d]));
-      }
+  write_dq(call, 0);
 }
 
 void attention_dkv(const Call& call) {
@@ -229,6 +234,13 @@ void attention_dkv(const Call& call) {
           dkv.set(half + at, static_cast<Real>(dv[key * dim + d]));
         }
     }
+}
+
+void attention_grad(const Call& call) {
+  const auto p = call.params<AttentionParams>();
+  const uint64_t key_heads = p.heads / ATTENTION_GROUP(p);
+  attention_dkv(call);
+  write_dq(call, 2 * uint64_t{p.batch} * p.keys * key_heads * ATTENTION_DIM(p));
 }
 
 void attention_dmask(const Call& call) {

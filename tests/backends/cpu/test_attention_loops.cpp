@@ -100,6 +100,9 @@ void check_heads(const Heads& h, DType dtype) {
   const LoopArgument stats = stats_of(rows);
   check_loop({"attention_dq", {q, k, k, y, stats, mask, length, y}, {}, 3e-5}, p);
   check_loop({"attention_dkv", {q, k, k, y, stats, mask, length, {2 * keys, dtype}}, {}, 3e-5}, p);
+  check_loop(
+      {"attention_grad", {q, k, k, y, stats, mask, length, {2 * keys + queries, dtype}}, {}, 3e-5},
+      p);
   if (h.mask != Mask::none)
     check_loop({"attention_dmask", {q, k, k, y, stats, mask, length, {rows * h.keys}}, {}, 3e-5},
                p);

@@ -21,6 +21,14 @@ class AttentionGrad : public Attention {
       : Attention(call, 5), dout_(operand(call, 3)), stats_(operand(call, 4).as<float>()) {}
 
   HeadRows dout(const Queries& q) const { return dense(dout_, q); }
+  int64_t key_heads() const { return p().heads / ATTENTION_GROUP(p()); }
+  // Returns the elements of the gradients of all keys, after which those of the values come.
+  int64_t half() const { return int64_t{p().batch} * p().keys * key_heads() * dim(); }
+  // Returns the gradients of the keys from `first` on.
+  HeadRows keys_rows(const Operand& dkv, int64_t batch, int64_t key_head, int64_t first) const {
+    const int64_t heads = key_heads();
+    return {dkv, ((batch * p().keys + first) * heads + key_head) * dim(), heads * dim()};
+  }
 
   void turn_all(const Queries& q, Turned& t) const {
     Panel buffer;
@@ -88,12 +96,15 @@ inline void each_tile_of_keys(const AttentionGrad& a, const Queries& q, const Bo
   }
 }
 
-void queries_grad(const AttentionGrad& a, const Queries& q, Panel& dq) {
+// Also calls also(k, g) for the tiles of keys.
+template <class Body>
+inline void queries_grad(const AttentionGrad& a, const Queries& q, Panel& dq, const Body& also) {
   const int64_t wide = a.wide();
   for (int64_t i = 0; i < q.count * wide; ++i) dq.at[i] = 0;
   each_tile_of_keys(a, q, [&](const Keys& k, const Rows& keys, const Gradients& g) {
     product<true>(q.count, wide, k.count, {g.scores.at[0], 1, span}, keys.at, keys.step, dq.at,
                   wide);
+    also(k, g);
   });
 }
 
@@ -129,26 +140,17 @@ void add_mask_grad(const AttentionGrad& a, const Queries& q, float* to, int64_t 
   });
 }
 
-}  // namespace
-
-bool attention_dq(const LoopCall& call) {
-  const AttentionGrad a(call);
-  const Operand dq = operand(call, 7);
+void write_queries_grad(const AttentionGrad& a, const Operand& dq) {
   a.each_tile_of_queries([&](const Queries& q) {
     Panel sums;
-    queries_grad(a, q, sums);
+    queries_grad(a, q, sums, [](const Keys&, const Gradients&) {});
     write_rows(a.dense(dq, q), q.count, a.dim(), a.wide(), a.p().scale, sums.at);
   });
-  return true;
 }
 
-bool attention_dkv(const LoopCall& call) {
-  const AttentionGrad a(call);
+void write_keys_grad(const AttentionGrad& a, const Operand& dkv) {
   const AttentionParams& p = a.p();
-  const Operand dkv = operand(call, 7);
-  const int64_t heads = p.heads / ATTENTION_GROUP(p), dim = a.dim(),
-                tiles = divide_up(p.keys, span);
-  const int64_t half = int64_t{p.batch} * p.keys * heads * dim;
+  const int64_t heads = a.key_heads(), dim = a.dim(), tiles = divide_up(p.keys, span);
   parallel_for(p.batch * heads * tiles, a.work(), [&](int64_t i) {
     const int64_t first = i % tiles * span, head = i / tiles % heads, batch = i / tiles / heads;
     const int64_t rows = least(span, p.keys - first);
@@ -158,10 +160,67 @@ bool attention_dkv(const LoopCall& call) {
     Panel dk, dv;
     keys_grad(a, batch, head, k, dk, dv);
     for (int64_t c = k.count * a.wide(); c < rows * a.wide(); ++c) dk.at[c] = dv.at[c] = 0;
-    const HeadRows to{dkv, ((batch * p.keys + first) * heads + head) * dim, heads * dim};
+    const HeadRows to = a.keys_rows(dkv, batch, head, first);
     write_rows(to, rows, dim, a.wide(), p.scale, dk.at);
-    write_rows({dkv, half + to.first, to.stride}, rows, dim, a.wide(), 1, dv.at);
+    write_rows({dkv, a.half() + to.first, to.stride}, rows, dim, a.wide(), 1, dv.at);
   });
+}
+
+// Makes all gradients of a key head, whose weights are computed once. Each sum has the terms of
+// queries_grad or keys_grad in their order, and so their bits; those of keys and values grow where
+// they lie, in f32.
+void head_grad(const AttentionGrad& a, int64_t batch, int64_t key_head, const Operand& dkv,
+               const Operand& dq) {
+  const int64_t dim = a.dim(), group = ATTENTION_GROUP(a.p()), keys = a.p().keys;
+  const HeadRows to = a.keys_rows(dkv, batch, key_head, 0);
+  float *const dk = dkv.as<float>(to.first), *const dv = dkv.as<float>(a.half() + to.first);
+  const auto each_row = [&](auto&& f) {
+    for (int64_t row = 0; row < keys; ++row) f(row * to.stride);
+  };
+  each_row([&](int64_t at) { each(dim, [=](int64_t d) { dk[at + d] = dv[at + d] = 0; }); });
+  for (int64_t head = key_head * group; head / group == key_head; ++head)
+    for (int64_t first = 0; first < a.p().queries; first += span) {
+      const Queries q{batch, head, first, least(span, a.p().queries - first)};
+      Panel sums, queries, douts;
+      const Rows of_queries = a.q(q).read(q.count, dim, dim, queries);
+      const Rows of_dout = a.dout(q).read(q.count, dim, dim, douts);
+      queries_grad(a, q, sums, [&](const Keys& k, const Gradients& g) {
+        const int64_t at = k.first * to.stride;
+        product<true>(k.count, dim, q.count, {g.scores.at[0], span, 1}, of_queries.at,
+                      of_queries.step, dk + at, to.stride);
+        product<true>(k.count, dim, q.count, {g.weights.at[0], span, 1}, of_dout.at, of_dout.step,
+                      dv + at, to.stride);
+      });
+      write_rows(a.dense(dq, q), q.count, dim, dim, a.p().scale, sums.at);
+    }
+  const float scale = a.p().scale;
+  each_row([&](int64_t at) { each(dim, [=](int64_t d) { dk[at + d] *= scale; }); });
+}
+
+}  // namespace
+
+bool attention_dq(const LoopCall& call) {
+  write_queries_grad(AttentionGrad(call), operand(call, 7));
+  return true;
+}
+
+bool attention_dkv(const LoopCall& call) {
+  write_keys_grad(AttentionGrad(call), operand(call, 7));
+  return true;
+}
+
+bool attention_grad(const LoopCall& call) {
+  const AttentionGrad a(call);
+  const Operand dkv = operand(call, 7), dq = dkv.from(2 * a.half());
+  const int64_t heads = a.key_heads(), tasks = a.p().batch * heads, most = cpu::threads();
+  // Heads in turn need five products, not seven, but may leave threads without work.
+  const bool keeps_busy = 5 * divide_up(tasks, most) * most <= 7 * tasks;
+  if (keeps_busy && dkv.dtype == DType::f32 && a.dim() == a.wide()) {
+    parallel_for(tasks, a.work(), [&](int64_t i) { head_grad(a, i / heads, i % heads, dkv, dq); });
+  } else {
+    write_queries_grad(a, dq);
+    write_keys_grad(a, dkv);
+  }
   return true;
 }
 
