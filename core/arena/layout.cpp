@@ -2,8 +2,11 @@
 #include "core/arena/layout.h"
 
 #include <algorithm>
+#include <deque>
 #include <functional>
+#include <mutex>
 #include <numeric>
+#include <optional>
 
 #include "core/arena/address_line.h"
 #include "core/arena/packer.h"
@@ -120,8 +123,47 @@ uint64_t lower_bound(std::span<const Lifetime> lifetimes) {
   return most;
 }
 
-Layout lay_out(std::span<const Lifetime> lifetimes, std::span<const uint64_t> holes,
-               uint64_t max_region) {
+namespace {
+
+// The layouts that were found last. A run has those of its forecast.
+class KnownLayouts {
+ public:
+  std::optional<Layout> find(std::span<const Lifetime> lifetimes, std::span<const uint64_t> holes,
+                             uint64_t max_region) {
+    const auto is_equal = [](const Lifetime& a, const Lifetime& b) {
+      return a.size == b.size && a.begin == b.begin && a.end == b.end;
+    };
+    const std::lock_guard lock(mutex_);
+    for (const Entry& e : entries_)
+      if (e.max_region == max_region && std::ranges::equal(e.holes, holes) &&
+          std::ranges::equal(e.lifetimes, lifetimes, is_equal))
+        return e.layout;
+    return std::nullopt;
+  }
+  void add(std::span<const Lifetime> lifetimes, std::span<const uint64_t> holes,
+           uint64_t max_region, const Layout& layout) {
+    const std::lock_guard lock(mutex_);
+    if (entries_.size() == most) entries_.pop_front();
+    entries_.push_back({{lifetimes.begin(), lifetimes.end()},
+                        {holes.begin(), holes.end()},
+                        max_region,
+                        layout});
+  }
+
+ private:
+  static constexpr size_t most = 8;
+  struct Entry {
+    std::vector<Lifetime> lifetimes;
+    std::vector<uint64_t> holes;
+    uint64_t max_region;
+    Layout layout;
+  };
+  std::mutex mutex_;
+  std::deque<Entry> entries_;
+};
+
+Layout find_layout(std::span<const Lifetime> lifetimes, std::span<const uint64_t> holes,
+                   uint64_t max_region) {
   uint64_t bytes = 0;
   check_input(lifetimes, holes, max_region, bytes);
   const Units units(lifetimes, holes, max_region, bytes);
@@ -148,6 +190,18 @@ Layout lay_out(std::span<const Lifetime> lifetimes, std::span<const uint64_t> ho
     plan.regions[region] = std::max(plan.regions[region], offset + lifetimes[i].size);
   }
   return plan;
+}
+
+}  // namespace
+
+Layout lay_out(std::span<const Lifetime> lifetimes, std::span<const uint64_t> holes,
+               uint64_t max_region) {
+  static KnownLayouts known;
+  if (std::optional<Layout> layout = known.find(lifetimes, holes, max_region))
+    return std::move(*layout);
+  Layout layout = find_layout(lifetimes, holes, max_region);
+  known.add(lifetimes, holes, max_region, layout);
+  return layout;
 }
 
 }  // namespace rw

@@ -78,7 +78,8 @@ Choices::Choices(const Choices& known, ChoiceOptions options)
       options_(std::move(options)),
       activations_(known.activations_),
       plain_(known.plain_),
-      plans_(known.plans_) {
+      plans_(known.plans_),
+      rough_(known.rough_) {
   add_groups();
   const size_t unplanned = activations_.size() - (plans_ ? plans_->size() : 0);
   if (allows("8-bit-activations") != known.allows("8-bit-activations")) {
@@ -190,8 +191,10 @@ const std::vector<size_t>& Choices::plans() {
   });
   AutoRecomputeOptions rough = planning();
   rough.effort = 0.1;
-  Search search = planner_.search(*leanest, rough);
-  for (const Candidate& candidate : search.candidates()) {
+  const std::shared_ptr<Search> search(rough_ ? new Search(*rough_, rough)
+                                              : new Search(planner_.search(*leanest, rough)));
+  rough_ = search;
+  for (const Candidate& candidate : search->candidates()) {
     if (candidate.plan.is_plain()) continue;
     plans_->push_back(activations_.size());
     activations_.push_back(asked_.plain());
@@ -419,9 +422,14 @@ std::vector<std::pair<std::string, Choice>> Choices::gains(const Choice* chosen)
 }
 
 int64_t Choices::longest(const Choice& choice) const {
+  const std::optional<Choice> found = longest_of(choice);
+  return found ? found->settings.length : 0;
+}
+
+std::optional<Choice> Choices::longest_of(const Choice& choice) const {
   constexpr int64_t step = 64;
   const int64_t most = planner_.program().longest / step;
-  if (most == 0 || !may("length")) return 0;
+  if (most == 0 || !may("length")) return std::nullopt;
   const int64_t guess = std::clamp<int64_t>(
       static_cast<int64_t>(static_cast<double>(choice.settings.length) *
                            static_cast<double>(options_.bytes) /
@@ -430,14 +438,19 @@ int64_t Choices::longest(const Choice& choice) const {
       1, most);
   const int64_t grain =
       std::max<int64_t>(1, guess / 64);  // of steps: dry runs of long ones are long
+  std::optional<Choice> longest;
   const auto needs = [&](int64_t n) -> std::optional<uint64_t> {
     if (n * grain > most) return std::nullopt;
     StepSettings settings = choice.settings;
     settings.length = n * grain * step;
-    const Choice found = measure(settings);
-    return fits(found, options_.bytes) ? found.peak() : std::max(found.peak(), options_.bytes + 1);
+    Choice found = measure(settings);
+    const uint64_t peak = found.peak();
+    if (!fits(found, options_.bytes)) return std::max(peak, options_.bytes + 1);
+    if (!longest || settings.length > longest->settings.length) longest = std::move(found);
+    return peak;
   };
-  return grain * step * largest_within(needs, options_.bytes, guess / grain);
+  largest_within(needs, options_.bytes, guess / grain);
+  return longest;
 }
 
 // The group whose ways need least where samples are long: the smallest steps, and as much in host
@@ -473,9 +486,7 @@ std::optional<Choice> Choices::longest() {
     if (!best || need_of(choice, options_.host_bytes) < need_of(*best, options_.host_bytes))
       best = std::move(choice);
   }
-  StepSettings settings = best->settings;
-  settings.length = longest(*best);
-  return settings.length == 0 ? std::nullopt : std::optional(measure(settings));
+  return longest_of(*best);
 }
 
 }  // namespace rw

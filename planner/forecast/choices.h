@@ -104,6 +104,7 @@ class Choices {
   const std::vector<size_t>& plans();
   std::vector<size_t> lean_activations();
   AutoRecomputeOptions planning() const;
+  std::optional<Choice> longest_of(const Choice& choice) const;
   StepSettings settings_of(Way way) const;
   const Choice& measured(Way way);
   void measure_together(std::vector<Way> ways);
@@ -123,6 +124,8 @@ class Choices {
   // The activations of plans, by rising cost, which come last; nothing before they are needed.
   std::optional<std::vector<size_t>> plans_;
   std::map<Way, Choice> measured_;
+  // The search for plans() where it was made here, for the leanest group.
+  std::shared_ptr<const Search> rough_;
   // The search that planned again, and for which settings: another bound has the same one.
   std::shared_ptr<Search> search_;
   StepSettings searched_;

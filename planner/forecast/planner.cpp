@@ -21,6 +21,22 @@ WorkByPhase work_since(WorkByPhase after, const WorkByPhase& before) {
   return after;
 }
 
+// Adds what `times` further steps do beside the update, if `of` steps have done `work`.
+void add_steps(WorkByPhase& sum, const WorkByPhase& work, uint32_t times, uint32_t of) {
+  const double share = static_cast<double>(times) / of;
+  const auto part = [&](uint64_t n) {
+    return static_cast<uint64_t>(std::llround(static_cast<double>(n) * share));
+  };
+  for (int i = 0; i < phase_count; ++i) {
+    if (static_cast<Phase>(i) == Phase::update) continue;
+    Work& to = sum[i];
+    const Work& w = work[i];
+    to = {to.flops + w.flops * share, to.bytes + part(w.bytes),
+          to.over_bus + part(w.over_bus), to.calls + part(w.calls),
+          to.offloaded + part(w.offloaded), to.on_host + part(w.on_host)};
+  }
+}
+
 // Runs the program on the default device, which is dry.
 class DryProgram {
  public:
@@ -30,34 +46,67 @@ class DryProgram {
     if (program_.loads) steps_->copy_weights();
   }
 
-  // Runs all that the program runs, with two updates in place of many. Returns the work of the
-  // second one, and sets `from_files`, if given, to the bytes of files that it reads.
-  WorkByPhase run(uint64_t* from_files = nullptr) {
-    const Device& device = *default_device();
+  // What some steps do.
+  struct Done {
+    WorkByPhase work{};
+    uint64_t from_files = 0;  // bytes that they read
+  };
+
+  // Runs all that the program runs, with two updates in place of many.
+  void run() {
     update();
-    const WorkByPhase before = device.work();
-    const uint64_t read = reads().bytes;
     update();
-    const WorkByPhase work = work_since(device.work(), before);
-    if (from_files) *from_files = reads().bytes - read;
     last_steps();
     finish();
-    return work;
+  }
+
+  // The same, with fewer steps that need as much memory: a window that is not full comes first, and
+  // windows have a first step and a last one. Returns what an update of `steps` steps does.
+  Done run_briefly(uint32_t steps) {
+    if (settings_.accumulate == 1) {
+      update();
+    } else if (program_.trains) {
+      steps_->dry_step(shapes_.front());
+      steps_->flush();
+      begun_ = true;
+    }
+    const Done before = done();
+    step();
+    const Done first = since(before, done());
+    for (uint32_t i = 1; i < settings_.accumulate; ++i) step();
+    Done update = since(before, done());
+    if (steps > settings_.accumulate) {
+      const Done others = since(first, update);
+      const uint32_t more = steps - settings_.accumulate, of = settings_.accumulate - 1;
+      add_steps(update.work, others.work, more, of);
+      update.from_files += others.from_files * more / of;
+    }
+    other_batches();
+    finish();
+    return update;
   }
   FileReads reads() const { return steps_->file_reads(); }
 
   // Takes full batches, except for the program's first batch.
   void update() {
-    for (uint32_t i = 0; program_.trains && i < settings_.accumulate; ++i, begun_ = true)
-      steps_->dry_step(begun_ ? BatchShape{} : shapes_.front());
+    for (uint32_t i = 0; i < settings_.accumulate; ++i) step();
+  }
+  void step() {
+    if (!program_.trains) return;
+    steps_->dry_step(begun_ ? BatchShape{} : shapes_.front());
+    begun_ = true;
   }
 
-  // Runs batches of every size in every place of a window, and a window that is not full.
-  void last_steps() {
-    if (!program_.trains) return;
-    for (size_t k = shapes_.size() > 1 ? 0 : 1; k < shapes_.size(); ++k)
+  // Runs batches of every size in every place of a window.
+  void other_batches() {
+    for (size_t k = shapes_.size() > 1 ? 0 : 1; program_.trains && k < shapes_.size(); ++k)
       for (uint32_t i = 0; i < settings_.accumulate; ++i) steps_->dry_step(shapes_[k]);
-    if (settings_.accumulate == 1) return;
+  }
+
+  // The same, and a window that is not full.
+  void last_steps() {
+    other_batches();
+    if (!program_.trains || settings_.accumulate == 1) return;
     steps_->dry_step(shapes_.back());
     steps_->flush();
   }
@@ -78,6 +127,11 @@ class DryProgram {
     const std::vector<BatchShape> full = {{.rows = batch}};
     for (const BatchShape& shape : program_.evaluation ? program_.evaluation(batch) : full)
       steps_->dry_evaluation(shape);
+  }
+
+  Done done() const { return {default_device()->work(), reads().bytes}; }
+  static Done since(const Done& before, const Done& after) {
+    return {work_since(after.work, before.work), after.from_files - before.from_files};
   }
 
   const TrainingProgram& program_;
@@ -112,42 +166,28 @@ std::unique_ptr<Backend> Planner::open(DryMemory memory) const {
   return device_.dry(limits);
 }
 
-Forecast Planner::dry(const StepSettings& settings, DryMemory memory) const {
-  WorkByPhase work{};
-  uint64_t from_files = 0, buffers = 0;
+std::vector<StepTrace> Planner::steps(const StepSettings& settings) const {
+  return dry_run(open(DryMemory::unlimited), [&] { DryProgram(program_, settings).run(); },
+                 {.pack = false})
+      .steps;
+}
+
+// Of several ranks, the steps between the first one and the last one differ from both.
+Forecast Planner::measure(const StepSettings& settings, DryMemory memory) const {
+  StepSettings fewer = settings.shortened();
+  if (settings.ranks == 1) fewer.accumulate = std::min(settings.accumulate, 2u);
+  DryProgram::Done update;
+  uint64_t buffers = 0;
   const auto body = [&] {
-    DryProgram program(program_, settings);
-    work = program.run(&from_files);
+    DryProgram program(program_, fewer);
+    update = program.run_briefly(settings.accumulate);
     buffers = program.reads().buffers;
   };
   Forecast found = dry_run(open(memory), body, {.pack = false});
-  found.work = work;
-  found.from_files = from_files;
+  found.work = update.work;
+  found.from_files = update.from_files;
   found.memory.host_peak += buffers;
   found.samples = static_cast<double>(settings.batch) * settings.accumulate;
-  return found;
-}
-
-std::vector<StepTrace> Planner::steps(const StepSettings& settings) const {
-  return dry(settings).steps;
-}
-
-// All steps but the update are alike.
-Forecast Planner::measure(const StepSettings& settings, DryMemory memory) const {
-  const StepSettings fewer = settings.shortened();
-  Forecast found = dry(fewer, memory);
-  const double times = static_cast<double>(settings.accumulate) / fewer.accumulate;
-  found.samples *= times;
-  const auto scaled = [&](uint64_t n) {
-    return static_cast<uint64_t>(std::llround(static_cast<double>(n) * times));
-  };
-  for (int i = 0; i < phase_count; ++i) {
-    Work& work = found.work[i];
-    if (static_cast<Phase>(i) == Phase::update) continue;
-    work = {work.flops * times, scaled(work.bytes),     scaled(work.over_bus),
-            scaled(work.calls), scaled(work.offloaded), scaled(work.on_host)};
-  }
-  found.from_files = scaled(found.from_files);
   return found;
 }
 
@@ -190,7 +230,7 @@ int64_t Planner::largest_batch(const StepSettings& settings, uint64_t bytes, int
   const auto needs = [&](int64_t batch) -> std::optional<uint64_t> {
     tried.batch = batch;
     try {
-      return dry(tried, DryMemory::blocks_of_device).memory.peak;
+      return measure(tried, DryMemory::blocks_of_device).memory.peak;
     } catch (const OutOfMemory&) {  // a tensor larger than blocks, or a budget of the settings
       return std::nullopt;
     }
@@ -287,8 +327,11 @@ Graph Planner::record(StepSettings settings) const {
 
 Search Planner::search(StepSettings settings, const AutoRecomputeOptions& options) const {
   settings = settings.plain().shortened();
+  const uint32_t steps = settings.accumulate;
+  if (settings.ranks == 1) settings.accumulate = std::min(settings.accumulate, 2u);
   return Search([this] { return open(DryMemory::unlimited); },
-                [this, settings] { DryProgram(program_, settings).run(); }, options);
+                [this, settings, steps] { DryProgram(program_, settings).run_briefly(steps); },
+                options);
 }
 
 }  // namespace rw

@@ -72,7 +72,6 @@ class Planner {
 
  private:
   std::unique_ptr<Backend> open(DryMemory memory) const;
-  Forecast dry(const StepSettings& settings, DryMemory memory = DryMemory::unlimited) const;
 
   TrainingProgram program_;
   const Backend& device_;

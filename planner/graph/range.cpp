@@ -1,6 +1,7 @@
 #include "planner/graph/range.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "planner/graph/tuning.h"
 
@@ -85,6 +86,59 @@ std::vector<KeepOption> RecordRange::keep_options(const std::vector<uint32_t>& c
     option.peak = std::max(peak, replay_peak(crossing, saved_alone, kept));
     option.unaided_cost = cost_to_make(saved, kept);
     options.push_back(option);
+  }
+  return options;
+}
+
+std::vector<uint64_t> RecordRange::shape(const std::vector<uint32_t>& crossing) const {
+  std::vector<uint64_t> shape;
+  std::vector<uint32_t> outside;  // values of other records, by their first use here
+  const auto is_made = [&](uint32_t v) { return v >= base_ && v - base_ < saved_.size(); };
+  const auto add_number = [&](uint32_t v) {
+    if (is_made(v)) return shape.push_back(v - base_);
+    const auto at = std::ranges::find(outside, v) - outside.begin();
+    shape.push_back(~static_cast<uint64_t>(at));
+    if (at < std::ssize(outside)) return;
+    outside.push_back(v);
+    const int32_t maker = graph_.values[v].record;
+    const bool wants_gradient = maker >= 0 && graph_.records[static_cast<size_t>(maker)].reached;
+    shape.push_back(graph_.values[v].bytes);
+    shape.push_back((maker >= static_cast<int32_t>(first_)) * 2 + wants_gradient);
+  };
+  const auto add_all = [&](const std::vector<uint32_t>& values) {
+    shape.push_back(values.size());
+    for (const uint32_t v : values) add_number(v);
+  };
+  for (uint32_t r = first_; r < last_; ++r) {
+    const Graph::Record& record = graph_.records[r];
+    add_all(record.outputs);
+    for (const uint32_t v : record.outputs) {
+      shape.push_back(graph_.values[v].bytes);
+      shape.push_back(uses_[v].is_heavy * 2 + crosses_end(v));
+    }
+    add_all(record.inputs);
+    add_all(record.saved);
+    shape.insert(shape.end(),
+                 {std::bit_cast<uint64_t>(record.cost), record.workspace,
+                  uint64_t{record.taken} * 2 + record.reached,
+                  graph_.gradients_from(r) - graph_.gradients_from(last_)});
+  }
+  add_all(crossing);
+  return shape;
+}
+
+std::vector<KeepOption> KnownOptions::of(const RecordRange& range,
+                                         const std::vector<uint32_t>& crossing) {
+  const auto [at, is_new] = known_.try_emplace(range.shape(crossing));
+  Known& known = at->second;
+  if (is_new) {
+    known = {range.first_value(), range.leaf_gradients(), range.keep_options(crossing)};
+    return known.options;
+  }
+  std::vector<KeepOption> options = known.options;
+  for (KeepOption& option : options) {
+    option.peak = option.peak - known.leaf_gradients + range.leaf_gradients();
+    for (uint32_t& v : option.kept) v = v - known.first_value + range.first_value();
   }
   return options;
 }

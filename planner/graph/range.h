@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <vector>
 
 #include "graph.h"
@@ -47,6 +48,13 @@ class RecordRange {
   // the two most expensive ones, and so on.
   std::vector<KeepOption> keep_options(const std::vector<uint32_t>& crossing) const;
 
+  // Returns numbers that are the same for ranges that differ only in where they lie, such as those
+  // of equal layers: their options differ by first_value() and leaf_gradients().
+  std::vector<uint64_t> shape(const std::vector<uint32_t>& crossing) const;
+  uint32_t first_value() const { return base_; }  // the least number of a value made here
+  // The bytes of gradients of leaves that are alive before its backward.
+  uint64_t leaf_gradients() const { return graph_.gradients_from(last_); }
+
   template <class F>
   void for_each_made(F&& body) const {
     for (uint32_t r = first_; r < last_; ++r)
@@ -63,6 +71,21 @@ class RecordRange {
   uint32_t first_, last_;
   uint32_t base_ = UINT32_MAX;  // the least number of a value made here
   std::vector<bool> saved_;     // by value, from `base_` on: whether records inside save it
+};
+
+// The options of ranges, each found once for all ranges of its shape.
+class KnownOptions {
+ public:
+  // Returns range.keep_options(crossing).
+  std::vector<KeepOption> of(const RecordRange& range, const std::vector<uint32_t>& crossing);
+
+ private:
+  struct Known {
+    uint32_t first_value = 0;
+    uint64_t leaf_gradients = 0;
+    std::vector<KeepOption> options;
+  };
+  std::map<std::vector<uint64_t>, Known> known_;  // by shape
 };
 
 template <class Wanted, class AtHand>

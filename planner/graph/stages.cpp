@@ -195,11 +195,12 @@ class Stages::Builder {
 
 void Stages::add_keep_options(const Graph& graph, const std::vector<ValueUse>& uses) {
   kept.resize(count());
+  KnownOptions known;
   for (uint32_t s = 0; s < count(); ++s)
     for (uint32_t j = s + 1; j <= std::min(count(), s + tuning::longest_options); ++j) {
       if (j > s + 1 && positions[j] - positions[s] > tuning::most_option_records) break;
-      kept[s].push_back(RecordRange(graph, uses, positions[s], positions[j])
-                            .keep_options(stages[j - 1].crossing_gradients));
+      kept[s].push_back(known.of(RecordRange(graph, uses, positions[s], positions[j]),
+                                 stages[j - 1].crossing_gradients));
     }
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <limits>
 
 #include "planner/follow/follower.h"
 #include "planner/graph/evaluate.h"
@@ -61,13 +62,28 @@ bool is_proportional(const Graph& a, const Graph& b) {
 
 Search::Search(OpenDry open, Program program, const AutoRecomputeOptions& options)
     : open_(std::move(open)), program_(std::move(program)), options_(options) {
-  if (options_.candidates == 0) options_.candidates = 24;
   measure(Plan{}, &graph_);
+  prepare(nullptr);
+}
+
+Search::Search(const Search& known, const AutoRecomputeOptions& options)
+    : open_(known.open_),
+      program_(known.program_),
+      options_(options),
+      graph_(known.graph_),
+      plain_(known.plain_),
+      difference_(known.difference_) {
+  prepare(&known);
+}
+
+void Search::prepare(const Search* known) {
+  if (options_.candidates == 0) options_.candidates = 24;
   const double seconds = open_()->info().host_bandwidth.seconds_there_and_back();
+  graph_.offload_cost = graph_.byte_cost = std::numeric_limits<double>::infinity();
   if (options_.host_bytes > 0)
     graph_.offload_cost = options_.times ? seconds : seconds * OpCost::flops_per_second;
   graph_.host_bytes = options_.host_bytes;
-  plain_ = measure(Plan{});  // without the memory that recording takes
+  if (!known) plain_ = measure(Plan{});  // without the memory that recording takes
   rest_ = plain_.peak() - std::min(plain_.peak(), evaluate(graph_, {}).peak);
   measure_work_ = work_of(plain_.forecast.work);
   work_.on_progress = [this](const PlanWork& work) {
@@ -84,7 +100,14 @@ Search::Search(OpenDry open, Program program, const AutoRecomputeOptions& option
     if (!options_.times) other.host_bytes = 0, other.keep_8_bits = false;
     other.times = nullptr;
     other.on_progress = [this](double share) { report(share / 2); };
-    simpler_ = std::make_unique<Search>(open_, program_, other);
+    if (known && known->simpler_ && other.effort == known->options_.effort &&
+        other.candidates == known->options_.candidates &&
+        other.flops_per_byte == known->options_.flops_per_byte) {
+      simpler_ = known->simpler_;
+      simpler_->options_.on_progress = {};
+    } else {
+      simpler_ = std::make_shared<Search>(open_, program_, other);
+    }
   } else {
     const double mostly_flops = 2, usual = AutoRecomputeOptions().flops_per_byte;
     other.flops_per_byte = options_.flops_per_byte > mostly_flops ? mostly_flops : usual;

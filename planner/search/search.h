@@ -25,6 +25,9 @@ class Search {
   // `program` builds its model and takes a few training steps that are alike. It runs twice at
   // once, without recomputation.
   Search(OpenDry open, Program program, const AutoRecomputeOptions& options = {});
+  // A search for the same program with other options, which shares what it can with `known`, for
+  // good: what one finds may be found by the other.
+  Search(const Search& known, const AutoRecomputeOptions& options);
   Search(const Search&) = delete;
   Search& operator=(const Search&) = delete;
 
@@ -67,6 +70,7 @@ class Search {
   Candidate measured(Plan plan) { return hand_out(measure(std::move(plan))); }
 
  private:
+  void prepare(const Search* known);
   Candidate measure(Plan plan, Graph* record = nullptr);
   double cost(const Candidate& candidate) const;
   uint64_t sure_peak(const Plan& plan) const;
@@ -93,7 +97,7 @@ class Search {
   // Where values may go to the host's memory or to 8 bits, or costs are measured times: a search
   // with none of this, or without times. What it finds counts as well, so that these plans are
   // never worse for it.
-  std::unique_ptr<Search> simpler_;
+  std::shared_ptr<Search> simpler_;
   // The recorded graph with costs by the objective, and where no search is simpler also with costs
   // that weigh memory traffic much more or less: other values are heavy then, so plans cut and keep
   // elsewhere.
