@@ -64,7 +64,7 @@ void train(const Words& words) {
     add_lora(*model, options);
   else
     load_adapter(from, *model);
-  AdamW optimizer(model->parameters(), {.lr = 3e-3f, .weight_decay = 0});
+  AdamW optimizer(model->parameters(), {.lr = 5e-4f, .weight_decay = 0});
   for (int64_t step = 0; step < std::stoll(words.at(4)); ++step) {
     const Tensor ids = texts(step, model->config().vocab_size);
     const Tensor loss =

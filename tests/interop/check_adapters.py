@@ -63,7 +63,7 @@ def logits(model):
 
 
 def losses(model):
-    optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=3e-3, weight_decay=0)
+    optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=5e-4, weight_decay=0)
     found = []
     for step in range(STEPS):
         ids = texts(step)
