@@ -74,7 +74,7 @@ BpeTokenizer demo_tokenizer() {
 // Trains a new model on the conversations with sentences.
 void train_demo(Decoder& model, const BpeTokenizer& tokenizer) {
   constexpr int64_t length = 128, batch_size = 8;
-  constexpr uint32_t steps = 400;
+  constexpr uint32_t steps = 200;
   const ChatFormat chat(tokenizer);
   const Instructions read =
       read_instructions(conversations(sentence), "the demonstration", tokenizer, &chat,

@@ -279,8 +279,6 @@ void LoraTrain::run() {
 }
 
 void LoraTrain::train() {
-  check(merge.empty() || saves() || !files_->is_quantised(), "options",
-        "--merge of a quantised model adds the adapter that --save writes, got none");
   manual_seed(seed);
   if (!resume.empty()) frozen_base = files_->fingerprint();
   const LoraRecipe shape = base();

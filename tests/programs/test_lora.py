@@ -172,10 +172,9 @@ def test_nf4(folder):
     report = read(folder, "report.json")
     expect(report["validation_loss"] < 0.9 * report["before"]["validation_loss"], "it learns", report)
     expect(report["device"]["memory"]["peak"] == report["device"]["predicted_peak"], "the forecast", report)
-    for options, message in (({"offload": "file"}, "NF4 lie in several tensors"), ({"merge": "m", "save": ""}, "that --save writes")):
-        _, errors = run(folder, *lora(model="nf4", steps=1, **{"save": "new", **options}), status=1)
-        expect(message in errors and errors.count("\n") == 1 and not (folder / "new").exists(), message, errors)
-    # What training merges is what is merged afterwards, also where the weights stay in their file.
+    _, errors = run(folder, *lora(model="nf4", steps=1, save="new", offload="file"), status=1)
+    expect("NF4 lie in several tensors" in errors and not (folder / "new").exists(), "NF4 in its file", errors)
+    # A model that is merged by training equals one that is merged later, also where the weights stay in their file.
     run(folder, "lm", "convert", "nf4", "merged", "--adapter", "out")
     expect((folder / "merged/model.safetensors").read_bytes() == (folder / "whole/model.safetensors").read_bytes(), "merged weights")
     run(folder, "lm", "convert", "nf4", "merged.gguf", "--type", "q8_0", "--adapter", "out")
@@ -223,12 +222,15 @@ def test_demo(folder):
     expect("training a small model" not in again, "the model is kept", again)
 
 
-for name, test in list(globals().items()):
-    if name.startswith("test_"):
-        with tempfile.TemporaryDirectory() as path:
-            os.environ["REWIND_CACHE"] = path + "/cache"
-            write_data(Path(path))
-            (Path(path) / "config.json").write_text(json.dumps(CONFIG))
-            write_examples(Path(path))
-            test(Path(path))
+with tempfile.TemporaryDirectory() as made:
+    write_data(Path(made))
+    (Path(made) / "config.json").write_text(json.dumps(CONFIG))
+    os.environ["REWIND_CACHE"] = made + "/cache"
+    write_examples(Path(made))
+    for name, test in list(globals().items()):
+        if name.startswith("test_"):
+            with tempfile.TemporaryDirectory() as path:
+                os.environ["REWIND_CACHE"] = path + "/cache"
+                shutil.copytree(made, path, dirs_exist_ok=True)
+                test(Path(path))
 print("adapters learn from instructions, and are written, merged and resumed")
