@@ -112,7 +112,7 @@ DemoFiles make_demo(const std::filesystem::path& folder,
                     const std::function<void(const std::string&)>& say) {
   const DemoFiles files = {folder / "model", folder / "examples.jsonl"};
   if (!std::filesystem::exists(files.model / "config.json")) {
-    say("training a small model that answers in sentences, which takes about a minute");
+    say("training a small model that answers in sentences, which takes half a minute");
     manual_seed(1);
     Decoder model(demo_config());
     const BpeTokenizer tokenizer = demo_tokenizer();
