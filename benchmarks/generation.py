@@ -45,9 +45,9 @@ def make_models(o, folder):
     return files
 
 
-def ours(o, model, tokens):
+def ours(o, model, tokens, count=None):
     words = (ROOT / "README.md").read_text().split()
-    return run(o.build / "apps/lm", "generate", " ".join(words[:o.words]), "--model", model, "--device", o.device,
+    return run(o.build / "apps/lm", "generate", " ".join(words[:count or o.words]), "--model", model, "--device", o.device,
                *(["--dtype", o.dtype] if o.dtype else []), "--temperature", "0", "--max-new-tokens", tokens + 1,
                threads=o.threads)
 
@@ -70,14 +70,22 @@ def measure(o, model):
 
 
 def measure_cpu(o, model):
-    """The same by CPU seconds, of two runs of different lengths, in which reading and loading cancel out."""
-    few, found = o.tokens // 8, []
-    for program in (ours, lambda o, model, tokens: theirs(o, model, 0, tokens)):
-        (_, _, short), (text, memory, long) = (program(o, model, tokens) for tokens in (few, o.tokens))
-        found.append((float("nan"), (o.tokens - few) / (long - short), memory))
-        if program is ours:
-            prompt, *_, dtype = RATES.search(text).groups()
-    return dtype, prompt, *found
+    """The same by CPU seconds, of runs of two lengths each, in which what is done once cancels out."""
+    few, read, drawn = o.tokens // 8, [], []
+    for words in (max(1, o.words // 8), o.words):
+        text, memory, seconds = ours(o, model, 0, words)
+        prompt, *_, dtype = RATES.search(text).groups()
+        others = theirs(o, model, prompt, 0) if o.llama else (None, float("nan"), float("nan"))
+        read.append((int(prompt), seconds, others[2]))
+    for tokens in (few, o.tokens):
+        others = theirs(o, model, 0, tokens) if o.llama else (None, float("nan"), float("nan"))
+        drawn.append((tokens, ours(o, model, tokens)[2], others[2]))
+
+    def rate(runs, program):
+        (few, *short), (many, *long) = runs
+        return (many - few) / (long[program] - short[program]) if many > few else float("nan")
+    mine, their = ((rate(read, i), rate(drawn, i), used) for i, used in enumerate((memory, others[1])))
+    return dtype, prompt, mine, their
 
 
 def main():
@@ -94,7 +102,7 @@ def main():
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--cpu-time", action="store_true",
-                        help="tokens drawn per CPU second, where other programs use the machine, too; with --threads 1")
+                        help="tokens per CPU second, where other programs use the machine, too; with --threads 1")
     parser.add_argument("--output", type=Path)
     o = parser.parse_args()
     here, _, there = (o.folder or "").partition(":")

@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
 """Measures a step of training adapters of all linear layers, in f32 on the processor, beside PyTorch with PEFT, in turns, and
-writes a table: seconds of a step, and the most memory of the process over that before the model. Of the shapes of
-SmolLM2-135M and TinyLlama-1.1B, one text and four. Without torch, transformers and peft only ours is measured.
-Usage: lora.py [--python 'python3'] [--rounds 3] [--models MODEL...] [--forms FORM...] [--output FILE]"""
+writes a table: seconds of a step by the clock and of CPU time, and the most memory of the process over that before the
+model. Of the shapes of SmolLM2-135M and TinyLlama-1.1B, one text and four. With --losses N, both take N steps from the same
+random weights and adapters in place of that, and the largest difference of their losses is printed. Without torch,
+transformers and peft only ours is measured.
+Usage: lora.py [--python 'python3'] [--rounds 3] [--models MODEL...] [--forms FORM...] [--losses N] [--output FILE]"""
 
 import argparse
 import json
@@ -24,15 +26,15 @@ FORMS = {"lora": ([], []), "dora": (["--dora"], ["--dora"]),
 
 
 def measured(command, o):
-    """Returns seconds and MiB; nothing where a package is missing."""
+    """Returns seconds, CPU seconds and MiB; nothing where a package is missing."""
     result = subprocess.run([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                             env=dict(os.environ, OMP_NUM_THREADS=str(o.threads)))
     if "ModuleNotFoundError" in result.stderr:
         return None
     if result.returncode:
         raise SystemExit(f"{command}: {result.stderr}")
-    *seconds, memory = map(float, result.stdout.splitlines()[-1].split())
-    return statistics.median(seconds), memory
+    *seconds, cpu, memory = map(float, result.stdout.splitlines()[-1].split())
+    return statistics.median(seconds), cpu, memory
 
 
 def row(o, model, form, batch):
@@ -46,7 +48,7 @@ def row(o, model, form, batch):
         rounds = [(measured([o.build / "benchmarks/bench", "lora_step", *options, *ours], o),
                    measured([*o.python, ROOT / "benchmarks/peers/lora_step.py", *options, *theirs], o)) for _ in range(o.rounds)]
     cells = [model, form, str(batch)]
-    for i, digits in enumerate((2, 0)):
+    for i, digits in enumerate((2, 2, 0)):
         mine = statistics.median(r[0][i] for r in rounds)
         cells.append(f"{mine:.{digits}f}")
         if rounds[0][1] is None:
@@ -55,6 +57,27 @@ def row(o, model, form, batch):
         others = statistics.median(r[1][i] for r in rounds)
         cells += [f"{others:.{digits}f}", f"{mine / others:.2f}"]
     return "| " + " | ".join(cells) + " |"
+
+
+def losses(o, model, form, batch):
+    """Returns a line about the losses from the same weights and adapters."""
+    with tempfile.TemporaryDirectory(dir=o.folder) as folder:
+        ours, theirs = FORMS[form]
+        if MODELS[model]:
+            Path(folder, "config.json").write_text(json.dumps(MODELS[model]))
+        peer = [*o.python, ROOT / "benchmarks/peers/lora_step.py", *theirs]
+        make = [*peer, "--make", folder, *(["--model", f"{folder}/config.json"] if MODELS[model] else [])]
+        subprocess.run([str(word) for word in make], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        options = ["--batch", batch, "--seq", o.seq, "--steps", o.losses - 1, "--model", f"{folder}/model", "--adapter",
+                   f"{folder}/adapter", "--save-losses"]
+        curves = []
+        for program in ([o.build / "benchmarks/bench", "lora_step", *ours], peer):
+            file = Path(folder, f"losses-{len(curves)}")
+            measured([*program, *options, file], o)
+            curves.append([float(line) for line in file.read_text().split()])
+    mine, other = curves
+    worst = max(abs(a - b) for a, b in zip(mine, other, strict=True))
+    return f"| {model} | {form} | {batch} x {o.seq} | {len(mine)} | {mine[0]:.4f} | {mine[-1]:.4f} | {worst:.1e} |"
 
 
 def main():
@@ -68,15 +91,19 @@ def main():
     parser.add_argument("--steps", type=int, default=4, help="that a run measures")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--losses", type=int, help="compare so many losses instead")
+    parser.add_argument("--folder", help="where the weights lie for that")
     parser.add_argument("--output", type=Path)
     o = parser.parse_args()
-    lines = ["| model | adapters | texts | s a step | PEFT | ratio | MiB over idle | PEFT | ratio |",
-             "|---|---|---:|---:|---:|---:|---:|---:|---:|"]
+    lines = ["| model | adapters | texts | s a step | PEFT | ratio | CPU s | PEFT | ratio | MiB over idle | PEFT | ratio |",
+             "|---|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|"]
+    if o.losses:
+        lines = ["| model | adapters | texts | steps | first loss | last | apart by |", "|---|---|---:|---:|---:|---:|---:|"]
     print("\n".join(lines))
     for model, form, batch in [(m, f, b) for m in o.models for f in o.forms for b in o.batches]:
-        lines.append(row(o, model, form, batch))
+        lines.append((losses if o.losses else row)(o, model, form, batch))
         print(lines[-1], flush=True)
-    if o.output:
+    if o.output and not o.losses:
         cpu = next((line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")), "")
         o.output.write_text(f"""# Training adapters beside PEFT
 

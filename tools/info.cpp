@@ -180,9 +180,10 @@ nlohmann::json to_json(const Found& found) {
   return json;
 }
 
-// Compiles all pipelines and prints them, or adds them to the device's `json` if there is one.
-void tell_pipelines(const Found& found, const std::string& text, nlohmann::json* json) try {
-  const std::vector<PipelineStatistics> compiled = found.device->pipeline_statistics(text);
+// Compiles pipelines and prints them, or adds them to the device's `json` if there is one.
+void tell_pipelines(const Found& found, const std::string& text, const std::string& only,
+                    nlohmann::json* json) try {
+  const std::vector<PipelineStatistics> compiled = found.device->pipeline_statistics(text, only);
   if (!json) return print_pipelines(compiled);
   for (const PipelineStatistics& s : compiled)
     (*json)["pipelines"].push_back(to_json(s, !text.empty()));
@@ -215,7 +216,7 @@ void print_ops(bool json) {
 int main(int argc, char** argv) {
   CLI::App app("Prints how Rewind uses the devices: features, self-check, kernel variants.");
   std::string choice;
-  std::string text;
+  std::string text, only;
   bool json = false, kernels = false, pipelines = false, ops = false;
   shared_option(app, "--device", choice, "only this one");
   app.add_flag("--kernels", kernels, "print how every kernel runs, too");
@@ -224,6 +225,7 @@ int main(int argc, char** argv) {
                "memory and instructions, as the driver reports them");
   app.add_flag("--ops", ops,
                "list the ops instead: their dtypes, rules of Autocast and names in PyTorch");
+  shared_option(app, "--only", only, "of the kernels whose pipelines are compiled");
   app.add_option("--count", text, "count this text in the pipelines' machine code, for --json");
   shared_flag(app, "--json", json, "with the kernels");
   return run_program(
@@ -241,7 +243,7 @@ int main(int argc, char** argv) {
           else
             print(found, kernels);
           if (pipelines && found.device && found.is_vulkan())
-            tell_pipelines(found, text, json ? &all.back() : nullptr);
+            tell_pipelines(found, text, only, json ? &all.back() : nullptr);
         }
         if (!json && !no_vulkan.empty()) fmt::print("NO VULKAN     {}\n", no_vulkan);
         const bool is_one = !choice.empty() && choice != "vulkan";

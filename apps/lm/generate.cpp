@@ -219,15 +219,13 @@ void LmConvert::add_to(CLI::App& app) {
 void LmConvert::run() const {
   set_default_device(open_backend("cpu"));
   const DecoderFiles files(from);
-  const DType stored = files.stored_dtype(), dtype = adapter.empty() ? stored : DType::f32;
-  const LanguageModel opened = LanguageModel::open_floats(files, dtype, DType::f32, tokenizer);
+  const DType stored = files.stored_dtype();
+  const LanguageModel opened =
+      adapter.empty() ? LanguageModel::open_floats(files, stored, DType::f32, tokenizer)
+                      : LanguageModel::open_merged(files, adapter, tokenizer);
   const std::string written = !type.empty()          ? type
                               : files.is_quantised() ? "f16"
                                                      : std::string(name(stored));
-  if (!adapter.empty()) {
-    load_adapter(adapter, *opened.model);
-    merge_lora(*opened.model);
-  }
   save_language_model(to, *opened.model, opened.tokenizer, written);
   fmt::print("{}: {} parameters of {}, {} tokens\n", to, opened.model->parameter_count(), written,
              opened.tokenizer.size());

@@ -74,7 +74,7 @@ BpeTokenizer demo_tokenizer() {
 // Trains a new model on the conversations with sentences.
 void train_demo(Decoder& model, const BpeTokenizer& tokenizer) {
   constexpr int64_t length = 128, batch_size = 8;
-  constexpr uint32_t steps = 400;
+  constexpr uint32_t steps = 200;
   const ChatFormat chat(tokenizer);
   const Instructions read =
       read_instructions(conversations(sentence), "the demonstration", tokenizer, &chat,
@@ -112,7 +112,7 @@ DemoFiles make_demo(const std::filesystem::path& folder,
                     const std::function<void(const std::string&)>& say) {
   const DemoFiles files = {folder / "model", folder / "examples.jsonl"};
   if (!std::filesystem::exists(files.model / "config.json")) {
-    say("training a small model that answers in sentences, which takes about a minute");
+    say("training a small model that answers in sentences, which takes half a minute");
     manual_seed(1);
     Decoder model(demo_config());
     const BpeTokenizer tokenizer = demo_tokenizer();

@@ -41,7 +41,9 @@ void LoraTrain::add_to(CLI::App& app) {
                 "default: the usual number for so many rows, which the run prints");
   shared_option(app, "--save", save, "the adapter, as a folder of PEFT's")->capture_default_str();
   must_be_writable(app.add_option(
-      "--merge", merge, "write the model with the adapter in its weights: a folder, or FILE.gguf"));
+      "--merge", merge,
+      "write the model with the adapter in its weights, in f16 if they are quantised: "
+      "a folder, or FILE.gguf"));
   app.add_option("--prompt", prompt,
                  "a message to answer before and after training (default: one of the validation)");
   update.add_to(app);

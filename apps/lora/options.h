@@ -55,6 +55,7 @@ struct LoraTrain : TrainerOptions {
   PackedExamplesOptions rows(int64_t batch_size, bool is_training) const;
   // Whether the adapter is written: a run without a model of the user's keeps it only if asked to.
   bool saves() const;
+  const std::shared_ptr<const DecoderFiles>& files() const { return files_; }  // of the base
   void run();
 
  private:
@@ -68,7 +69,7 @@ struct LoraTrain : TrainerOptions {
   void train();
 
   bool is_demo_ = false;
-  std::shared_ptr<const DecoderFiles> files_;  // of --model
+  std::shared_ptr<const DecoderFiles> files_;
 };
 
 }  // namespace rw

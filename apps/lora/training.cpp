@@ -6,8 +6,10 @@
 
 #include "apps/lora/demo.h"
 #include "apps/lora/options.h"
+#include "backends/open.h"
 #include "core/base/rng.h"
 #include "core/files/cache.h"
+#include "core/memory/default_device.h"
 #include "data/base/files.h"
 #include "data/chat/chat_format.h"
 #include "data/content_hash.h"
@@ -72,12 +74,19 @@ class LoraTraining : public Trainer<LoraTask, PackedExamples> {
         o_(options),
         data_(data) {}
 
-  // Writes the model with the adapters in its weights, which has no adapters any more.
+  // Writes the model with the adapters in its weights, which has no adapters any more. Quantised
+  // weights become floats for it in the host's memory, and the adapter is the one that was saved.
   void merge() {
     const auto whole = gather_parameters(steps().parallel.get());
     if (!is_first_rank()) return;
-    merge_lora(steps().model);
-    save_language_model(o_.merge, steps().model, data_.tokenizer);
+    if (const DecoderFiles& base = *o_.files(); base.is_quantised()) {
+      const DeviceScope host(Device::create(open_backend("cpu")));
+      const auto merged = LanguageModel::open_merged(base, o_.save, o_.tokenizer);
+      save_language_model(o_.merge, *merged.model, merged.tokenizer, "f16");
+    } else {
+      merge_lora(steps().model);
+      save_language_model(o_.merge, steps().model, data_.tokenizer);
+    }
     fmt::print("merged in {}\n", o_.merge);
   }
 
@@ -215,8 +224,9 @@ LoraRecipe LoraTrain::recipe(LoraRecipe made, int64_t rows) {
 
 // Matrices that have the bytes of the file, and that nobody writes or saves, may stay there.
 std::string LoraTrain::not_in_file(const LoraRecipe& made) const {
-  if (!merge.empty()) return "--merge writes to them";
-  const bool is_nf4 = files_ ? !files_->gguf() && files_->is_quantised() : type == "nf4";
+  const bool is_quantised = files_ && files_->is_quantised();
+  if (!merge.empty() && !is_quantised) return "--merge writes to them";
+  const bool is_nf4 = files_ ? !files_->gguf() && is_quantised : type == "nf4";
   if (is_nf4) return "those in NF4 lie in several tensors of their files";
   const DType dtype = device.parsed_dtype();
   const bool are_same =
@@ -269,9 +279,6 @@ void LoraTrain::run() {
 }
 
 void LoraTrain::train() {
-  check(merge.empty() || !files_->is_quantised(), "options",
-        "--merge writes weights that are floats, got a quantised model: train without it, and let "
-        "lm convert --adapter write the model");
   manual_seed(seed);
   if (!resume.empty()) frozen_base = files_->fingerprint();
   const LoraRecipe shape = base();

@@ -68,8 +68,9 @@ class OwnProcess final : public Backend {
   }
   std::vector<HeapUsage> heaps() const override { return here().heaps(); }
   std::vector<KernelVariant> kernel_variants() const override { return here().kernel_variants(); }
-  std::vector<PipelineStatistics> pipeline_statistics(const std::string& text) const override {
-    return here().pipeline_statistics(text);
+  std::vector<PipelineStatistics> pipeline_statistics(const std::string& text,
+                                                      const std::string& only) const override {
+    return here().pipeline_statistics(text, only);
   }
   void time_kernels(bool on) override { here().time_kernels(on); }
   std::vector<KernelTime> kernel_times() override { return here().kernel_times(); }
@@ -183,8 +184,9 @@ class VulkanBackend final : public Backend {
   std::vector<KernelVariant> kernel_variants() const override {
     return dispatcher_.kernel_variants();
   }
-  std::vector<PipelineStatistics> pipeline_statistics(const std::string& text) const override {
-    return vulkan::pipeline_statistics(choice_, info_.refused, text);
+  std::vector<PipelineStatistics> pipeline_statistics(const std::string& text,
+                                                      const std::string& only) const override {
+    return vulkan::pipeline_statistics(choice_, info_.refused, text, only);
   }
   void time_kernels(bool on) override {
     joining_.release();

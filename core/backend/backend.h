@@ -253,9 +253,11 @@ class Backend {
   virtual std::vector<HeapUsage> heaps() const { return {}; }
   // Returns the choice for every kernel that can run in several ways; empty if there is only one.
   virtual std::vector<KernelVariant> kernel_variants() const { return {}; }
-  // Compiles every pipeline that the device may be asked for, which may take minutes. `text` is
-  // counted in their machine code. Empty if nothing is compiled.
-  virtual std::vector<PipelineStatistics> pipeline_statistics(const std::string& /*text*/) const {
+  // Compiles every pipeline that the device may be asked for, which may take minutes, or those of
+  // kernels whose names contain `only`. `text` is counted in their machine code. Empty if nothing
+  // is compiled.
+  virtual std::vector<PipelineStatistics> pipeline_statistics(const std::string& /*text*/,
+                                                              const std::string& /*only*/) const {
     return {};
   }
   // Starts or stops measuring when every kernel runs.

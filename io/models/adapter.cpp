@@ -124,7 +124,7 @@ void check_pattern(const std::string& layer, const std::vector<std::pair<std::st
                    const std::string& file) {
   const std::pair<std::string, T>* first = nullptr;
   for (const auto& one : pattern) {
-    if (layer != one.first && !layer.ends_with("." + one.first)) continue;
+    if (!names_layer(one.first, layer)) continue;
     check<FileError>(!first || first->second == one.second, adapter_reader,
                      "the patterns of '{}' must have one name for a layer, got {:?} and {:?} for "
                      "{:?}",

@@ -83,12 +83,7 @@ std::map<std::string, std::vector<std::string>> read_index(const fs::path& file)
   return names;
 }
 
-bool has_tensors(const fs::path& folder) {
-  return fs::exists(path_in(folder, decoder_tensors_file)) ||
-         fs::exists(path_in(folder, decoder_index_file));
-}
-
-// As in transformers, a whole file counts before the parts of an index.
+// As in transformers, a whole file counts before the parts of an index. None if there is neither.
 std::list<SafetensorsFile> open_folder(const fs::path& folder) {
   std::list<SafetensorsFile> files;
   const fs::path index = path_in(folder, decoder_index_file),
@@ -97,9 +92,7 @@ std::list<SafetensorsFile> open_folder(const fs::path& folder) {
     files.emplace_back(whole);
     return files;
   }
-  check<FileError>(fs::exists(index), "load_decoder",
-                   "'{}' must have {} or {}; other formats are not read", folder.string(),
-                   decoder_tensors_file, decoder_index_file);
+  if (!fs::exists(index)) return files;
   for (const auto& [part, names] : read_index(index)) {
     const auto& tensors = files.emplace_back(path_in(folder, part)).tensors();
     for (const std::string& name : names)
@@ -175,13 +168,16 @@ std::vector<Nf4Target> take_nf4(const std::map<std::string, StoredNf4>& stored,
   return targets;
 }
 
-void load_folder(const fs::path& folder, const Decoder& model) {
+void load_folder(const fs::path& folder, const std::list<SafetensorsFile>& files,
+                 const Decoder& model) {
   check_folder(folder);
   if (fs::exists(path_in(folder, decoder_tensors_file)) &&
       fs::exists(path_in(folder, decoder_index_file)))
     fmt::print(stderr, "note: '{}' has {} and {}: the parts of the latter are not read\n",
                folder.string(), decoder_tensors_file, decoder_index_file);
-  const std::list<SafetensorsFile> files = open_folder(folder);
+  check<FileError>(!files.empty(), "load_decoder",
+                   "'{}' must have {} or {}; other formats are not read", folder.string(),
+                   decoder_tensors_file, decoder_index_file);
   std::set<std::string> ignored;
   if (model.config().tie_word_embeddings) {
     check_tied_head(files);
@@ -207,8 +203,9 @@ void load_folder(const fs::path& folder, const Decoder& model) {
   for (const Nf4Target& target : targets) target.read();
 }
 
-std::vector<WeightInFile> matrices_in_folder(const fs::path& folder, const Decoder& model) {
-  const std::list<SafetensorsFile> files = open_folder(folder);
+std::vector<WeightInFile> matrices_in_folder(const fs::path& folder,
+                                             const std::list<SafetensorsFile>& files,
+                                             const Decoder& model) {
   std::vector<WeightInFile> found;
   for (const auto& [name, matrix] : model.named_parameters()) {
     if (!stays_in_file(matrix)) continue;
@@ -264,7 +261,7 @@ MatrixTypes matrix_types(const DecoderFiles& files) {
     for (const auto& [name, stored] : gguf->tensors())
       if (stored.shape.rank() > 1) types.emplace(stored.type->name);
   } else {
-    for (const SafetensorsFile& file : open_folder(files.path()))
+    for (const SafetensorsFile& file : files.parts())
       for (const auto& [name, stored] : file.tensors())
         if (stored.shape.rank() > 1) types.insert(stored.dtype);
   }
@@ -303,7 +300,8 @@ std::optional<DType> named_dtype(const fs::path& path) {
 DecoderFiles::DecoderFiles(fs::path path)
     : path_(std::move(path)),
       gguf_(is_gguf(path_) ? std::optional<GgufFile>(path_) : std::nullopt),
-      config_(gguf_ ? parse_decoder_metadata(*gguf_) : config_of(path_in(path_, "config.json"))) {}
+      config_(gguf_ ? parse_decoder_metadata(*gguf_) : config_of(path_in(path_, "config.json"))),
+      parts_(gguf_ ? std::list<SafetensorsFile>() : open_folder(path_)) {}
 
 SpecialTokens DecoderFiles::special_tokens() const {
   if (gguf_) return gguf_tokens(*gguf_);
@@ -329,9 +327,7 @@ bool DecoderFiles::is_quantised() const {
 DecoderTypes DecoderFiles::types() const {
   if (gguf_) return decoder_types(*gguf_, config_);
   DecoderTypes types;
-  if (!has_tensors(path_)) return types;  // a configuration alone, to plan for
-  const std::list<SafetensorsFile> files = open_folder(path_);
-  for (const auto& [weight, stored] : nf4_weights(files)) types.emplace(weight, &blocks::nf4);
+  for (const auto& [weight, stored] : nf4_weights(parts_)) types.emplace(weight, &blocks::nf4);
   return types;
 }
 
@@ -360,7 +356,7 @@ std::string DecoderFiles::fingerprint() const {
     for (const auto& [name, stored] : gguf_->tensors())
       found.add(file, name, stored.type->name, stored.shape, stored.offset, stored.bytes);
   } else {
-    for (const SafetensorsFile& file : open_folder(path_)) {
+    for (const SafetensorsFile& file : parts_) {
       const InputFile bytes(file.path());
       for (const auto& [name, stored] : file.tensors())
         found.add(bytes, name, stored.dtype, stored.shape, stored.offset, stored.bytes);
@@ -370,18 +366,19 @@ std::string DecoderFiles::fingerprint() const {
 }
 
 void DecoderFiles::load(Decoder& model) const {
-  if (!gguf_) return load_folder(path_, model);
+  if (!gguf_) return load_folder(path_, parts_, model);
   load_decoder_tensors(*gguf_, model, model.config());
 }
 
 DecoderConfig read_decoder_config(const fs::path& path) {
-  return path.extension() == ".json" ? config_of(path) : DecoderFiles(path).config();
+  if (is_gguf(path)) return parse_decoder_metadata(GgufFile(path));
+  return config_of(path.extension() == ".json" ? path : path_in(path, "config.json"));
 }
 
 std::vector<WeightInFile> matrices_in_file(const DecoderFiles* files, const Decoder& model) {
   if (!model.parameters().front().device().backend().is_dry())
     return files->gguf() ? matrices_in_gguf(*files->gguf(), model, model.config())
-                         : matrices_in_folder(files->path(), model);
+                         : matrices_in_folder(files->path(), files->parts(), model);
   std::vector<WeightInFile> found;
   const auto add = [&](const Tensor& matrix) {
     if (stays_in_file(matrix)) found.push_back({matrix, {"", {{0, 0, matrix.bytes()}}}});
@@ -392,7 +389,7 @@ std::vector<WeightInFile> matrices_in_file(const DecoderFiles* files, const Deco
 }
 
 void load_decoder(const fs::path& path, Decoder& model) {
-  if (!is_gguf(path)) return load_folder(path, model);
+  if (!is_gguf(path)) return load_folder(path, open_folder(path), model);
   load_decoder_tensors(GgufFile(path), model, model.config());
 }
 

@@ -4,12 +4,14 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <list>
 #include <optional>
 #include <vector>
 
 #include "../../models/decoder.h"
 #include "../../nn/adapters/frozen_weights.h"
 #include "../formats/gguf.h"
+#include "../formats/safetensors.h"
 #include "decoder_types.h"
 
 namespace rw {
@@ -23,17 +25,20 @@ struct SpecialTokens {
   bool operator==(const SpecialTokens&) const = default;
 };
 
-// The files of a model, whose configuration is read once: the header of a GGUF file has the whole
-// vocabulary. Everything here throws FileError.
+// The files of a model, whose configuration and headers are read once: the header of a GGUF file
+// has the whole vocabulary. Everything here throws FileError.
 class DecoderFiles {
  public:
   // A folder with config.json, or a .gguf file. Absent keys have the defaults of the model's class
   // in Hugging Face's transformers. FileError also for models that Decoder is not: mixtures of
   // experts, soft caps, partial rotary embeddings.
   explicit DecoderFiles(std::filesystem::path path);
+  DecoderFiles(const DecoderFiles&) = delete;
+  DecoderFiles& operator=(const DecoderFiles&) = delete;
 
   const std::filesystem::path& path() const { return path_; }         // as it was given
   const GgufFile* gguf() const { return gguf_ ? &*gguf_ : nullptr; }  // null: a folder
+  const std::list<SafetensorsFile>& parts() const { return parts_; }  // of a folder
   const DecoderConfig& config() const { return config_; }             // the model's shape
   // Those of the folder's generation_config.json, or else of its config.json. None where the files
   // say nothing.
@@ -69,6 +74,7 @@ class DecoderFiles {
   std::filesystem::path path_;
   std::optional<GgufFile> gguf_;
   DecoderConfig config_;
+  std::list<SafetensorsFile> parts_;  // of a folder; none: a configuration alone, to plan for
 };
 
 // The shape of the model in a folder, by its config.json, which may be named itself, or in a .gguf

@@ -25,10 +25,6 @@ bool is_head(const std::string& name) {
   return std::ranges::find(heads, last) != std::end(heads);
 }
 
-bool is_called(const std::string& name, const std::string& target) {
-  return name == target || name.ends_with("." + target);
-}
-
 // The last parts of the names, each once, for messages.
 std::string last_parts(const std::vector<NamedLinear>& layers) {
   std::set<std::string> parts;
@@ -43,6 +39,10 @@ Tensor sum_of_squares(Tensor rows) {
 
 }  // namespace
 
+bool names_layer(const std::string& target, const std::string& layer) {
+  return layer == target || layer.ends_with("." + target);
+}
+
 double LoraOptions::scale() const {
   const auto r = static_cast<double>(rank);
   return alpha / (rank_stabilized ? std::sqrt(r) : r);
@@ -52,7 +52,7 @@ LoraOptions LoraOptions::of_layer(const std::string& name) const {
   LoraOptions own = *this;
   const auto take = [&](auto& value, auto& pattern) {
     const auto found =
-        std::ranges::find_if(pattern, [&](const auto& p) { return is_called(name, p.first); });
+        std::ranges::find_if(pattern, [&](const auto& p) { return names_layer(p.first, name); });
     if (found != pattern.end()) value = found->second;
     pattern.clear();
   };
@@ -224,7 +224,7 @@ std::vector<NamedLinear> lora_targets(const Module& model,
   std::erase_if(layers, [&](const NamedLinear& l) {
     if (target_modules.empty()) return is_head(l.name);
     return std::ranges::none_of(target_modules,
-                                [&](const std::string& t) { return is_called(l.name, t); });
+                                [&](const std::string& t) { return names_layer(t, l.name); });
   });
   return layers;
 }

@@ -86,6 +86,8 @@ class Lora : public Module {
   mutable std::pair<const void*, uint32_t> squares_of_ = {};
 };
 
+// Whether a name in target_modules or a pattern is that of the layer with this dotted name.
+bool names_layer(const std::string& target, const std::string& layer);
 // A linear layer of a model, by its dotted name.
 struct NamedLinear {
   std::string name;

@@ -14,7 +14,18 @@ layout(constant_id = 0) const uint TYPE = 0;  //! 0 1 2 3 4 5 6 7 8
 #define Q6_K 7
 #define NF4 8
 
-const float nf4_values[16] = float[](NF4_VALUES);
+// The values of NF4's codes. An array of constants would become local memory or a branch for each value.
+shared float nf4_values[16];
+
+// All threads must call it before they decode.
+void prepare_blocks() {
+  if (TYPE != NF4) return;
+  const float values[16] = float[](NF4_VALUES);
+  if (gl_LocalInvocationID.x == 0) {
+    [[unroll]] for (uint i = 0; i < 16; ++i) nf4_values[i] = values[i];
+  }
+  barrier();
+}
 
 // The 4 bytes from byte `at` on, at any address.
 uint code_word(uint at) {

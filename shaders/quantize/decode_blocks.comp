@@ -6,6 +6,7 @@
 #include "quantize/blocks.glsl"
 
 void main() {
+  prepare_blocks();
   uint i = thread_id(), words = p.cols / 8;
   if (i >= p.rows * words) return;
   uint row = i / words, column = (i - row * words) * 8;

@@ -8,9 +8,12 @@
 #include "common/reduce.glsl"
 #include "quantize/blocks.glsl"
 
+WORKGROUP_REDUCE(workgroup_sum, vec4, sums_scratch, subgroupAdd, REDUCE_ADD)
+
 void main() {
   uint row = group_id();
   if (row >= p.rows) return;
+  prepare_blocks();
   float sums[BLOCK_ROWS];
   [[unroll]] for (uint r = 0; r < BLOCK_ROWS; ++r) sums[r] = 0.0;
   for (uint column = gl_LocalInvocationID.x * 8; column < p.cols; column += gl_WorkGroupSize.x * 8) {
@@ -23,10 +26,11 @@ void main() {
       }
     }
   }
+  // Not in a loop: drivers unroll none that contains workgroup_sum's, and sums would not be in registers.
+  vec4 first = workgroup_sum(vec4(sums[0], sums[1], sums[2], sums[3])), last = vec4(0.0);
+  if (p.m > 4) last = workgroup_sum(vec4(sums[4], sums[5], sums[6], sums[7]));
+  if (gl_LocalInvocationID.x > 0) return;
   [[unroll]] for (uint r = 0; r < BLOCK_ROWS; ++r) {
-    if (r < p.m) {
-      float sum = workgroup_sum(sums[r]);
-      if (gl_LocalInvocationID.x == 0) store_y(r * p.rows + row, sum);
-    }
+    if (r < p.m) store_y(r * p.rows + row, r < 4 ? first[r % 4] : last[r % 4]);
   }
 }

@@ -4,6 +4,7 @@
     check_pipelines.py INFO TABLE NAME [--device CHOICE]   INFO: the program tools/info; NAME: of the device in the table
     check_pipelines.py INFO TABLE NAME --write             makes its column anew; allowed spills and "varies" stay in it
     check_pipelines.py FILE.json TABLE NAME                FILE: what `info --pipelines --json` wrote
+    check_pipelines.py ... --only TEXT                     only kernels whose names contain this: seconds, not minutes
 
 A module has a pipeline for each value of its constants: the table has the number of them, the most registers, spills and
 shared bytes of one, and the instructions of all. A module fails if a pipeline spills registers and is not allowed to, if
@@ -23,13 +24,13 @@ SLACK = {"registers": (4, 1.0), "shared_bytes": (0, 1.0), "instructions": (8, 1.
 ROUNDS_TO_ZERO = "rtz_f16"
 
 
-def read_device(program, choice):
+def read_device(program, choice, only):
     """Returns the device as `info` describes it, with its pipelines."""
     if program.endswith(".json"):
         with open(program, encoding="utf-8") as file:
             devices = json.load(file)
     else:
-        command = [program, "--pipelines", "--json", "--count", ROUNDS_TO_ZERO]
+        command = [program, "--pipelines", "--json", "--count", ROUNDS_TO_ZERO, "--only", only]
         done = subprocess.run(command + (["--device", choice] if choice else []), capture_output=True,
                               text=True, check=False)
         if done.returncode != 0:
@@ -40,6 +41,7 @@ def read_device(program, choice):
     fault = devices[0].get("fault") or devices[0].get("pipelines_fault")
     if fault:
         sys.exit(fault)
+    devices[0]["pipelines"] = [p for p in devices[0]["pipelines"] if only in p["kernel"]]
     return devices[0]
 
 
@@ -73,12 +75,19 @@ def write_table(path, table):
                    f'  "modules": {{\n{lines(table["modules"])}\n  }}\n}}\n')
 
 
-def take(table, name, device):
+def is_of(module, only):
+    return only in module.split()[0]
+
+
+def take(table, name, device, only=""):
     """Puts a device's results in the place of those that the table has."""
     known = table["devices"].get(name, {"allowed_spills": {}})
+    if only and known.get("driver") != device["driver"]:
+        sys.exit(f"the other rows of {name} are of the driver {known.get('driver')}, got {device['driver']}")
     table["devices"][name] = {**known, "device": device["name"], "driver": device["driver"]}
-    for entry in table["modules"].values():
-        entry.pop(name, None)
+    for module, entry in table["modules"].items():
+        if is_of(module, only):
+            entry.pop(name, None)
     for module, row in rows_of(device).items():
         table["modules"].setdefault(module, {})[name] = row
     table["modules"] = {module: dict(sorted(entry.items())) for module, entry in table["modules"].items() if entry}
@@ -108,7 +117,7 @@ def spill_faults(device, about):
     return faults
 
 
-def compare(device, table, name):
+def compare(device, table, name, only=""):
     """Returns (faults, notes) of a device, compared with the table's column of this name."""
     about = table["devices"].get(name)
     if about is None:
@@ -123,7 +132,7 @@ def compare(device, table, name):
     now = rows_of(device)
     if not any(row[1] is not None for row in now.values()):
         faults.append("the driver must tell registers of some pipeline, it tells none")
-    known = {module: entry[name] for module, entry in table["modules"].items() if name in entry}
+    known = {module: entry[name] for module, entry in table["modules"].items() if name in entry and is_of(module, only)}
     for module, row in now.items():
         if module not in known:
             faults.append(f"{module}: not in the table; write it again")
@@ -147,16 +156,17 @@ def main():
     parser.add_argument("table")
     parser.add_argument("name")
     parser.add_argument("--device", default="")
+    parser.add_argument("--only", default="")
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
-    device = read_device(options.program, options.device)
+    device = read_device(options.program, options.device, options.only)
     with open(options.table, encoding="utf-8") as file:
         table = json.load(file)
     if options.write:
-        take(table, options.name, device)
+        take(table, options.name, device, options.only)
         write_table(options.table, table)
         return
-    faults, notes = compare(device, table, options.name)
+    faults, notes = compare(device, table, options.name, options.only)
     for line in notes + faults:
         print(line)
     print(f"{device['name']}: {len(device['pipelines'])} pipelines, {len(faults)} faults")

@@ -102,6 +102,19 @@ class Gate(unittest.TestCase):
         self.assertEqual(self.table["devices"]["gpu"]["driver"], "radv 27.0")
         self.assertEqual(self.table["devices"]["gpu"]["allowed_spills"], {"some": [1, "known"]})
 
+    def test_some_kernels(self):
+        """With --only, other kernels are neither gone nor made anew."""
+        self.device["pipelines"] = [pipeline("", kernel="max", registers=7)]
+        check_pipelines.take(self.table, "gpu", self.device, "max")
+        self.assertEqual(self.table["modules"][MODULE]["gpu"][0], 2)
+        self.assertEqual(check_pipelines.compare(self.device, self.table, "gpu", "max")[0], [])
+        self.device["pipelines"] = []
+        self.assertIn("max f16 f32, 16-bit storage, descriptors: in the table, and gone; write it again",
+                      check_pipelines.compare(self.device, self.table, "gpu", "max")[0])
+        self.device["driver"] = "radv 27.0"
+        with self.assertRaises(SystemExit):
+            check_pipelines.take(self.table, "gpu", self.device, "max")
+
     def test_rounding_toward_zero(self):
         self.plant(found=3)
         self.expect("makes halves with rtz_f16 (3 times)")

@@ -64,7 +64,7 @@ void train(const Words& words) {
     add_lora(*model, options);
   else
     load_adapter(from, *model);
-  AdamW optimizer(model->parameters(), {.lr = 3e-3f, .weight_decay = 0});
+  AdamW optimizer(model->parameters(), {.lr = std::stof(words.at(5)), .weight_decay = 0});
   for (int64_t step = 0; step < std::stoll(words.at(4)); ++step) {
     const Tensor ids = texts(step, model->config().vocab_size);
     const Tensor loss =
@@ -95,7 +95,7 @@ void run(const Words& words) {
 
 }  // namespace
 
-// Usage: adapter_files make TYPE FOLDER | train MODEL lora|rslora|dora|ADAPTER FOLDER STEPS
+// Usage: adapter_files make TYPE FOLDER | train MODEL lora|rslora|dora|ADAPTER FOLDER STEPS RATE
 //        | logits MODEL none|ADAPTER OUT.npy | merge MODEL ADAPTER FOLDER
 //        | gguf MODEL ADAPTER OUT.gguf
 int main(int count, char** words) {

@@ -87,14 +87,26 @@ def check_kind(tool, folder, kind):
         expect(error < 1e-4, kind, command, error)
 
 
+def is_bitsandbytes(name, ours, exact):
+    """Whether a tensor has bitsandbytes' bits. The offset of the scales is a mean, whose last bit depends on the order of its
+    sum, and so do the factors of their groups, and the codes of scales that lie between two of them, which are close at 0."""
+    if "quant_state" in name:
+        return True
+    if name.endswith(".nested_absmax"):
+        return torch.allclose(ours, exact, rtol=1e-6, atol=0)
+    if name.endswith(".absmax"):
+        apart = (ours.int() - exact.int()).abs()
+        return int(apart.max()) <= 2 and int(apart.sum()) <= 1 + len(apart) // 100
+    return torch.equal(ours, exact)
+
+
 def check_ours_there(tool, folder, kind):
     """A folder that is quantised here has bitsandbytes' bits, and opens there."""
     subprocess.run([tool, "convert", folder / "whole", folder / "made", "nf4"], check=True)
     ours, exact = (tensors_in(folder / where) for where in ("made", "nf4"))
     expect(ours.keys() == exact.keys(), kind, "names", ours.keys() ^ exact.keys())
     for name in ours.keys() & exact.keys():
-        if "quant_state" not in name:  # the offset is a mean, whose last bit depends on the order of its sum
-            expect(torch.equal(ours[name], exact[name]), kind, "bits of", name)
+        expect(is_bitsandbytes(name, ours[name], exact[name]), kind, "bits of", name)
     model = transformers.AutoModelForCausalLM.from_pretrained(folder / "made", dtype=torch.float32)
     layers = [name for name, module in model.named_modules() if isinstance(module, bitsandbytes.nn.Linear4bit)]
     expect(len(layers) == 7 * SHAPE["num_hidden_layers"], kind, "layers in 4 bits", layers)

@@ -121,14 +121,14 @@ driver_of_commit() {
   add_driver "$name" "$changed" GALLIVM_PERF=nopt
 }
 
-# Prints the committed table of a stand-in's pipelines.
+# Prints the name that a stand-in has in the committed table of pipelines.
 pipelines_of() {
   local device=${1#*:}
   case $1 in
     nvk:*) device=nv$device ;;
     turnip:*) device=fd$device ;;
   esac
-  echo "$root/benchmarks/pipelines/$device.json"
+  echo "$device"
 }
 
 # steps_on_stand_in NAME: runs a step of each program, and compares every pipeline that may be asked for with its table.
@@ -140,7 +140,7 @@ steps_on_stand_in() {
       bash "${runner[@]}" "$build/apps/$program" --steps 1 --dtype f16 --quiet
   done
   printf -v count '%q ' "${runner[@]}" "$build/tools/info" --pipelines --json --count rtz_f16
-  part "$1: pipelines" bash -c "$count > $found && $root/tests/checks/check_pipelines.py $found $(pipelines_of "$1")"
+  part "$1: pipelines" bash -c "$count > $found && $root/tests/checks/check_pipelines.py $found $root/benchmarks/pipelines/tables.json $(pipelines_of "$1")"
 }
 
 # Prints the names of all drivers, in lines.

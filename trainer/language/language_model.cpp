@@ -2,7 +2,9 @@
 
 #include <algorithm>
 
+#include "io/models/adapter.h"
 #include "io/models/decoder.h"
+#include "nn/adapters/lora.h"
 #include "nn/init.h"
 #include "trainer/language/gguf_metadata.h"
 
@@ -76,6 +78,15 @@ LanguageModel LanguageModel::open_floats(const DecoderFiles& files, DType matric
     opened.model->to(matrices, vectors);
   }
   files.load(*opened.model);
+  return opened;
+}
+
+LanguageModel LanguageModel::open_merged(const DecoderFiles& files,
+                                         const std::filesystem::path& adapter,
+                                         const std::filesystem::path& tokenizer) {
+  LanguageModel opened = open_floats(files, DType::f32, DType::f32, tokenizer);
+  load_adapter(adapter, *opened.model);
+  merge_lora(*opened.model);
   return opened;
 }
 

@@ -42,6 +42,10 @@ struct LanguageModel {
   // The same with floats alone, and with another dtype for vectors, as Module::to().
   static LanguageModel open_floats(const DecoderFiles& files, DType matrices, DType vectors,
                                    const std::filesystem::path& tokenizer = {});
+  // The same with all in f32, and the adapter of a folder (load_adapter) in the weights: also of
+  // files whose matrices are quantised.
+  static LanguageModel open_merged(const DecoderFiles& files, const std::filesystem::path& adapter,
+                                   const std::filesystem::path& tokenizer = {});
 };
 
 // Writes a model with its tokenizer: where `path` ends in .gguf as such a file, of the type f32,

@@ -172,7 +172,8 @@ void interpret(PipelineStatistics& s) {
 
 std::vector<PipelineStatistics> pipeline_statistics(const std::string& choice,
                                                     const std::vector<RefusedFeature>& without,
-                                                    const std::string& text) {
+                                                    const std::string& text,
+                                                    const std::string& only) {
   std::vector<PipelineStatistics> all;
   const auto compile = [&](const Device& device, bool only_halves) {
     VkPipelineCreateFlags flags = VK_PIPELINE_CREATE_CAPTURE_STATISTICS_BIT_KHR;
@@ -180,6 +181,7 @@ std::vector<PipelineStatistics> pipeline_statistics(const std::string& choice,
     std::vector<PipelineKey> keys;
     for (const Shader* shader : Kernels(device.caps()).modules()) {
       if (only_halves && !stores_halves(*shader)) continue;
+      if (std::string_view(shader->kernel).find(only) == std::string_view::npos) continue;
       for (const bool brain : {false, true}) {
         if (brain && (only_halves || !has_halves(*shader))) continue;  // bf16 is always packed
         if (!is_for_halves(shader->kernel, brain)) continue;
