@@ -64,9 +64,10 @@ std::byte* Device::pin(Storage& storage) {
   const Lock lock(mutex_);
   if (storage.is_swapped_out() || storage.place() != MemoryPlace::device) return nullptr;
   if (!backend_->host_address(bytes_of(storage))) return nullptr;
-  // Within a limit values move to make room. One that must not gets memory of its own, which no
-  // limit is about.
-  if (pool_.most() < UINT64_MAX && !storage.stays()) {
+  // Within a limit values of steps move to make room. One that must not gets memory of its own,
+  // which no limit is about.
+  const bool may_move = storage.place_.part == MemoryPool::Part::steps && !storage.stays();
+  if (pool_.most() < UINT64_MAX && may_move) {
     const Arena::Range own{backend_->allocate_block(storage.bytes()), 0, storage.bytes()};
     backend_->copy(bytes_of(storage), own);
     displace(storage);

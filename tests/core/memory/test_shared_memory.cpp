@@ -107,6 +107,18 @@ TEST_CASE("shared_memory: within a limit a value gets memory of its own, and oth
   for (const size_t kept : {1, 3, 4, 6}) CHECK(all[kept].to_vector()[5] == float(kept));
 }
 
+TEST_CASE("shared_memory: parameters stay within the limit") {
+  const auto device = Device::create(open_backend("reference"), 64 << 10);
+  const DeviceScope scope(device);
+  const PurposeScope purpose(Purpose::parameter);
+  const Tensor w = full({1024}, 1);
+  const std::shared_ptr<std::byte> memory = host_memory(w);
+  CHECK(device->live() == 4096);
+  device->set_memory_limit(32 << 10);
+  CHECK(floats_at(memory)[7] == 1);
+  CHECK(host_memory(w) == memory);
+}
+
 TEST_CASE("shared_memory: a limit that comes later does not move it") {
   constexpr uint64_t limit = 64 << 10;
   const auto device = Device::create(open_backend("reference"));
