@@ -31,10 +31,7 @@ std::string cpu_model() {
 }  // namespace
 
 struct HostBackend::Block {
-  struct Free {
-    void operator()(std::byte* memory) const { std::free(memory); }
-  };
-  std::unique_ptr<std::byte, Free> memory;
+  std::shared_ptr<std::byte> memory;
   uint64_t size = 0;
 };
 
@@ -71,8 +68,9 @@ uint32_t HostBackend::allocate_block(uint64_t bytes) {
 HostBackend::Block HostBackend::untouched_block(uint64_t bytes) const {
   const uint64_t size = (bytes + block_alignment - 1) / block_alignment * block_alignment;
   const uint64_t page = size < huge_page ? block_alignment : huge_page;
-  decltype(Block::memory) memory(
-      static_cast<std::byte*>(std::aligned_alloc(page, (size + page - 1) / page * page)));
+  std::shared_ptr<std::byte> memory(
+      static_cast<std::byte*>(std::aligned_alloc(page, (size + page - 1) / page * page)),
+      std::free);
 #if defined(MADV_HUGEPAGE)
   if (memory && page == huge_page) madvise(memory.get(), size, MADV_HUGEPAGE);
 #endif
@@ -84,6 +82,11 @@ uint32_t HostBackend::add(Block block) {
   if (free == blocks_.end()) free = blocks_.insert(free, Block{});
   *free = std::move(block);
   return static_cast<uint32_t>(free - blocks_.begin());
+}
+
+std::optional<uint32_t> HostBackend::adopt_block(const std::shared_ptr<std::byte>& memory,
+                                                 uint64_t bytes) {
+  return add({memory, bytes});
 }
 
 // A copied value returns its pages at once, so that the process never holds more than it did.

@@ -31,12 +31,15 @@ class HostBackend : public Backend {
   const DeviceInfo& info() const override { return info_; }
   // New memory is filled with 0xFF bytes (NaN), so that reading unwritten memory shows.
   uint32_t allocate_block(uint64_t bytes) override;
+  std::optional<uint32_t> adopt_block(const std::shared_ptr<std::byte>& memory,
+                                      uint64_t bytes) override;
   void free_block(uint32_t block) override;
   std::optional<uint32_t> repack(std::span<const BufferRange> values, uint64_t bytes) override;
   void write(BufferRange target, const void* source) override;
   void read(BufferRange source, void* target) override;
   void copy(BufferRange source, BufferRange target) override;
   const std::byte* host_bytes(BufferRange range) override { return resolve("host_bytes", range); }
+  std::byte* host_address(BufferRange range) override { return resolve("host_address", range); }
   void run(const KernelCall& call) override;
   void synchronize() override {}
   BackendStats stats() const override { return stats_; }

@@ -26,10 +26,12 @@ using Holes = std::set<std::tuple<uint64_t, uint32_t, uint64_t>>;  // size, bloc
 
 class Compaction {
  public:
-  Compaction(const Arena& arena, std::span<const Arena::Range> taken, uint64_t size, uint64_t room)
+  Compaction(const Arena& arena, std::span<const Arena::Range> taken, uint64_t size, uint64_t room,
+             const std::set<uint32_t>& left)
       : size_(size), room_(room) {
     for (const Arena::Range& range : taken) pieces_.push_back({range, false});
     for (const Arena::Range& hole : arena.holes()) {
+      if (left.contains(hole.block)) continue;
       pieces_.push_back({hole, true});
       holes_.emplace(hole.size, hole.block, hole.offset);
     }
@@ -147,8 +149,8 @@ class Compaction {
 }  // namespace
 
 std::vector<Move> compact(const Arena& arena, std::span<const Arena::Range> taken, uint64_t size,
-                          uint64_t room) {
-  return Compaction(arena, taken, size, room).run();
+                          uint64_t room, const std::set<uint32_t>& left) {
+  return Compaction(arena, taken, size, room, left).run();
 }
 
 std::pair<std::vector<uint64_t>, std::vector<Arena::Range>> lay_afresh(

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <set>
 #include <span>
 #include <utility>
 #include <vector>
@@ -21,9 +22,10 @@ struct Move {
 // back, leaves enough to ask for: `room` more bytes of blocks may be allocated. The moves must be
 // made in their order, each into memory that is free by then. They move as few bytes as a look at
 // all windows of addresses finds, if need be all bytes of a block. `taken` has all ranges that are
-// taken, in any order. Empty: no moves help.
+// taken, in any order, but for those in the blocks `left`, which stay as they are. Empty: no moves
+// help.
 std::vector<Move> compact(const Arena& arena, std::span<const Arena::Range> taken, uint64_t size,
-                          uint64_t room);
+                          uint64_t room, const std::set<uint32_t>& left = {});
 
 // Returns where values of `sizes` lie in new blocks of at most `largest` bytes each and `total` in
 // all, each a multiple of `unit`, if one more value of `size` bytes is to fit, too: the block

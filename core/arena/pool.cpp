@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <tuple>
 #include <utility>
 
@@ -93,7 +94,15 @@ bool MemoryPool::find(uint64_t bytes, std::optional<Arena::Range>& place, bool o
   return true;
 }
 
+std::optional<MemoryPool::Allocation> MemoryPool::adopt(const std::shared_ptr<std::byte>& memory,
+                                                        uint64_t bytes) {
+  const std::optional<uint32_t> block = backend_.adopt_block(memory, bytes);
+  if (!block) return std::nullopt;
+  return Allocation{.range = {*block, 0, bytes}, .part = Part::outside};
+}
+
 void MemoryPool::release(const Allocation& place) {
+  if (place.part == Part::outside) return backend_.free_block(place.range.block);
   arena_of(place.part).free(place.range);
   layouts_.freed(place.ticket);
 }
@@ -147,18 +156,28 @@ void MemoryPool::keep_within_limits() {
   if (reserved() > most() && live() <= most()) move_afresh(0);
 }
 
+// Blocks whose values stay where they are: somebody has the address of one.
+std::set<uint32_t> MemoryPool::pinned_blocks(const std::vector<Allocation*>& places) {
+  std::set<uint32_t> blocks;
+  for (const Allocation* place : places)
+    if (place->pins > 0) blocks.insert(place->range.block);
+  return blocks;
+}
+
 // Moves values so that steps find a hole of `size` bytes. Queued work finds values where they were,
 // since the queue is in order.
 bool MemoryPool::move(uint64_t size) {
   const auto key = [](const Arena::Range& range) { return std::pair(range.block, range.offset); };
   std::map<std::pair<uint32_t, uint64_t>, Allocation*> there;
   std::vector<Arena::Range> taken;
-  for (Allocation* place : places_()) {
-    if (place->part != Part::steps) continue;
+  const std::vector<Allocation*> places = places_();
+  const std::set<uint32_t> left = pinned_blocks(places);
+  for (Allocation* place : places) {
+    if (place->part != Part::steps || left.contains(place->range.block)) continue;
     there[key(place->range)] = place;
     taken.push_back(place->range);
   }
-  const std::vector<Move> moves = compact(arena_, taken, size, room());
+  const std::vector<Move> moves = compact(arena_, taken, size, room(), left);
   for (const auto& [from, to] : moves) {
     Allocation& place = *there.at(key(from));
     copy_down(backend_, from, to);
@@ -176,6 +195,8 @@ bool MemoryPool::move(uint64_t size) {
 bool MemoryPool::move_afresh(uint64_t size) {
   if (most() == UINT64_MAX) return false;
   std::vector<Allocation*> places = places_();
+  const std::set<uint32_t> left = pinned_blocks(places);
+  std::erase_if(places, [&](const Allocation* p) { return left.contains(p->range.block); });
   std::ranges::sort(places, {}, [](const Allocation* p) {
     return std::tuple(p->part != Part::lasting, p->range.block, p->range.offset);
   });
@@ -186,7 +207,11 @@ bool MemoryPool::move_afresh(uint64_t size) {
     sizes.push_back(place->range.size);
   }
   // No more than is held already, where that does.
-  const uint64_t total = std::min(most(), std::max(reserved(), live() + size));
+  uint64_t kept = 0;
+  for (const uint32_t block : left) kept += block_sizes()[block];
+  const uint64_t needed = kept + std::accumulate(sizes.begin(), sizes.end(), size);
+  if (kept > most()) return false;
+  const uint64_t total = std::min(most(), std::max(reserved(), needed)) - kept;
   uint64_t largest = backend_.info().max_block_bytes;
   auto [blocks, ranges] = lay_afresh(sizes, size, largest, total, alignment());
   if (blocks.empty()) return false;

@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -25,12 +27,14 @@ class MemoryPool {
     steps,    // of memory that steps need
     lasting,  // of memory that outlives them
     host,     // of host memory
+    outside,  // none: memory of the host that others own
   };
   // The result of take().
   struct Allocation {
     Arena::Range range;               // the range of memory
     StepLayouts::Ticket ticket = {};  // the allocation's number in its step
     Part part = Part::steps;          // the arena
+    uint32_t pins = 0;                // how many hold its address: it does not move meanwhile
   };
 
   // Returns all places of the device's memory that are in use, where their owners keep them: values
@@ -48,7 +52,11 @@ class MemoryPool {
   // it.
   std::optional<Allocation> take(uint64_t bytes, Part part, const Reclaim& reclaim = {});
 
-  void release(const Allocation& place);  // gives back the result of take()
+  // Makes a place of memory of the host that others own (Backend::adopt_block), which no limit and
+  // no account is about. Nothing: the backend takes none.
+  std::optional<Allocation> adopt(const std::shared_ptr<std::byte>& memory, uint64_t bytes);
+
+  void release(const Allocation& place);  // gives back the result of take() or adopt()
   void trim();                            // gives wholly free blocks back to the backend
 
   // Returns the bytes that an allocation of so many bytes takes.
@@ -95,6 +103,7 @@ class MemoryPool {
   bool take_anywhere(uint64_t bytes, Allocation& taken);
   bool grow(uint64_t bytes);
   std::optional<uint32_t> add_block(Arena& arena, uint64_t bytes);
+  static std::set<uint32_t> pinned_blocks(const std::vector<Allocation*>& places);
   void keep_within_limits();
   bool move(uint64_t size);
   bool move_afresh(uint64_t size);

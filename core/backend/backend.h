@@ -182,6 +182,14 @@ class Backend {
   // the others.
   virtual uint32_t allocate_host_block(uint64_t bytes) { return allocate_block(bytes); }
 
+  // Makes a block of memory of the host that others own and keep using; `memory` starts at a
+  // multiple of 16 bytes, and free_block() gives up this share of it. Nothing: the device does not
+  // work on such memory.
+  virtual std::optional<uint32_t> adopt_block(const std::shared_ptr<std::byte>& /*memory*/,
+                                              uint64_t /*bytes*/) {
+    return std::nullopt;
+  }
+
   virtual void free_block(uint32_t block) = 0;  // waits for work that uses it
 
   // Returns a block of `bytes` that begins with these values, one after the other, in place of all
@@ -233,6 +241,11 @@ class Backend {
   // Returns the bytes of a host block, if the host can read them: after a mark() they are those
   // written before it. Null: use read().
   virtual const std::byte* host_bytes(BufferRange /*range*/) { return nullptr; }
+
+  // Returns where the host reads and writes these bytes as if it were a kernel, in order with all
+  // that was queued before, as long as the block lives. Null: the device works by itself, or has
+  // memory of its own.
+  virtual std::byte* host_address(BufferRange /*range*/) { return nullptr; }
 
   virtual void flush() {}  // hands queued work to the device
   // Waits for all work. DeviceError if the device is lost or does not finish it.

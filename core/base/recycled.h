@@ -6,6 +6,15 @@
 #include <memory>
 #include <new>
 
+// A thread-local variable that is found without a call, even in a shared library. Such variables
+// take room that the system keeps for libraries of a program's start; a library that is opened
+// later, after many others, may find none left: it is compiled with REWIND_OPENED_LATE.
+#if defined(REWIND_OPENED_LATE)
+#define REWIND_QUICK_TLS
+#else
+#define REWIND_QUICK_TLS [[gnu::tls_model("initial-exec")]]
+#endif
+
 namespace rw {
 
 // Keeps the memory that this thread has freed, up to a number of pieces, for the next ones of the
@@ -69,7 +78,7 @@ class Recycled {
     static_cast<void>(end);
   }
 
-  [[gnu::tls_model("initial-exec")]] static inline constinit thread_local Free free_[longest];
+  REWIND_QUICK_TLS static inline constinit thread_local Free free_[longest];
 };
 
 }  // namespace rw

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "context.h"
+#include "recycled.h"
 
 namespace rw {
 
@@ -41,7 +42,7 @@ struct ThreadState {
 namespace detail {
 // The calling thread's state, or null until somebody asks. Ops ask for it dozens of times, so it is
 // found without a call, even in a shared library.
-[[gnu::tls_model("initial-exec")]] extern constinit thread_local ThreadState* own_state;
+REWIND_QUICK_TLS extern constinit thread_local ThreadState* own_state;
 ThreadState& make_own_state();
 }  // namespace detail
 

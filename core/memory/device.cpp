@@ -28,6 +28,9 @@ uint64_t limit_from_environment(const Backend& backend) {
 BufferRange part_of(const Arena::Range& range, uint64_t offset, uint64_t bytes) {
   return {range.block, range.offset + offset, bytes};
 }
+BufferRange bytes_of(const Storage& storage) {
+  return part_of(storage.range(), 0, storage.bytes());
+}
 
 }  // namespace
 
@@ -43,6 +46,40 @@ std::shared_ptr<Device> Device::create(std::unique_ptr<Backend> backend, uint64_
 
 Device::~Device() {
   trim();
+}
+
+std::shared_ptr<Storage> Device::adopt(const std::shared_ptr<std::byte>& memory, const Shape& shape,
+                                       DType dtype) {
+  const Lock lock(mutex_);
+  const auto place = pool_.adopt(memory, static_cast<uint64_t>(shape.numel()) * size_of(dtype));
+  if (!place) return nullptr;
+  auto storage =
+      std::allocate_shared<Storage>(Recycled<Storage>(), shared_from_this(), *this, shape, dtype);
+  storage->place_ = *place;
+  link(*storage);
+  return storage;
+}
+
+std::byte* Device::pin(Storage& storage) {
+  const Lock lock(mutex_);
+  if (storage.is_swapped_out() || storage.place() != MemoryPlace::device) return nullptr;
+  if (!backend_->host_address(bytes_of(storage))) return nullptr;
+  // Within a limit values of steps move to make room. One that must not gets memory of its own,
+  // which no limit is about.
+  const bool may_move = storage.place_.part == MemoryPool::Part::steps && !storage.stays();
+  if (pool_.most() < UINT64_MAX && may_move) {
+    const Arena::Range own{backend_->allocate_block(storage.bytes()), 0, storage.bytes()};
+    backend_->copy(bytes_of(storage), own);
+    displace(storage);
+    storage.place_ = {.range = own, .part = MemoryPool::Part::outside};
+  }
+  ++storage.place_.pins;
+  return backend_->host_address(bytes_of(storage));
+}
+
+void Device::unpin(Storage& storage) noexcept {
+  const Lock lock(mutex_);
+  --storage.place_.pins;
 }
 
 std::shared_ptr<Storage> Device::allocate(const Shape& shape, DType dtype) {
@@ -72,7 +109,7 @@ void Device::place(Storage& storage) {
 }
 
 void Device::displace(Storage& storage) noexcept {
-  if (storage.place() == MemoryPlace::device) {
+  if (storage.place() == MemoryPlace::device && !storage.is_outside()) {
     account_.freed(storage.purpose(), storage.bytes_);
     if (tracer_) tracer_->freed(storage);
   }
@@ -81,7 +118,7 @@ void Device::displace(Storage& storage) noexcept {
 
 void Device::swap_out(Storage& storage) {
   const Lock lock(mutex_);
-  if (std::exchange(storage.is_swapped_out_, true)) return;
+  if (storage.stays() || std::exchange(storage.is_swapped_out_, true)) return;
   displace(storage);
 }
 
@@ -105,6 +142,7 @@ void Device::swap_in(Storage& storage) {
 bool Device::to_host(Storage& storage) {
   const Lock lock(mutex_);
   if (storage.is_swapped_out()) return storage.is_on_host();
+  if (storage.stays()) return false;
   if (storage.place() == MemoryPlace::host) {
     if (storage.keeps_host_copy_) {  // its memory becomes the copy
       storage.host_ = std::exchange(storage.place_, {});
@@ -164,24 +202,29 @@ void Device::unlink(Storage& storage) noexcept {
   (storage.next_ ? storage.next_->previous_ : newest_) = storage.previous_;
 }
 
+// Whether it takes memory of the device's pool.
+bool Device::is_here(const Storage& s) {
+  return s.place() == MemoryPlace::device && !s.is_swapped_out() && !s.is_outside();
+}
+
 std::vector<const Storage*> Device::storages() const {
   std::vector<const Storage*> all;
   for (const Storage* s = newest_; s; s = s->previous_)
-    if (s->place() == MemoryPlace::device && !s->is_swapped_out()) all.push_back(s);
+    if (is_here(*s)) all.push_back(s);
   return all;
 }
 
 std::vector<MemoryPool::Allocation*> Device::places() const {
   std::vector<MemoryPool::Allocation*> all;
   for (Storage* s = newest_; s; s = s->previous_)
-    if (s->place() == MemoryPlace::device && !s->is_swapped_out()) all.push_back(&s->place_);
+    if (is_here(*s)) all.push_back(&s->place_);
   return all;
 }
 
 void Device::set_purpose(Storage& storage, Purpose purpose) {
   const Lock lock(mutex_);
   const Purpose before = std::exchange(storage.made_.purpose, purpose);
-  if (storage.place() == MemoryPlace::host || storage.is_swapped_out()) return;
+  if (!is_here(storage)) return;
   account_.changed(before, purpose, storage.bytes_);
   if (tracer_) tracer_->changed(storage);
 }

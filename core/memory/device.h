@@ -43,15 +43,26 @@ class Device : public StorageOwner, public std::enable_shared_from_this<Device> 
   // the limit and the largest tensors.
   std::shared_ptr<Storage> allocate(const Shape& shape, DType dtype);
 
+  // Returns a storage on memory of the host that others own and keep using, which starts at a
+  // multiple of 16 bytes and is in no report and no limit. Null if the device does not work on such
+  // memory.
+  std::shared_ptr<Storage> adopt(const std::shared_ptr<std::byte>& memory, const Shape& shape,
+                                 DType dtype);
+  // Returns where the host reads and writes the bytes of a storage while the device uses them, too:
+  // until unpin() it stays there. Null if the device works by itself, or they are elsewhere.
+  std::byte* pin(Storage& storage);
+  void unpin(Storage& storage) noexcept;
+
   void release(Storage& storage) noexcept override;  // called by the storage as it dies
-  // Gives back the memory of a storage that a keeper can fill again, and takes memory for it again,
-  // with undefined contents until restore(). To saved values, none of this is a write.
+  // Gives back the memory of a storage that a keeper can fill again, unless it stays
+  // (Storage::stays), and takes memory for it again, with undefined contents until restore(). To
+  // saved values, none of this is a write.
   void swap_out(Storage& storage);
   void swap_in(Storage& storage);
   void restore(Storage& target, const void* source);  // all its bytes, from the host
   // Sends a storage away and keeps its contents in host memory (MemoryPlace::host). Kernels bring
   // it back when they need it, and so does swap_in(); copies and reads find it where it is.
-  // Returns whether it is there: the host may have no memory left.
+  // Returns whether it is there: the host may have no memory left, or it stays (Storage::stays).
   bool to_host(Storage& storage);
   // The same for all activations of at least `least_bytes` that are younger than `age`
   // (Storage::newest()).
@@ -133,6 +144,7 @@ class Device : public StorageOwner, public std::enable_shared_from_this<Device> 
   explicit Device(std::unique_ptr<Backend> backend, uint64_t memory_limit);
   MemoryPool::Allocation take(uint64_t bytes);
   std::vector<MemoryPool::Allocation*> places() const;  // of everything in the device's memory
+  static bool is_here(const Storage& storage);
   void place(Storage& storage);
   void displace(Storage& storage) noexcept;
   void run_on_host(const KernelCall& call);

@@ -55,6 +55,10 @@ class Storage {
     return place_.part == MemoryPool::Part::host ? MemoryPlace::host : MemoryPlace::device;
   }
 
+  bool is_outside() const { return place_.part == MemoryPool::Part::outside; }  // Device::adopt()
+  // Whether others know its address (Device::adopt, Device::pin): it stays where it is.
+  bool stays() const { return is_outside() || place_.pins > 0; }
+
   // The context of its allocation: purpose, op, phase, segment.
   Purpose purpose() const { return made_.purpose; }
   const char* op() const { return made_.op; }

@@ -79,7 +79,7 @@ Tensor dequantize_blocks(const QuantizedBlocks& x, DType dtype) {
 
 void keep_in_8_bits(const std::shared_ptr<Storage>& storage) {
   check_float(storage->dtype(), "keep_in_8_bits");
-  if (storage->is_swapped_out()) return;
+  if (storage->is_swapped_out() || storage->stays()) return;
   const Shape& shape = storage->shape();
   const Tensor values(
       std::make_shared<TensorImpl>(storage, shape, dense_strides(shape), 0, storage->dtype(), 0));

@@ -229,10 +229,29 @@ std::vector<std::byte> read_bytes(const Tensor& t) {
   return dense;
 }
 
+Tensor from_memory(const std::shared_ptr<std::byte>& memory, const Shape& shape, DType dtype,
+                   const std::shared_ptr<Device>& device) {
+  check_sizes("from_memory", shape, size_of(dtype));
+  constexpr uintptr_t whole_words = 16;  // kernels read up to their end
+  if (shape.numel() == 0 || reinterpret_cast<uintptr_t>(memory.get()) % whole_words != 0) return {};
+  std::shared_ptr<Storage> storage = device->adopt(memory, shape, dtype);
+  if (!storage) return {};
+  return new_tensor(std::move(storage), shape, dense_strides(shape), 0, dtype);
+}
+
+std::shared_ptr<std::byte> host_memory(const Tensor& t) {
+  const std::shared_ptr<Storage> storage = t.impl().storage;
+  if (storage->bytes() == 0) return nullptr;
+  std::byte* const address = storage->device().pin(*storage);
+  if (!address) return nullptr;
+  return {address + t.impl().offset * static_cast<int64_t>(size_of(t.dtype())),
+          [storage](std::byte*) { storage->device().unpin(*storage); }};
+}
+
 bool is_sole_owner(const Tensor& t) {
   const TensorImpl& impl = t.impl();
   return t.pointer().use_count() == 1 && impl.storage.use_count() == 1 && impl.offset == 0 &&
-         t.is_contiguous() && t.bytes() == impl.storage->bytes();
+         t.is_contiguous() && t.bytes() == impl.storage->bytes() && !impl.storage->stays();
 }
 
 Tensor reuse_or_empty(Tensor& candidate, const Shape& shape, DType dtype) {

@@ -290,6 +290,17 @@ void copy_dense(const Tensor& source, const Tensor& target);
 // Returns all bytes of a tensor in row-major order, without using device memory. Waits.
 std::vector<std::byte> read_bytes(const Tensor& t);
 
+// Returns a tensor on memory of the host that others own and keep using: what either writes, both
+// see. Records do not notice what others write. Undefined where that cannot be (copy then): on
+// devices that work by themselves or have memory of their own, for memory that does not start at a
+// multiple of 16 bytes, and for no elements.
+Tensor from_memory(const std::shared_ptr<std::byte>& memory, const Shape& shape, DType dtype,
+                   const std::shared_ptr<Device>& device = default_device());
+// Returns where the host reads and writes the elements of a tensor (at its strides), which stay
+// there while anybody shares the pointer. Null on devices that work by themselves or have memory of
+// their own, and for values that are away in other memory.
+std::shared_ptr<std::byte> host_memory(const Tensor& t);
+
 // Throws DeviceError unless all tensors are on one device, and in a dry run on the dry one; names
 // both. The first function says which device is wrong.
 [[noreturn]] void refuse_devices(const char* op, const Tensor& first, const Tensor& other);
@@ -309,7 +320,7 @@ struct NamedTensor {
 };
 
 // Tells whether this handle is the last one of its tensor and covers a whole storage that no other
-// tensor shares.
+// tensor shares, and nobody else.
 bool is_sole_owner(const Tensor& t);
 
 // For forwards of ops: returns the storage of `candidate` if this call holds its last handle and

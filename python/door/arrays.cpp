@@ -115,29 +115,73 @@ nb::dlpack::dtype exchanged(rw::DType t) {
   return {static_cast<uint8_t>(code), static_cast<uint8_t>(8 * rw::size_of(t)), 1};
 }
 
-// A copy of the values in memory of the host, which the array owns.
-template <class Out>
-Out host_copy(const rw::Tensor& t) {
-  std::unique_ptr<std::vector<std::byte>> bytes;
-  {
-    const nb::gil_scoped_release release;
-    bytes = std::make_unique<std::vector<std::byte>>(rw::read_bytes(t));
-  }
-  std::array<size_t, rw::Shape::max_rank> shape{};
-  std::copy(t.shape().begin(), t.shape().end(), shape.begin());
-  std::vector<std::byte>* raw = bytes.release();
-  const nb::capsule owner(raw,
-                          [](void* p) noexcept { delete static_cast<std::vector<std::byte>*>(p); });
-  static std::byte nothing{};
-  return Out(raw->empty() ? &nothing : raw->data(), static_cast<size_t>(t.rank()), shape.data(),
-             owner, nullptr, exchanged(t.dtype()));
+// Where the values lie in memory of the host: the tensor's own where the device works on that (and
+// they do not overlap), unless a copy is wanted, else a copy. `is_own` tells which. Throws
+// `refused` if a copy is needed and not wanted.
+using Refusal = nb::builtin_exception (*)(const char*);
+std::shared_ptr<std::byte> host_values(const rw::Tensor& t, std::optional<bool> copies,
+                                       Refusal refused, bool& is_own) {
+  const nb::gil_scoped_release release;
+  const bool overlaps = std::ranges::count(t.strides(), 0) > 0;
+  std::shared_ptr<std::byte> memory;
+  if (!copies.value_or(overlaps) && t.numel() > 0) memory = rw::host_memory(t);
+  is_own = memory != nullptr;
+  if (is_own) return memory;
+  if (copies == false && t.numel() > 0)
+    throw refused("the values must be copied, since the device has them in memory of its own");
+  auto bytes = std::make_shared<std::vector<std::byte>>(rw::read_bytes(t));
+  bytes->reserve(1);  // an array of no elements has an address, too
+  return {bytes, bytes->data()};
 }
 
-nb::object to_numpy(const rw::Tensor& t) {
-  if (t.dtype() != rw::DType::bf16) return nb::cast(host_copy<nb::ndarray<nb::numpy>>(t));
+template <class Out>
+nb::object host_array(const rw::Tensor& t, std::optional<bool> copies, Refusal refused) {
+  bool is_own = false;
+  auto memory =
+      std::make_unique<std::shared_ptr<std::byte>>(host_values(t, copies, refused, is_own));
+  std::array<size_t, rw::Shape::max_rank> shape{};
+  std::array<int64_t, rw::Shape::max_rank> strides{};
+  std::copy(t.shape().begin(), t.shape().end(), shape.begin());
+  std::copy(t.strides().begin(), t.strides().end(), strides.begin());
+  std::byte* const values = memory->get();
+  const nb::capsule owner(memory.release(), [](void* p) noexcept {
+    delete static_cast<std::shared_ptr<std::byte>*>(p);
+  });
+  return nb::cast(Out(values, static_cast<size_t>(t.rank()), shape.data(), owner,
+                      is_own ? strides.data() : nullptr, exchanged(t.dtype())));
+}
+
+nb::object to_numpy(const rw::Tensor& t, std::optional<bool> copies = {}) {
+  using Numpy = nb::ndarray<nb::numpy>;
+  if (t.dtype() != rw::DType::bf16) return host_array<Numpy>(t, copies, nb::value_error);
+  if (copies == false) throw nb::value_error("NumPy has no bf16: the values must be copied");
   const rw::NoGrad no_grad;
-  return nb::cast(
-      host_copy<nb::ndarray<nb::numpy>>(rw::cast(t, rw::DType::f32)));  // NumPy has no bf16
+  return host_array<Numpy>(rw::cast(t, rw::DType::f32), {}, nb::value_error);
+}
+
+// A tensor on the memory of an array; undefined where the values must be copied: they are of
+// another dtype, or scattered, or may not be written.
+rw::Tensor tensor_on(nb::handle data) {
+  ensure_device();
+  nb::ndarray<nb::device::cpu, nb::c_contig> array;
+  if (tensor_in(data) || !nb::try_cast(data, array, false) || array.size() == 0) {
+    PyErr_Clear();
+    return {};
+  }
+  const rw::DType dtype = kept_as(array.dtype());
+  using Code = nb::dlpack::dtype_code;
+  const auto code = static_cast<Code>(array.dtype().code);
+  const bool is_kept = size_t{array.dtype().bits} == 8 * rw::size_of(dtype) && code != Code::Bool &&
+                       (code != Code::UInt || dtype == rw::DType::u8);
+  if (!is_kept) return {};  // bool, too: of whose values only 0 and 1 mean something
+  rw::Shape shape;
+  for (size_t i = 0; i < array.ndim(); ++i) shape.push_back(static_cast<int64_t>(array.shape(i)));
+  auto* const values = static_cast<std::byte*>(array.data());
+  const auto kept = std::make_shared<Reference>(nb::capsule(
+      new nb::ndarray<nb::device::cpu, nb::c_contig>(std::move(array)), [](void* p) noexcept {
+        delete static_cast<nb::ndarray<nb::device::cpu, nb::c_contig>*>(p);
+      }));
+  return rw::from_memory({kept, values}, shape, dtype);
 }
 
 }  // namespace
@@ -205,22 +249,33 @@ void bind_arrays(nb::module_& m, nb::class_<rw::Tensor>& tensor) {
       "The same, or the tensor itself.");
   for (const char* name : {"from_numpy", "from_dlpack"})
     m.def(
-        name, [make](nb::handle data) { return make(data, {}, false); }, "array"_a,
-        "The values of an array of NumPy, PyTorch, JAX or whatever has __dlpack__, copied to the "
-        "device.");
-  tensor.def("numpy", &to_numpy,
-             "The values as an array of NumPy: a copy (bf16 as float32). Waits for the device.");
+        name,
+        [make](nb::handle data) {
+          rw::Tensor t = tensor_on(data);
+          return t.defined() ? t : make(data, {}, false);
+        },
+        "array"_a,
+        "The values of an array of NumPy, PyTorch, JAX or whatever has __dlpack__: in its memory "
+        "where the device works on memory of the host, and the array is C-contiguous, writable "
+        "and of a dtype that tensors have, else copied.");
+  tensor.def(
+      "numpy", [](const rw::Tensor& t) { return to_numpy(t); },
+      "The values as an array of NumPy: in the tensor's memory where the device works on memory of "
+      "the host, else a copy (bf16 always, as float32). Waits for the device.");
   tensor.def(
       "__array__",
-      [](const rw::Tensor& t, nb::handle dtype, nb::handle) {
-        nb::object array = to_numpy(t);
-        return dtype.is_none() ? array : array.attr("astype")(dtype);
+      [](const rw::Tensor& t, nb::handle dtype, std::optional<bool> copy) {
+        nb::object array = to_numpy(t, copy);
+        return dtype.is_none() ? array : array.attr("astype")(dtype, "copy"_a = false);
       },
       "dtype"_a.none() = nb::none(), "copy"_a.none() = nb::none());
   tensor.def(
       "__dlpack__",
-      [](const rw::Tensor& t, nb::handle, nb::handle, nb::handle, nb::handle) {
-        return host_copy<nb::ndarray<>>(t);
+      [](const rw::Tensor& t, nb::handle, nb::handle max_version, nb::handle,
+         std::optional<bool> copy) {
+        using Plain = nb::ndarray<nb::array_api>;
+        return host_array<Plain>(t, copy, nb::buffer_error)
+            .attr("__dlpack__")("max_version"_a = max_version);
       },
       nb::kw_only(), "stream"_a.none() = nb::none(), "max_version"_a.none() = nb::none(),
       "dl_device"_a.none() = nb::none(), "copy"_a.none() = nb::none());

@@ -10,12 +10,12 @@ namespace door {
 
 namespace {
 
-rw::DType dtype_in_file(const std::string& name) {
-  if (name == "F16") return rw::DType::f16;
-  if (name == "BF16") return rw::DType::bf16;
-  if (name == "U8" || name == "BOOL") return rw::DType::u8;
-  if (name == "I32" || name == "I64") return rw::DType::i32;
-  return rw::DType::f32;
+// The dtype that holds the elements of a type that safetensors names.
+rw::DType dtype_for(const std::string& stored) {
+  using enum rw::DType;
+  for (const rw::DType dtype : {f32, f16, bf16, i32, u8})
+    if (stored == rw::stored_name(dtype)) return dtype;
+  return stored == "BOOL" ? u8 : stored.starts_with('F') ? f32 : i32;
 }
 
 nb::dict load_safetensors(const std::filesystem::path& path) {
@@ -25,7 +25,7 @@ nb::dict load_safetensors(const std::filesystem::path& path) {
     const nb::gil_scoped_release release;
     const rw::SafetensorsFile file(path);
     for (const auto& [name, stored] : file.tensors()) {
-      rw::Tensor t = rw::empty(stored.shape, dtype_in_file(stored.dtype));
+      rw::Tensor t = rw::empty(stored.shape, dtype_for(stored.dtype));
       file.read(name, t);
       found.push_back({name, std::move(t)});
     }
@@ -106,28 +106,6 @@ void bind_gguf(nb::module_& m) {
            [](nb::object self, const std::string& name) { return self.attr("read")(name); });
 }
 
-void bind_lora(nb::module_& m) {
-  m.def(
-      "_add_lora",
-      [](rw::Module& model, int64_t rank, double alpha, float dropout, bool rank_stabilized,
-         bool dora, std::vector<std::string> target_modules) {
-        std::vector<std::string> names;
-        for (const rw::NamedLora& a :
-             rw::add_lora(model, {.rank = rank,
-                                 .alpha = alpha,
-                                 .dropout = dropout,
-                                 .rank_stabilized = rank_stabilized,
-                                 .dora = dora,
-                                 .target_modules = std::move(target_modules)}))
-          names.push_back(a.name);
-        return names;
-      },
-      "model"_a, "rank"_a = 16, "alpha"_a = 32., "dropout"_a = 0, "rank_stabilized"_a = false,
-      "dora"_a = false, "target_modules"_a = std::vector<std::string>());
-  m.def("_merge_lora", &rw::merge_lora, "model"_a);
-  m.def("_remove_lora", &rw::remove_lora, "model"_a);
-}
-
 }  // namespace
 
 void bind_files(nb::module_& m) {
@@ -150,7 +128,6 @@ void bind_files(nb::module_& m) {
       "path"_a, "model"_a, "strict"_a = true, Release(),
       "Fills a model; returns the names that are missing and those that are not wanted.");
   bind_gguf(m);
-  bind_lora(m);
 }
 
 }  // namespace door

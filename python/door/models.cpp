@@ -67,21 +67,12 @@ void bind_images(nb::module_& m) {
       "mlp"_a = 3072, "classes"_a = 1000, "dropout"_a = 0);
 }
 
-rw::GptConfig gpt_config(const std::string& preset, nb::kwargs sizes) {
+rw::GptConfig gpt_config(const std::string& preset, const nb::kwargs& sizes) {
   rw::GptConfig c = rw::GptConfig::preset(preset);
-  for (const auto& [key, value] : sizes) {
-    const std::string name = nb::cast<std::string>(key);
-    const auto set = [&](const char* field, auto& into) {
-      if (name == field) into = nb::cast<std::remove_reference_t<decltype(into)>>(value);
-      return name == field;
-    };
-    const bool known = set("vocab_size", c.vocab_size) || set("n_positions", c.n_positions) ||
-                       set("n_embd", c.n_embd) || set("n_layer", c.n_layer) ||
-                       set("n_head", c.n_head) || set("n_inner", c.n_inner) ||
-                       set("resid_pdrop", c.resid_pdrop) || set("embd_pdrop", c.embd_pdrop) ||
-                       set("attn_pdrop", c.attn_pdrop);
-    rw::check(known, "GPT", "a size of GptConfig is wanted, got '{}'", name);
-  }
+  Fields("GPT", sizes)("vocab_size", c.vocab_size)("n_positions", c.n_positions)(
+      "n_embd", c.n_embd)("n_layer", c.n_layer)("n_head", c.n_head)("n_inner", c.n_inner)(
+      "resid_pdrop", c.resid_pdrop)("embd_pdrop", c.embd_pdrop)("attn_pdrop", c.attn_pdrop)
+      .end();
   return c;
 }
 
@@ -139,37 +130,16 @@ void bind_language(nb::module_& m) {
             rw::save_gpt(file, lm, dtype);
           },
           "file"_a, "dtype"_a = rw::DType::f32, Release());
-  nb::class_<rw::Decoder, rw::CausalLM>(
-      m, "Decoder", "Decoders of Llama's kind: Llama, Mistral, SmolLM2, Qwen, Gemma.")
-      .def_static(
-          "from_files",
-          [](const std::filesystem::path& path, std::optional<DTypeGiven> dtype) {
-            ensure_device();
-            const rw::DecoderFiles files(path);
-            const rw::init::SkipInit skip;
-            auto model = std::make_unique<rw::Decoder>(
-                files.config(), dtype ? dtype->dtype : files.working_dtype());
-            files.load(*model);
-            return model.release();
-          },
-          "path"_a, "dtype"_a.none() = nb::none(), nb::rv_policy::take_ownership, Release(),
-          "The model of a folder of Hugging Face's or of a .gguf file, whose quantised tensors "
-          "become floats.")
-      .def(
-          "save",
-          [](const rw::Decoder& d, const std::filesystem::path& folder, DTypeGiven dtype) {
-            rw::save_decoder(folder, d, {.dtype = dtype});
-          },
-          "folder"_a, "dtype"_a = rw::DType::f32, Release(),
-          "Writes a folder that transformers reads.")
-      .def("set_mlp_rows", &rw::Decoder::set_mlp_rows, "rows"_a);
 }
 
 }  // namespace
 
 void bind_models(nb::module_& m) {
   bind_images(m);
+  bind_bert(m);
+  bind_speech(m);
   bind_language(m);
+  bind_decoder(m);
 }
 
 }  // namespace door

@@ -65,9 +65,36 @@ void extend(nb::class_<rw::Transformer, rw::Module>& c);
 void extend(nb::class_<rw::BertAttention, rw::Module>& c);
 void extend(nb::class_<rw::BertLayer, rw::Module>& c);
 
+// Reads the fields of a configuration from keywords, and refuses others at the end.
+class Fields {
+ public:
+  Fields(const char* of, const nb::kwargs& given) : of_(of), given_(given) {}
+  template <class T>
+  Fields& operator()(const char* name, T& into) {
+    names_ += names_.empty() ? name : std::string(", ") + name;
+    if (!given_.contains(name)) return *this;
+    ++known_;
+    if (!nb::try_cast(nb::object(given_[name]), into))
+      throw nb::type_error(fmt::format("[{}] {} is of another type", of_, name).c_str());
+    return *this;
+  }
+  void end() const {
+    rw::check(known_ == given_.size(), of_, "its sizes are {}, got others{}", names_, "");
+  }
+
+ private:
+  const char* of_;
+  const nb::kwargs& given_;
+  size_t known_ = 0;
+  std::string names_ = {};
+};
+
 void bind_listed_modules(nb::module_& m);     // generated
 void bind_listed_optimizers(nb::module_& m);  // generated
 void bind_models(nb::module_& m);
+void bind_bert(nb::module_& m);
+void bind_speech(nb::module_& m);
+void bind_decoder(nb::module_& m);
 
 }  // namespace door
 

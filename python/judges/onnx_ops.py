@@ -3,6 +3,7 @@
 Numbers are those of Rewind: 64-bit and small whole numbers are i32, f64 is f32, truth values are u8; what does not fit is
 Unsupported. The attributes have the node's name as "op" and its number of outputs as "outputs".
 """
+import functools
 import math
 
 import numpy as np
@@ -28,6 +29,10 @@ def tensor(array):
     elif array.dtype.kind not in "fiu":
         raise Unsupported(f"elements of {array.dtype}")
     return rw.tensor(np.array(array, order="C"))
+
+
+def unsupported(why):
+    raise Unsupported(why)
 
 
 def ints(x, kind=int):
@@ -61,12 +66,7 @@ for name, function in {
         "Or": "logical_or", "PRelu": "", "Sub": "sub", "Xor": "logical_xor"}.items():
     OPS[name] = lambda a, x, y, f=function: getattr(rw, f)(x, y)
 for name, function in {"Max": rw.maximum, "Min": rw.minimum, "Sum": rw.add}.items():
-    def fold(a, *xs, f=function):
-        y = xs[0]
-        for x in xs[1:]:
-            y = f(y, x)
-        return y
-    OPS[name] = fold
+    OPS[name] = lambda a, *xs, f=function: functools.reduce(f, xs)
 OPS["Mean"] = lambda a, *xs: OPS["Sum"](a, *xs) / float(len(xs))
 OPS["Pow"] = lambda a, x, y: rw.cast(rw.pow(x, rw.cast(y, x.dtype) if is_float(x) else y), x.dtype)
 OPS["Mod"] = lambda a, x, y: rw.fmod(x, y) if a.get("fmod", 0) else rw.remainder(x, y)
@@ -173,21 +173,16 @@ def slice_(a, x, starts, ends, axes=None, steps=None):
     starts, ends = ints(starts), ints(ends)
     axes = ints(axes) if axes is not None else list(range(len(starts)))
     steps = ints(steps) if steps is not None else [1] * len(starts)
-    index = [slice(None)] * len(x.shape)
     for b, e, axis, step in zip(starts, ends, axes, steps):
-        index[axis] = slice(b, e if step > 0 or e >= -x.shape[axis] else None, step)
-    return x[tuple(index)]
+        x = part(x, axis, b, e if step > 0 or e >= -x.shape[axis] else None, step)
+    return x
 
 
 @op("Split")
 def split(a, x, sizes=None):
     axis = a.get("axis", 0) % len(x.shape)
-    if sizes is None:
-        count = a["outputs"]
-        each = -(-x.shape[axis] // count)
-        sizes = [min(each, x.shape[axis] - i * each) for i in range(count)]
-    else:
-        sizes = ints(sizes)
+    each = -(-x.shape[axis] // a["outputs"])
+    sizes = ints(sizes) if sizes is not None else [min(each, x.shape[axis] - i * each) for i in range(a["outputs"])]
     ends = np.cumsum(sizes)
     return tuple(part(x, axis, int(e - n), int(e)) for e, n in zip(ends, sizes))
 
@@ -226,10 +221,9 @@ def depth(a, x):
     if a["op"] == "SpaceToDepth":
         y = rw.permute(rw.reshape(x, [n, c, h // b, b, w // b, b]), [0, 3, 5, 1, 2, 4])
         return rw.reshape(y, [n, c * b * b, h // b, w // b])
-    if a.get("mode", "DCR") == "DCR":
-        y = rw.permute(rw.reshape(x, [n, b, b, c // (b * b), h, w]), [0, 3, 4, 1, 5, 2])
-    else:
-        y = rw.permute(rw.reshape(x, [n, c // (b * b), b, b, h, w]), [0, 1, 4, 2, 5, 3])
+    parts, order = ([b, b, c // (b * b)], [0, 3, 4, 1, 5, 2]) if a.get("mode", "DCR") == "DCR" else (
+        [c // (b * b), b, b], [0, 1, 4, 2, 5, 3])
+    y = rw.permute(rw.reshape(x, [n, *parts, h, w]), order)
     return rw.reshape(y, [n, c // (b * b), h * b, w * b])
 
 
@@ -264,17 +258,14 @@ def rows_of(index, shape):
 
 @op("GatherND")
 def gather_nd(a, x, index):
-    if a.get("batch_dims", 0):
-        raise Unsupported("batches of places")
-    k = index.shape[-1]
+    k = index.shape[-1] if not a.get("batch_dims", 0) else unsupported("batches of places")
     flat = rw.reshape(x, [math.prod(x.shape[:k]), *x.shape[k:]])
     return rw.reshape(rw.index_select(flat, 0, rows_of(index, x.shape)), [*index.shape[:-1], *x.shape[k:]])
 
 
 def chosen(a, places):
-    if a.get("reduction", "none") not in places:
-        raise Unsupported(f"scatter with {a['reduction']}")
-    return places[a.get("reduction", "none")]
+    how = a.get("reduction", "none")
+    return places[how] if how in places else unsupported(f"scatter with {how}")
 
 
 @op("ScatterND")
@@ -302,26 +293,21 @@ def topk(a, x, k):
 @op("ArgMax", "ArgMin")
 def arg(a, x):
     axis, f = a.get("axis", 0) % len(x.shape), rw.argmax if a["op"] == "ArgMax" else rw.argmin
-    if a.get("select_last_index", 0):
-        y = (x.shape[axis] - 1) - f(rw.flip(x, [axis]), axis)
-    else:
-        y = f(x, axis)
+    y = (x.shape[axis] - 1) - f(rw.flip(x, [axis]), axis) if a.get("select_last_index", 0) else f(x, axis)
     return rw.unsqueeze(y, axis) if a.get("keepdims", 1) else y
 
 
 @op("Hardmax")
 def hardmax(a, x):
-    axis = a.get("axis", -1) % len(x.shape)
-    y = rw.one_hot(rw.argmax(x, axis), x.shape[axis])
-    order = list(range(len(x.shape) - 1))
-    order.insert(axis, len(x.shape) - 1)
-    return rw.permute(y, order)
+    n = len(x.shape)
+    axis = a.get("axis", -1) % n
+    return rw.permute(rw.one_hot(rw.argmax(x, axis), x.shape[axis]), [*range(axis), n - 1, *range(axis, n - 1)])
 
 
 @op("Compress")
 def compress(a, x, mask):
-    places = rw.reshape(rw.nonzero(mask), [-1])
-    return rw.index_select(x, a["axis"], places) if "axis" in a else rw.index_select(rw.reshape(x, [-1]), 0, places)
+    x = x if "axis" in a else rw.reshape(x, [-1])
+    return rw.index_select(x, a.get("axis", 0), rw.reshape(rw.nonzero(mask), [-1]))
 
 
 # ---- sums ----------------------------------------------------------------------------------------

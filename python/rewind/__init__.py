@@ -8,7 +8,7 @@ from typing import Any
 
 from rewind import _door
 from rewind._door import *  # noqa: F403
-from rewind._door import Tensor, __version__ as __version__, dtype
+from rewind._door import Tensor as Tensor, __version__ as __version__, dtype as dtype
 
 f32, f16, bf16, i32, u8 = dtype.f32, dtype.f16, dtype.bf16, dtype.i32, dtype.u8
 float32, float16, bfloat16, int32, uint8 = f32, f16, bf16, i32, u8

@@ -17,25 +17,27 @@ from typing import Any, Callable, Iterable, Iterator
 from rewind import _door
 from rewind import init
 from rewind._door import (AdaptiveAvgPool1d, AdaptiveAvgPool2d, AdaptiveMaxPool1d, AdaptiveMaxPool2d, AvgPool1d, AvgPool2d,
-                          BatchNorm2d, BertAttention, BertLayer, CausalLM, Conv1d, Conv2d, Conv3d, ConvTranspose1d,
-                          ConvTranspose2d, Decoder, Dropout, ELU, Embedding, Flatten, GELU, GELUTanh, GLU, GRU, GlobalAvgPool,
-                          GptLMHeadModel, GroupNorm, Hardsigmoid, Hardswish, Hardtanh, Identity, InstanceNorm2d, LSTM,
-                          LayerNorm, LeakyReLU, Linear, LogMel, LogSigmoid, LogSoftmax, MaxPool1d, MaxPool2d, Mish,
-                          MobileNetV2, Module, MultiheadAttention, PReLU, PixelShuffle, PixelUnshuffle, RMSNorm, ReLU, ReLU6,
-                          ResNet, SELU, SiLU, Sigmoid, Softmax, Softplus, Softsign, Tanh, Transformer, TransformerDecoder,
+                          BatchNorm2d, BertAttention, BertForPreTraining, BertForSequenceClassification, BertLayer, BertModel,
+                          CausalLM, Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, Decoder, Dropout, ELU,
+                          Embedding, Flatten, GELU, GELUTanh, GLU, GRU, GlobalAvgPool, GptLMHeadModel, GroupNorm, Hardsigmoid,
+                          Hardswish, Hardtanh, Identity, InstanceNorm2d, LSTM, LayerNorm, LeakyReLU, Linear, LogMel,
+                          LogSigmoid, LogSoftmax, MaxPool1d, MaxPool2d, Mish, MobileNetV2, Module, MultiheadAttention, PReLU,
+                          PixelShuffle, PixelUnshuffle, RMSNorm, ReLU, ReLU6, ResNet, SELU, SiLU, Sigmoid, Softmax, Softplus,
+                          Softsign, SpeechEncoder, SpeechRecognizer, SpeechStream, Tanh, Transformer, TransformerDecoder,
                           TransformerDecoderLayer, TransformerEncoder, TransformerEncoderLayer, UNet, Upsample, ViT,
                           WeightNormConv2d, WeightNormLinear, resnet_cifar, resnet_imagenet)
 from rewind._door import Tensor
 from rewind.autograd import Segment
 
 __all__ = ["AdaptiveAvgPool1d", "AdaptiveAvgPool2d", "AdaptiveMaxPool1d", "AdaptiveMaxPool2d", "AvgPool1d", "AvgPool2d",
-           "BatchNorm2d", "BertAttention", "BertLayer", "CausalLM", "Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d",
-           "ConvTranspose2d", "Decoder", "Dropout", "ELU", "Embedding", "Flatten", "GELU", "GELUTanh", "GLU", "GRU",
-           "GlobalAvgPool", "GptLMHeadModel", "GroupNorm", "Hardsigmoid", "Hardswish", "Hardtanh", "Identity",
-           "InstanceNorm2d", "LSTM", "Lambda", "LayerNorm", "LeakyReLU", "Linear", "LogMel", "LogSigmoid", "LogSoftmax",
-           "MaxPool1d", "MaxPool2d", "Mish", "MobileNetV2", "Module", "ModuleDict", "ModuleList", "MultiheadAttention",
-           "PReLU", "Parameter", "PixelShuffle", "PixelUnshuffle", "RMSNorm", "ReLU", "ReLU6", "ResNet", "SELU", "Sequential",
-           "SiLU", "Sigmoid", "Softmax", "Softplus", "Softsign", "Tanh", "Transformer", "TransformerDecoder",
+           "BatchNorm2d", "BertAttention", "BertForPreTraining", "BertForSequenceClassification", "BertLayer", "BertModel",
+           "CausalLM", "Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "Decoder", "Dropout", "ELU",
+           "Embedding", "Flatten", "GELU", "GELUTanh", "GLU", "GRU", "GlobalAvgPool", "GptLMHeadModel", "GroupNorm",
+           "Hardsigmoid", "Hardswish", "Hardtanh", "Identity", "InstanceNorm2d", "LSTM", "Lambda", "LayerNorm", "LeakyReLU",
+           "Linear", "LogMel", "LogSigmoid", "LogSoftmax", "MaxPool1d", "MaxPool2d", "Mish", "MobileNetV2", "Module",
+           "ModuleDict", "ModuleList", "MultiheadAttention", "PReLU", "Parameter", "PixelShuffle", "PixelUnshuffle",
+           "RMSNorm", "ReLU", "ReLU6", "ResNet", "SELU", "Sequential", "SiLU", "Sigmoid", "Softmax", "Softplus", "Softsign",
+           "SpeechEncoder", "SpeechRecognizer", "SpeechStream", "Tanh", "Transformer", "TransformerDecoder",
            "TransformerDecoderLayer", "TransformerEncoder", "TransformerEncoderLayer", "UNet", "Upsample", "ViT",
            "WeightNormConv2d", "WeightNormLinear", "functional", "init", "resnet_cifar", "resnet_imagenet"]
 

@@ -1,6 +1,9 @@
 """The package as a whole: the list of ops, names, examples, threads and processes around it."""
+import ast
 import importlib.util
+import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -66,16 +69,45 @@ print(value, rw.memory_report()["peak"], y.dtype == rw.f32)
 """
 
 
-@unittest.skipUnless(importlib.util.find_spec("mypy") and (Path(_door.__file__).parent / "_door.pyi").exists(), "mypy and the stubs")
+@unittest.skipUnless((Path(_door.__file__).parent / "_door.pyi").exists(), "the stubs")
 class Types(unittest.TestCase):
-    def test_a_strict_program(self):
+    def judged_by(self, module, *options):
+        if not importlib.util.find_spec(module):
+            self.skipTest(module)
         for program, is_right in ((PROGRAM, True), (PROGRAM + "rw.softmax(3)\n", False)):
-            with tempfile.NamedTemporaryFile("w", suffix=".py") as file:
-                file.write(program)
-                file.flush()
-                run = subprocess.run([sys.executable, "-m", "mypy", "--strict", "--cache-dir", os.devnull, file.name], capture_output=True,
-                                     text=True, env={**os.environ, "MYPYPATH": str(Path(rw.__file__).parent.parent)})
+            with tempfile.TemporaryDirectory() as folder:
+                file = Path(folder) / "program.py"
+                file.write_text("# pyright: strict\n" + program)
+                run = subprocess.run([sys.executable, "-m", module, *options, file], capture_output=True, text=True, cwd=folder,
+                                     env={**os.environ, "MYPYPATH": str(Path(rw.__file__).parent.parent)})
             self.assertEqual(run.returncode == 0, is_right, run.stdout)
+
+    def test_mypy_takes_a_strict_program(self):
+        self.judged_by("mypy", "--strict", "--cache-dir", os.devnull)
+
+    def test_pyright_takes_a_strict_program(self):
+        self.judged_by("pyright", "--pythonpath", sys.executable)
+
+
+ROOM = """
+__attribute__((tls_model("initial-exec"))) __thread char room[1024];
+char* address(void) { return room; }
+"""
+
+
+class Opening(unittest.TestCase):
+    @unittest.skipUnless(shutil.which("cc") and shutil.which("readelf"), "a compiler")
+    def test_late_after_libraries_that_took_the_static_room_of_threads(self):
+        flags = subprocess.run(["readelf", "-d", _door.__file__], capture_output=True, text=True, check=True).stdout
+        if "librewind" in flags:
+            self.skipTest("the library of a build tree is for programs, which open it first")
+        self.assertNotIn("STATIC_TLS", flags)
+        with tempfile.TemporaryDirectory() as folder:
+            library = Path(folder) / "room.so"
+            subprocess.run(["cc", "-shared", "-fPIC", "-xc", "-", "-o", library], input=ROOM, text=True, check=True)
+            program = f"import ctypes; ctypes.CDLL({str(library)!r}); import rewind as rw; print(rw.ones(2).sum().item())"
+            run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+        self.assertEqual(run.stdout, "2.0\n", run.stderr)
 
 
 class Examples(unittest.TestCase):
@@ -86,6 +118,34 @@ class Examples(unittest.TestCase):
                 run = subprocess.run([sys.executable, example], capture_output=True, text=True, env={**os.environ, "REWIND_DEVICE": ""})
                 self.assertEqual(run.returncode, 0, run.stderr)
                 self.assertGreater(len(run.stdout.splitlines()), 2)
+
+    def test_the_notebook(self):
+        cells = json.loads((ROOT / "examples/python/does_not_fit.ipynb").read_text())["cells"]
+        self.assertTrue(all(not cell.get("outputs") for cell in cells))
+        before, here, names, shown = rw.default_device(), os.getcwd(), {}, []
+        with tempfile.TemporaryDirectory() as folder:
+            os.chdir(folder)
+            try:
+                for cell in cells:
+                    if cell["cell_type"] != "code":
+                        continue
+                    *lines, last = ast.parse("".join(cell["source"])).body
+                    exec(compile(ast.Module(lines, []), "notebook", "exec"), names)
+                    if isinstance(last, ast.Expr):
+                        shown.append(eval(compile(ast.Expression(last.value), "notebook", "eval"), names))
+                    else:
+                        exec(compile(ast.Module([last], []), "notebook", "exec"), names)
+                page = names["timeline"]._repr_html_()
+            finally:
+                os.chdir(here)
+                rw.set_default_device(before)
+        self.assertIn("the memory limit is 52.00 MiB", names["refusal"])
+        for how, peak in names["peaks"].items():
+            self.assertLess(peak, 52 << 20, how)
+        self.assertGreater(names["forecast"]["peak"], 52 << 20)
+        self.assertIn("activations", names["forecast"]._repr_html_())
+        self.assertTrue(page.startswith("<iframe"))
+        self.assertGreater(shown[-1], 1024)
 
 
 if __name__ == "__main__":

@@ -116,6 +116,65 @@ class Modules(unittest.TestCase):
         self.assertEqual(*found)
 
 
+class Models(unittest.TestCase):
+    def test_bert(self):
+        sizes = dict(vocab_size=40, max_position_embeddings=16)
+        ids, lengths = np.arange(20).reshape(2, 10), np.array([10, 7])
+        bert = nn.BertModel("tiny", **sizes).eval()
+        hidden = bert(ids, lengths=lengths)
+        self.assertEqual((hidden.shape, bert.pool(hidden).shape), ((2, 10, 128), (2, 128)))
+        np.testing.assert_allclose(bert(ids[1:, :7]).numpy(), hidden.numpy()[1:, :7], atol=1e-5)
+        training = nn.BertForPreTraining("tiny", **sizes).eval()
+        hidden, at, targets = training(ids), np.array([3, 15]), np.array([1, 2])
+        loss = training.token_loss(hidden, at, targets)
+        wanted = rw.cross_entropy(training.token_logits(hidden, at), targets)
+        self.assertAlmostEqual(loss.item(), wanted.item(), places=4)
+        self.assertEqual(training.next_sentence_logits(hidden).shape, (2, 2))
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "model.safetensors")
+            rw.save_model(path, training)
+            classifier = nn.BertForSequenceClassification(3, "tiny", **sizes)
+            missing, unexpected = classifier.load(path)
+            self.assertEqual(sorted(missing), ["classifier.bias", "classifier.weight"])
+            self.assertTrue(unexpected)
+            self.assertEqual(classifier(ids).shape, (2, 3))
+        with self.assertRaisesRegex(ValueError, "num_hidden_layers"):
+            nn.BertModel("tiny", layers=3)
+
+    def test_speech(self):
+        for loss in ("ctc", "rnnt"):
+            with self.subTest(loss):
+                rw.manual_seed(1)
+                model = nn.SpeechRecognizer(loss, classes=5, channels=8, hidden=16).eval()
+                sound = np.random.default_rng(1).standard_normal(8000).astype(np.float32) * 0.1
+                features = model.features(sound[None])
+                frames = features.shape[1]
+                value = model.loss(features, np.array([frames]), np.array([[1, 2, 1]]), np.array([3]))
+                value.backward()
+                self.assertTrue(math.isfinite(value.item()))
+                labels, = model.recognise(features, [frames])
+                stream = nn.SpeechStream(model)
+                for start in range(0, 8000, 700):
+                    stream.feed(sound[start:start + 700])
+                stream.finish()
+                self.assertEqual(stream.labels, labels)
+                with tempfile.TemporaryDirectory() as folder:
+                    path = os.path.join(folder, "heard.safetensors")
+                    rw.save_recognizer(path, model, ["one", "two", "three", "four"])
+                    again, units = rw.load_recognizer(path)
+                    self.assertEqual((units[1], again.eval().recognise(features, [frames])), ("two", [labels]))
+        with self.assertRaises(ValueError):
+            nn.SpeechRecognizer("mse")
+
+    def test_images(self):
+        image = rw.zeros((1, 32, 32, 3))
+        self.assertEqual(nn.UNet(width=4, levels=2, classes=5)(image).shape, (1, 32, 32, 5))
+        vit = nn.ViT(image_size=32, patch_size=8, hidden=16, layers=2, heads=2, mlp=32, classes=7)
+        self.assertEqual(vit(image).shape, (1, 7))
+        self.assertEqual(nn.MobileNetV2(classes=4, width=0.25, stem_stride=1).eval()(image).shape, (1, 4))
+        self.assertEqual(nn.resnet_imagenet(18, classes=6).eval()(image).shape, (1, 6))
+
+
 class Optimizers(unittest.TestCase):
     def test_all_learn(self):
         makers = {name: getattr(rw.optim, name) for name in ("SGD", "Adam", "AdamW", "RMSprop", "Adagrad", "Adafactor", "Lamb", "Lion")}
@@ -130,7 +189,7 @@ class Optimizers(unittest.TestCase):
         net = Net()
         optimizer = rw.optim.Accumulate(rw.optim.SGD([{"params": net.hidden.parameters(), "lr": 0.0}, {"params": net.out.parameters()}],
                                                      lr=0.1), 2)
-        before = net.hidden.weight.numpy(), net.out.weight.numpy()
+        before = net.hidden.weight.numpy().copy(), net.out.weight.numpy().copy()
         x, labels = data()
         stepped = []
         for _ in range(2):
@@ -155,7 +214,7 @@ class Optimizers(unittest.TestCase):
         train(net, optimizer)
         self.assertEqual(optimizer.updates(), 3)
         self.assertAlmostEqual(optimizer.learning_rate(), 0.01 * 0.8, places=6)
-        own = net.scale.numpy()
+        own = net.scale.numpy().copy()
         with average:
             self.assertFalse(np.array_equal(net.scale.numpy(), own))
         other = Net()
@@ -223,6 +282,30 @@ class Files(unittest.TestCase):
             rw.save_safetensors(path, {"x": np.arange(3), "y": rw.ones((2,), dtype="f16")}, {"who": "me"})
             found = rw.load_safetensors(path)
             self.assertEqual((found["x"].tolist(), found["y"].dtype), ([0, 1, 2], rw.f16))
+
+    def test_decoder(self):
+        sizes = dict(vocab_size=50, hidden_size=16, intermediate_size=24, num_hidden_layers=2, num_attention_heads=2, num_key_value_heads=1)
+        model = rw.nn.Decoder("tiny", **sizes)
+        ids = np.arange(16).reshape(1, 16)
+        self.assertEqual(model(ids).shape, (1, 16, 50))
+        self.assertGreater(rw.perplexity(model, list(range(32)), 16), 1)
+        with self.assertRaisesRegex(ValueError, "hidden_size"):
+            rw.nn.Decoder("tiny", hidden=16)
+        with self.assertRaises(TypeError):
+            rw.nn.Decoder("tiny", hidden_size="wide")
+        with tempfile.TemporaryDirectory() as folder:
+            model.save(folder)
+            again = rw.nn.Decoder.from_files(folder, dtype="f32", keep_blocks=True)
+            self.assertEqual(again(ids).numpy().tobytes(), model(ids).numpy().tobytes())
+            names = rw.lora.add(model, rank=2)
+            self.assertEqual(len(names), 14)
+            with rw.no_grad():
+                for name, p in model.named_parameters():
+                    if "lora_B" in name or "lora_b" in name:
+                        p.normal_(0, 1)
+            rw.lora.save(os.path.join(folder, "adapter"), model, base_model=folder)
+            self.assertEqual(rw.lora.load(os.path.join(folder, "adapter"), again), names)
+            self.assertEqual(again(ids).numpy().tobytes(), model(ids).numpy().tobytes())
 
     def test_language_model(self):
         model = rw.nn.GptLMHeadModel("gpt2", n_layer=2, n_embd=16, n_head=2, vocab_size=50, n_positions=32)

@@ -11,6 +11,7 @@
 #include "io/models/adapter.h"
 #include "io/models/decoder.h"
 #include "optim/adam.h"
+#include "planner/memory.h"
 
 using namespace rw;
 
@@ -49,8 +50,10 @@ void make(const std::string& type, const std::string& folder) {
   save_decoder(folder, model);
 }
 
-// Takes steps of AdamW with the adapter `from`, or with a new one of a form, and prints the losses.
+// Takes steps of AdamW with the adapter `from`, or with a new one of a form, and prints the losses;
+// within one number of memory if it is given.
 void train(const Words& words) {
+  const auto memory = words.size() > 6 ? std::make_unique<Memory>(words[6]) : nullptr;
   const std::string &from = words.at(2), &form = from;
   const auto model = load(words.at(1));
   manual_seed(2);
@@ -95,7 +98,8 @@ void run(const Words& words) {
 
 }  // namespace
 
-// Usage: adapter_files make TYPE FOLDER | train MODEL lora|rslora|dora|ADAPTER FOLDER STEPS RATE
+// Usage: adapter_files make TYPE FOLDER
+//        | train MODEL lora|rslora|dora|ADAPTER FOLDER STEPS RATE [MEMORY]
 //        | logits MODEL none|ADAPTER OUT.npy | merge MODEL ADAPTER FOLDER
 //        | gguf MODEL ADAPTER OUT.gguf
 int main(int count, char** words) {

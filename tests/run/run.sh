@@ -201,7 +201,9 @@ add_python() {
     skip 'Python' "pip could not install it: $(tail -n 1 "$log")"
     return
   fi
+  quietly "$python" -m pip install mypy 'pyright[nodejs]' 'jax[cpu]' || true # tests are left out without them
   part 'Python' "$python" -W error::ResourceWarning -m unittest discover -s "$root/python/tests"
+  part 'Python beside C++' "$python" "$root/tests/interop/check_python.py" "$build"
   if quietly "$python" -m pip install torch expecttest onnx; then
     part 'ONNX in Python' "$python" "$judges/onnx_cases.py"
     part 'OpInfo of PyTorch' "$python" "$judges/opinfo.py"
@@ -214,7 +216,8 @@ add_python() {
 # Runs everything on every driver.
 test_all() {
   need "${packages[@]}" "${test_packages[@]}" "${all_packages[@]}"
-  compile all meson-test-prereq tests/interop/adapter_files tests/interop/bert_states tests/interop/decoder_files tests/tokenize
+  compile all meson-test-prereq tests/interop/adapter_files tests/interop/bert_states tests/interop/decoder_files tests/interop/lora_rows \
+    tests/tokenize
   compile_sanitized
   compile_threads
   export REWIND_TESTS_ALL=1

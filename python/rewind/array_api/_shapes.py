@@ -73,7 +73,7 @@ def stack(arrays, /, *, axis=0):
 
 
 def unstack(x, /, *, axis=0):
-    return tuple(Array(t, x.dtype) for t in rw.unbind(x.tensor, axis))
+    return tuple(Array(t, x.dtype) for t in rw.unbind(x.tensor, axis)) if x.shape[axis] else ()
 
 
 def flip(x, /, *, axis=None):
