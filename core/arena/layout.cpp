@@ -144,10 +144,8 @@ class KnownLayouts {
            uint64_t max_region, const Layout& layout) {
     const std::lock_guard lock(mutex_);
     if (entries_.size() == most) entries_.pop_front();
-    entries_.push_back({{lifetimes.begin(), lifetimes.end()},
-                        {holes.begin(), holes.end()},
-                        max_region,
-                        layout});
+    entries_.push_back(
+        {{lifetimes.begin(), lifetimes.end()}, {holes.begin(), holes.end()}, max_region, layout});
   }
 
  private:

@@ -31,8 +31,8 @@ void add_steps(WorkByPhase& sum, const WorkByPhase& work, uint32_t times, uint32
     if (static_cast<Phase>(i) == Phase::update) continue;
     Work& to = sum[i];
     const Work& w = work[i];
-    to = {to.flops + w.flops * share, to.bytes + part(w.bytes),
-          to.over_bus + part(w.over_bus), to.calls + part(w.calls),
+    to = {to.flops + w.flops * share,       to.bytes + part(w.bytes),
+          to.over_bus + part(w.over_bus),   to.calls + part(w.calls),
           to.offloaded + part(w.offloaded), to.on_host + part(w.on_host)};
   }
 }
@@ -46,7 +46,7 @@ class DryProgram {
     if (program_.loads) steps_->copy_weights();
   }
 
-  // What some steps do.
+  // This is what some steps do.
   struct Done {
     WorkByPhase work{};
     uint64_t from_files = 0;  // bytes that they read
@@ -172,7 +172,8 @@ std::vector<StepTrace> Planner::steps(const StepSettings& settings) const {
       .steps;
 }
 
-// Of several ranks, the steps between the first one and the last one differ from both.
+// Steps between the first one and the last one of a window differ from both where there are several
+// ranks.
 Forecast Planner::measure(const StepSettings& settings, DryMemory memory) const {
   StepSettings fewer = settings.shortened();
   if (settings.ranks == 1) fewer.accumulate = std::min(settings.accumulate, 2u);

@@ -118,10 +118,9 @@ std::vector<uint64_t> RecordRange::shape(const std::vector<uint32_t>& crossing) 
     }
     add_all(record.inputs);
     add_all(record.saved);
-    shape.insert(shape.end(),
-                 {std::bit_cast<uint64_t>(record.cost), record.workspace,
-                  uint64_t{record.taken} * 2 + record.reached,
-                  graph_.gradients_from(r) - graph_.gradients_from(last_)});
+    shape.insert(shape.end(), {std::bit_cast<uint64_t>(record.cost), record.workspace,
+                               uint64_t{record.taken} * 2 + record.reached,
+                               graph_.gradients_from(r) - graph_.gradients_from(last_)});
   }
   add_all(crossing);
   return shape;

@@ -100,14 +100,10 @@ void Search::prepare(const Search* known) {
     if (!options_.times) other.host_bytes = 0, other.keep_8_bits = false;
     other.times = nullptr;
     other.on_progress = [this](double share) { report(share / 2); };
-    if (known && known->simpler_ && other.effort == known->options_.effort &&
-        other.candidates == known->options_.candidates &&
-        other.flops_per_byte == known->options_.flops_per_byte) {
-      simpler_ = known->simpler_;
-      simpler_->options_.on_progress = {};
-    } else {
+    if (known && known->simpler_ && other.effort == known->options_.effort)
+      (simpler_ = known->simpler_)->options_.on_progress = {};
+    else
       simpler_ = std::make_shared<Search>(open_, program_, other);
-    }
   } else {
     const double mostly_flops = 2, usual = AutoRecomputeOptions().flops_per_byte;
     other.flops_per_byte = options_.flops_per_byte > mostly_flops ? mostly_flops : usual;

@@ -25,8 +25,8 @@ class Search {
   // `program` builds its model and takes a few training steps that are alike. It runs twice at
   // once, without recomputation.
   Search(OpenDry open, Program program, const AutoRecomputeOptions& options = {});
-  // A search for the same program with other options, which shares what it can with `known`, for
-  // good: what one finds may be found by the other.
+  // A search for the same program, which shares with `known` what does not depend on where values
+  // are kept. The other options must be equal.
   Search(const Search& known, const AutoRecomputeOptions& options);
   Search(const Search&) = delete;
   Search& operator=(const Search&) = delete;

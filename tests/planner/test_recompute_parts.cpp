@@ -112,6 +112,39 @@ TEST_CASE("ranges: what a segment keeps costs and weighs what the simulation say
   CHECK(found > 50);
 }
 
+TEST_CASE("ranges: what was found for a range of one layer is what others of its shape have") {
+  std::mt19937 random(7);
+  std::vector<Graph> graphs = {bert(4, 16), resnet(3, 8, true), random_chain(12, random)};
+  for (uint64_t i = 0; i < 12; ++i) graphs[2].leaf_gradients.push_back(100 * (12 - i) * (12 - i));
+  graphs[0].leaf_gradients.resize(graphs[0].records.size());
+  for (size_t i = graphs[0].records.size(), sum = 0; i-- > 0; sum += 3)
+    graphs[0].leaf_gradients[i] = sum;
+  for (const Graph& graph : graphs) {
+    const auto uses = value_uses(graph);
+    const auto records = static_cast<uint32_t>(graph.records.size());
+    KnownOptions known;
+    for (uint32_t first = 0; first < records; ++first)
+      for (uint32_t last = first + 1; last <= std::min(records, first + 20); ++last) {
+        const RecordRange range(graph, uses, first, last);
+        std::vector<uint32_t> crossing;
+        for (uint32_t v = 0; v < graph.values.size(); ++v)
+          if (graph.values[v].record >= 0 && graph.values[v].record < static_cast<int32_t>(last) &&
+              uses[v].last_reader >= static_cast<int32_t>(last))
+            crossing.push_back(v);
+        const std::vector<KeepOption> options = range.keep_options(crossing),
+                                      shared = known.of(range, crossing);
+        REQUIRE(options.size() == shared.size());
+        for (size_t i = 0; i < options.size(); ++i) {
+          CHECK(shared[i].kept == options[i].kept);
+          CHECK(shared[i].bytes == options[i].bytes);
+          CHECK(shared[i].peak == options[i].peak);
+          CHECK(shared[i].cost == options[i].cost);
+          CHECK(shared[i].unaided_cost == options[i].unaided_cost);
+        }
+      }
+  }
+}
+
 TEST_CASE("ranges: a segment of everything peaks in its forward, or as its range says") {
   std::mt19937 random(10);
   int in_backward = 0;
