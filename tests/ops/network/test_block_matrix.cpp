@@ -162,3 +162,20 @@ TEST_CASE_FIXTURE(CpuDevice, "block matrices: autocast makes x narrow, and bias 
   (loss + sum(cast(y, DType::f32))).backward();
   CHECK(x.grad().dtype() == DType::f32);
 }
+
+// On the cpu, products of many rows make no slabs.
+TEST_CASE("block matrices: slabs give the product of the floats on vulkan") {
+  try {
+    set_default_device(open_backend("vulkan"));
+  } catch (const DeviceError& e) {
+    MESSAGE("skipped: " << std::string(e.what()));
+    return;
+  }
+  for (const BlockType* type : {&blocks::q4_k, &blocks::nf4}) {
+    CAPTURE(type->name);
+    const auto exact = in_slabs(*type, DType::f32, 20, true),
+               found = in_slabs(*type, DType::f32, 20, false);
+    CHECK(relative_error(exact[0], found[0]) < 1e-5);
+    CHECK(relative_error(exact[1], found[1]) < 1e-5);
+  }
+}
