@@ -47,6 +47,7 @@ TEST_CASE("shared_memory: a tensor on memory of others sees and makes their writ
       CHECK(own.is_shared);
     }
     CHECK(!own.is_shared);
+    for (const uint64_t live : device->memory_report().live_by_purpose) CHECK(live == 0);
   }
 }
 
