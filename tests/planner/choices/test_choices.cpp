@@ -57,9 +57,9 @@ class ObedientSteps : public TrainingSteps {
     optimizer_->set_max_norm(1);
     parallel_ = ranks_.share(*optimizer_);
   }
-  void dry_step(const BatchShape&) override {
+  void dry_step(const BatchShape& shape) override {
     const int64_t rows = std::max<int64_t>(1, settings_.length);  // of each sample
-    step(empty({settings_.batch * rows, width}));
+    step(empty({shape.rows_or(settings_.batch) * rows, width}));
   }
   void step(const Tensor& x) {
     {
@@ -104,8 +104,9 @@ DeviceSpeed slow_speed(const DeviceInfo& info) {
   return {.flops = 1e11, .bytes = 1e10, .kernel = 1e-6, .host = info.host_bandwidth};
 }
 
-// The ways without plans, by loops of this test.
-std::vector<Choice> enumerated(const Planner& planner, const DeviceSpeed& speed) {
+// The ways without plans, by loops of this test; of these numbers of steps, or of all.
+std::vector<Choice> enumerated(const Planner& planner, const DeviceSpeed& speed,
+                               std::set<int64_t> counts = {}) {
   std::vector<Choice> all;
   const StepSettings& asked = planner.settings();
   const int64_t samples = asked.batch * asked.accumulate;
@@ -115,7 +116,7 @@ std::vector<Choice> enumerated(const Planner& planner, const DeviceSpeed& speed)
       for (int64_t steps = 1; steps <= (fused ? 1 : samples); ++steps)
         for (const auto& [checkpoint, on_host] :
              {std::pair("none", false), {"block", false}, {"block", true}}) {
-          if (samples % steps != 0) continue;
+          if (samples % steps != 0 || (!counts.empty() && !counts.contains(steps))) continue;
           StepSettings settings = asked;
           settings.offload = offload;
           settings.fused_update = fused;
@@ -151,6 +152,26 @@ std::vector<std::vector<float>> train_obedient(const StepSettings& settings, Mem
 }
 
 }  // namespace
+
+TEST_CASE("choices: a way is measured by fewer steps, which need the memory of all" *
+          doctest::test_suite("host")) {
+  const auto device = discrete();
+  TrainingProgram program = obedient({.batch = 60});
+  for (const bool has_rest : {false, true}) {
+    CAPTURE(has_rest);
+    if (has_rest)
+      program.steps = [](int64_t batch) {
+        return std::vector<BatchShape>{{.rows = batch}, {.rows = batch / 2 + 1}};
+      };
+    const Planner planner(program, *device);
+    for (const Choice& way : enumerated(planner, slow_speed(device->info()), {1, 2, 3, 5})) {
+      const Forecast all = planner.forecast(way.settings);
+      CHECK_MESSAGE(way.forecast.memory.peak == all.memory.peak, way.settings.offload, " ",
+                    way.settings.accumulate, " ", way.settings.checkpoint);
+      CHECK(way.forecast.memory.host_peak == all.memory.host_peak);
+    }
+  }
+}
 
 TEST_CASE("choices: the quickest way is that of an enumeration" * doctest::test_suite("host")) {
   const auto device = discrete();
