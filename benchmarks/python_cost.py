@@ -21,7 +21,7 @@ import numpy as np
 
 import rewind as rw
 
-CHAIN, STEPS = 1000, (2, 8)
+CHAIN, STEPS, RATE = 1000, (2, 8), "3e-3"
 
 
 def recorded(xp, make, name):
@@ -56,12 +56,12 @@ def op_rows(build):
         yield f"| `{name}` | {us:.2f} | {ours[name]:.2f} | {ours[name] - us:.2f} | {theirs[name]} |"
 
 
-def train(model_of, steps):
+def train(model_of, steps, rate):
     """Trains as adapter_files does."""
     model = rw.nn.Decoder.from_files(model_of, dtype="f32")
     rw.manual_seed(2)
     rw.lora.add(model, rank=8, alpha=16)
-    optimizer = rw.optim.AdamW(model.parameters(), lr=3e-3, weight_decay=0)
+    optimizer = rw.optim.AdamW(model.parameters(), lr=rate, weight_decay=0)
     i = np.arange(2 * 33)
     for step in range(steps):
         ids = ((i * i + 7 * i + 13 * (step % 4)) % model.vocabulary).astype(np.int32).reshape(2, 33)
@@ -86,7 +86,7 @@ def steps_row(build, model, rounds):
         found = {"C++": [], "Python": []}
         for _ in range(rounds):
             for name, command in (("C++", in_cpp), ("Python", in_python)):
-                long, short = user_seconds([*command, str(many)]), user_seconds([*command, str(few)])
+                long, short = (user_seconds([*command, str(count), RATE]) for count in (many, few))
                 found[name].append((long - short) / (many - few))
     cpp, python = (min(found[name]) for name in ("C++", "Python"))
     return f"| {cpp:.3f} | {python:.3f} | {100 * (python / cpp - 1):+.1f} % |"
@@ -100,7 +100,7 @@ def import_ms():
 def main():
     if sys.argv[1:2] == ["--train"]:
         rw.set_default_device("cpu")
-        return train(sys.argv[2], int(sys.argv[3]))
+        return train(sys.argv[2], int(sys.argv[3]), float(sys.argv[4]))
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("build", type=Path)
     parser.add_argument("model")
