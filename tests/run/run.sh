@@ -211,6 +211,15 @@ add_python() {
   else
     skip 'judges of Python' "pip could not install PyTorch and onnx: $(tail -n 1 "$log")"
   fi
+  local suite=$build/array-api-tests
+  if { [[ -d $suite/array-api/src ]] ||
+    quietly git clone --quiet --depth 1 --branch 2026.02.26 --recurse-submodules --shallow-submodules \
+      https://github.com/data-apis/array-api-tests "$suite"; } &&
+    quietly "$python" -m pip install pytest pytest-json-report hypothesis ndindex; then
+    part 'array API standard' "$python" "$judges/array_api.py" "$suite"
+  else
+    skip 'array API standard' "its tests are at github.com, which was not reached: $(tail -n 1 "$log")"
+  fi
 }
 
 # Runs everything on every driver.
