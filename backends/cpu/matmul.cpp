@@ -1,5 +1,5 @@
-// Matrix products by oneDNN's sgemm, those of 16-bit factors by a vector loop, on one thread for
-// each tile of the result.
+// Matrix products by oneDNN's sgemm, on one thread for each tile of the result. Factors of 16 bits
+// become f32 as they are copied for a tile.
 #include <fmt/format.h>
 #include <oneapi/dnnl/dnnl.h>
 
@@ -8,7 +8,6 @@
 #include <atomic>
 
 #include "backends/cpu/halves.h"
-#include "backends/cpu/loops.h"
 #include "backends/cpu/one_thread.h"
 #include "backends/cpu/prepared_call.h"
 #include "backends/cpu/work.h"
@@ -27,7 +26,8 @@ struct Factor {
   int64_t rows, cols;
   bool is_transposed;
   int64_t step;
-  bool is_apart;  // lines do not overlap
+  bool is_apart;   // lines do not overlap
+  bool is_copied;  // for each tile, with lines closer to each other
   std::array<int64_t, 2> batch;
 
   Factor(int64_t rows, int64_t cols, int64_t row, int64_t col, const uint32_t (&batch)[2])
@@ -36,6 +36,7 @@ struct Factor {
         is_transposed(col != 1 && !(row == 1 && cols == 1)),
         step(is_transposed ? std::max(col, rows) : std::max(row, cols)),
         is_apart(is_transposed ? cols == 1 || step == col : rows == 1 || step == row),
+        is_copied(false),
         batch{batch[0], batch[1]} {}
 
   // Returns the place of element (row, col) of the matrix at batch element b.
@@ -56,20 +57,13 @@ class PreparedMatmul final : public PreparedCall {
         batches_(int64_t{p_.batch[0]} * p_.batch[1]) {
     cut();
     is_direct_ = parts_ == 1 && out_ == DType::f32;
+    a_.is_copied = copies(a_, a_.is_transposed, p_.m, p_.n);
+    b_.is_copied = copies(b_, !b_.is_transposed, p_.n, p_.m);
     const auto area = [](int64_t rows, int64_t cols) { return static_cast<uint64_t>(rows * cols); };
-    if (in_ != DType::f32) {
-      multiply_ = levels().front().multiply;
-      // The existing value is added to the whole sum, as it would be to a sum that was made
-      // separately.
-      is_direct_ &= p_.beta == 0 || (p_.beta == 1 && part_k_ <= packed_depth);
-      const int64_t cols = divide_up(tile_cols_, 32) * 32;  // a panel has at most 32 columns
-      packed_ = slot_scratch(area(tile_rows_ + cols, std::min(part_k_, packed_depth)) + 16);
-    } else if (copies_a() || copies_b()) {
-      near_b_ = copies_a() ? near_step(tile_rows_) * std::min(part_k_, packed_depth) : 0;
-      const int64_t columns = copies_b() ? near_step(tile_cols_) : 0;
-      packed_ = slot_scratch(static_cast<uint64_t>(near_b_) +
-                             area(columns, std::min(part_k_, packed_depth)));
-    }
+    const int64_t depth = std::min(part_k_, copied_depth);
+    near_b_ = room(a_, tile_rows_, depth);
+    if (a_.is_copied || b_.is_copied)
+      copied_ = slot_scratch(static_cast<uint64_t>(near_b_ + room(b_, depth, tile_cols_)));
     if (parts_ > 1)
       sums_ = scratch(area(parts_ * batches_ * p_.m, p_.n));
     else if (!is_direct_)
@@ -99,13 +93,8 @@ class PreparedMatmul final : public PreparedCall {
       const uint64_t a = offset[0] + a_.at(batch, p_.batch[1], row, first);
       const uint64_t b = offset[1] + b_.at(batch, p_.batch[1], first, col);
       const float beta = is_direct_ ? p_.beta : 0;
-      if (multiply_) {
-        std::byte* y = is_narrowed() ? memory.bindings[2] + at * size_of(out_) : nullptr;
-        multiply_deep(memory, {a, b}, {m, n, k}, beta != 0, to, step, y);
-      } else if (!multiply_floats(memory, {a, b}, {m, n, k}, beta, to, step)) {
-        is_done = false;
-      }
-      if (parts_ > 1 || is_direct_ || is_narrowed()) return;
+      if (!multiply(memory, {a, b}, {m, n, k}, beta, to, step)) is_done = false;
+      if (parts_ > 1 || is_direct_) return;
       for (int64_t line = 0; line < m; ++line)
         add(to + line * n, 0, n, memory.bindings[2] + (at + line * p_.c_row) * size_of(out_));
     });
@@ -116,7 +105,7 @@ class PreparedMatmul final : public PreparedCall {
 
  private:
   // The work has about so many pieces, if the result or the sum is large enough for them.
-  static constexpr int64_t most_pieces = 16, least_tile = 64, least_part = 512, packed_depth = 512;
+  static constexpr int64_t most_pieces = 16, least_tile = 64, least_part = 512, copied_depth = 512;
 
   void cut() {
     tile_rows_ = p_.m;
@@ -142,74 +131,57 @@ class PreparedMatmul final : public PreparedCall {
   // The library's packing of a factor takes as long as the product if lines that lie a multiple of
   // 2 KiB apart are its terms of the sum: these share few sets of the caches. They are copied
   // closer first, unless there are few products with them.
-  bool copies(bool has_lines, const Factor& factor, int64_t length, int64_t others) const {
-    return in_ == DType::f32 && has_lines && factor.step % 512 == 0 && length > 16 && others >= 32;
+  bool copies(const Factor& factor, bool lines_are_terms, int64_t length, int64_t others) const {
+    return in_ != DType::f32 ||
+           (lines_are_terms && factor.step % 512 == 0 && length > 16 && others >= 32);
   }
-  bool copies_a() const { return copies(a_.is_transposed, a_, p_.m, p_.n); }
-  bool copies_b() const { return copies(!b_.is_transposed, b_, p_.n, p_.m); }
   static int64_t near_step(int64_t length) {
     const int64_t step = divide_up(length, 16) * 16 + 16;
     return step % 512 == 0 ? step + 16 : step;
   }
+  // Returns the elements that copied lines of so many rows and columns take.
+  static int64_t room(const Factor& factor, int64_t rows, int64_t cols) {
+    if (!factor.is_copied) return 0;
+    return factor.is_transposed ? cols * near_step(rows) : rows * near_step(cols);
+  }
 
   // Computes c = alpha a b + beta c by the library, where element (0, 0) of a and b has this place
   // in its binding. Returns false if it has no memory.
-  bool multiply_floats(const Memory& memory, std::array<uint64_t, 2> at,
-                       std::array<int64_t, 3> size, float beta, float* c, int64_t c_step) const {
+  bool multiply(const Memory& memory, std::array<uint64_t, 2> at, std::array<int64_t, 3> size,
+                float beta, float* c, int64_t c_step) const {
     const auto [m, n, k] = size;
-    const bool near_a = copies_a(), near_b = copies_b();
-    const int64_t a_step = near_a ? near_step(tile_rows_) : a_.step,
-                  b_step = near_b ? near_step(tile_cols_) : b_.step,
-                  most = near_a || near_b ? packed_depth : k;
-    float* const near = near_a || near_b ? floats_of_slot(memory, packed_) : nullptr;
+    const bool copies = a_.is_copied || b_.is_copied;
+    const int64_t most = copies ? copied_depth : k;
+    float* const near = copies ? floats_of_slot(memory, copied_) : nullptr;
     for (int64_t done = 0; done < k; done += most) {
       const int64_t depth = std::min(k - done, most);
-      const float* a = memory.at<float>(0, at[0]) + a_.at(0, 1, 0, done);
-      const float* b = memory.at<float>(1, at[1]) + b_.at(0, 1, done, 0);
-      if (near_a) a = copy_lines(a, a_.step, m, depth, near, a_step);
-      if (near_b) b = copy_lines(b, b_.step, n, depth, near + near_b_, b_step);
+      const Lines a = lines(memory, 0, at[0] + a_.at(0, 1, 0, done), a_, {m, depth}, near);
+      const Lines b =
+          lines(memory, 1, at[1] + b_.at(0, 1, done, 0), b_, {depth, n}, near + near_b_);
       if (dnnl_sgemm(a_.is_transposed ? 'T' : 'N', b_.is_transposed ? 'T' : 'N', m, n, depth,
-                     p_.alpha, a, a_step, b, b_step, done > 0 ? 1 : beta, c,
+                     p_.alpha, a.data, a.step, b.data, b.step, done > 0 ? 1 : beta, c,
                      c_step) != dnnl_success)
         return false;
     }
     return true;
   }
-  static const float* copy_lines(const float* from, int64_t from_step, int64_t length,
-                                 int64_t lines, float* to, int64_t to_step) {
-    for (int64_t line = 0; line < lines; ++line)
-      std::copy_n(from + line * from_step, length, to + line * to_step);
-    return to;
-  }
 
-  // Computes c = a b, or c += a b, where element (0, 0) of a and b has this place in its binding,
-  // in parts of the sum whose packed factors stay in the second-level cache.
-  void multiply_deep(const Memory& memory, std::array<uint64_t, 2> at, std::array<int64_t, 3> size,
-                     bool adds, float* c, int64_t c_step, std::byte* y) const {
-    const auto [m, n, k] = size;
-    const auto from = [&](size_t i, const Factor& factor, int64_t row, int64_t col) {
-      const auto element = at[i] + static_cast<uint64_t>(factor.at(0, 1, row, col));
-      return Lines16{memory.bindings[i] + element * 2, factor.step, factor.is_transposed};
-    };
-    for (int64_t done = 0; done < k; done += packed_depth)
-      multiply_({.m = m,
-                 .n = n,
-                 .k = std::min(k - done, packed_depth),
-                 .a = from(0, a_, 0, done),
-                 .b = from(1, b_, done, 0),
-                 .dtype = in_,
-                 .alpha = p_.alpha,
-                 .adds = adds || done > 0,
-                 .c = c,
-                 .c_step = c_step,
-                 .y = k - done <= packed_depth ? y : nullptr,
-                 .y_step = p_.c_row,
-                 .y_dtype = out_,
-                 .scratch = floats_of_slot(memory, packed_)});
-  }
-  // Tells whether the loop itself rounds its results to 16 bits.
-  bool is_narrowed() const {
-    return multiply_ && parts_ == 1 && out_ != DType::f32 && p_.beta == 0;
+  struct Lines {
+    const float* data;
+    int64_t step;
+  };
+  // Returns the lines of a factor in f32, from element `at` of a binding: where they lie, or copied
+  // to `to`.
+  Lines lines(const Memory& memory, size_t binding, uint64_t at, const Factor& factor,
+              std::array<int64_t, 2> size, float* to) const {
+    if (!factor.is_copied) return {memory.at<float>(binding, at), factor.step};
+    const int64_t length = size[factor.is_transposed ? 0 : 1],
+                  count = size[factor.is_transposed ? 1 : 0], step = near_step(length);
+    const std::byte* from = memory.bindings[binding] + at * size_of(in_);
+    for (int64_t i = 0; i < count; ++i)
+      to_floats(from + static_cast<uint64_t>(i * factor.step) * size_of(in_), in_, length,
+                to + i * step);
+    return {to, step};
   }
 
   int64_t c_at(int64_t batch) const {
@@ -246,9 +218,8 @@ class PreparedMatmul final : public PreparedCall {
   Factor a_, b_;
   int64_t batches_;
   int64_t tile_rows_ = 1, tile_cols_ = 1, parts_ = 1, part_k_ = 1;
-  bool is_direct_ = false;                               // tiles are made in their final place
-  void (*multiply_)(const ProductTile& tile) = nullptr;  // null: the factors are f32
-  uint64_t packed_ = 0, c_tile_ = 0, sums_ = 0;
+  bool is_direct_ = false;  // tiles are made in their final place
+  uint64_t copied_ = 0, c_tile_ = 0, sums_ = 0;
   int64_t near_b_ = 0;  // where the copied lines of b begin, behind those of a
 };
 
