@@ -130,10 +130,12 @@ class PreparedMatmul final : public PreparedCall {
 
   // The library's packing of a factor takes as long as the product if lines that lie a multiple of
   // 2 KiB apart are its terms of the sum: these share few sets of the caches. They are copied
-  // closer first, unless there are few products with them.
+  // closer first, unless there are few products with them. A gradient of weights, where lines of
+  // both factors are terms, is a ninth faster with copies of both.
   bool copies(const Factor& factor, bool lines_are_terms, int64_t length, int64_t others) const {
     return in_ != DType::f32 ||
-           (lines_are_terms && factor.step % 512 == 0 && length > 16 && others >= 32);
+           (lines_are_terms && length > 16 && others >= 32 &&
+            (factor.step % 512 == 0 || (a_.is_transposed && p_.k > copied_depth)));
   }
   static int64_t near_step(int64_t length) {
     const int64_t step = divide_up(length, 16) * 16 + 16;
