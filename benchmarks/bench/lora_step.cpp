@@ -30,7 +30,8 @@ namespace {
 
 struct LoraStep {
   DeviceOptions device = {.device = "cpu", .dtype = "f32"};
-  std::string model = "smollm2-135m", adapter, type, losses, budget, offload = "none";
+  std::string model = "smollm2-135m", adapter, type, losses, budget;
+  bool in_file = false;
   LoraOptions lora = {.rank = 8, .alpha = 16};
   int64_t batch = 1, length = 512, steps = 4, layers = 0, segments = 0;
 
@@ -65,7 +66,7 @@ std::unique_ptr<Decoder> base_of(const LoraStep& o, DType dtype) {
   const DecoderConfig config = o.config();
   if (std::filesystem::is_directory(o.model)) {
     const DecoderFiles files(o.model);
-    auto made = make_decoder(config, files.types(), dtype, o.offload == "file");
+    auto made = make_decoder(config, files.types(), dtype, o.in_file);
     if (!default_device()->backend().is_dry()) files.load(*made);
     return made;
   }
@@ -98,7 +99,7 @@ class AdapterTraining {
 
 AdapterTraining::AdapterTraining(const LoraStep& o, DType dtype)
     : dtype_(dtype), decoder_(base_of(o, dtype)) {
-  if (o.offload == "file") {
+  if (o.in_file) {
     const DecoderFiles files(o.model);
     frozen_ = std::make_unique<FrozenWeights>(matrices_in_file(&files, *decoder_));
   }
@@ -136,8 +137,8 @@ TrainingProgram LoraStep::program() const {
 
 void LoraStep::run() const {
   device.open();
-  check(offload == "none" || std::filesystem::is_directory(model), "options",
-        "--offload file needs a --model that is a folder, got '{}'", model);
+  check(!in_file || std::filesystem::is_directory(model), "options",
+        "--weights-in-file needs a --model that is a folder, got '{}'", model);
   const uint64_t idle = host_memory().current;
   PlannedRun planned(program(), parse_recompute("", budget));
   std::vector<float> found;
@@ -171,9 +172,8 @@ Run lora_step(CLI::App& app) {
   shared_option(app, "--type", o->type, "of the weights, in blocks as q4_k; without it, floats");
   shared_option(app, "--layers", o->layers, "0: as the model has");
   shared_option(app, "--checkpoint-every", o->segments, "0: none");
-  app.add_option("--memory-budget", o->budget, "recompute just enough to stay below this");
-  app.add_option("--offload", o->offload, "file: weights stay in the model's folder")
-      ->check(CLI::IsMember({"none", "file"}));
+  app.add_option("--budget", o->budget, "recompute just enough to stay below this");
+  app.add_flag("--weights-in-file", o->in_file, "weights stay in the model's folder");
   shared_option(app, "--rank", o->lora.rank)->capture_default_str();
   shared_flag(app, "--dora", o->lora.dora);
   shared_option(app, "--batch", o->batch)->capture_default_str();
