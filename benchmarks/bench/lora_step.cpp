@@ -101,7 +101,8 @@ AdapterTraining::AdapterTraining(const LoraStep& o, DType dtype)
     : dtype_(dtype), decoder_(base_of(o, dtype)) {
   if (o.in_file) {
     const DecoderFiles files(o.model);
-    frozen_ = std::make_unique<FrozenWeights>(matrices_in_file(&files, *decoder_));
+    constexpr uint64_t most_bytes = uint64_t{64} << 20;  // on the device
+    frozen_ = std::make_unique<FrozenWeights>(matrices_in_file(&files, *decoder_), most_bytes);
   }
   if (o.adapter.empty())
     add_lora(*decoder_, o.lora);
