@@ -22,7 +22,9 @@ TINYLLAMA = dict(model_type="llama", architectures=["LlamaForCausalLM"], vocab_s
 MODELS = {"smollm2-135m": None, "tinyllama-1.1b": TINYLLAMA}
 # The words of ours, and of theirs.
 FORMS = {"lora": ([], []), "dora": (["--dora"], ["--dora"]),
-         "lora-segments": (["--checkpoint-every", "1"], ["--gradient-checkpointing"])}
+         "lora-budget": (["--budget", "780MiB"], []),
+         "lora-segments": (["--checkpoint-every", "1"], ["--gradient-checkpointing"]),
+         "lora-segments-file": (["--checkpoint-every", "1", "--weights-in-file"], ["--gradient-checkpointing"])}
 
 
 def measured(command, o):
@@ -37,11 +39,24 @@ def measured(command, o):
     return statistics.median(seconds), cpu, memory
 
 
+def make(o, model, folder, words=()):
+    """Writes random weights and adapters of the peer's there, and returns the command of the peer."""
+    peer = [*o.python, ROOT / "benchmarks/peers/lora_step.py", *words]
+    if MODELS[model]:
+        Path(folder, "config.json").write_text(json.dumps(MODELS[model]))
+    command = [*peer, "--make", folder, *(["--model", f"{folder}/config.json"] if MODELS[model] else [])]
+    subprocess.run([str(word) for word in command], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    return peer
+
+
 def row(o, model, form, batch):
     options = ["--batch", batch, "--seq", o.seq, "--steps", o.steps]
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(dir=o.folder) as folder:
         ours, theirs = (list(words) for words in FORMS[form])
-        if MODELS[model]:
+        if "--weights-in-file" in ours:
+            make(o, model, folder)
+            ours, theirs = ours + ["--model", f"{folder}/model"], theirs + ["--model", f"{folder}/model"]
+        elif MODELS[model]:
             file = Path(folder, "config.json")
             file.write_text(json.dumps(MODELS[model]))
             ours, theirs = ours + ["--model", file], theirs + ["--model", file]
@@ -63,11 +78,7 @@ def losses(o, model, form, batch):
     """Returns a line about the losses from the same weights and adapters."""
     with tempfile.TemporaryDirectory(dir=o.folder) as folder:
         ours, theirs = FORMS[form]
-        if MODELS[model]:
-            Path(folder, "config.json").write_text(json.dumps(MODELS[model]))
-        peer = [*o.python, ROOT / "benchmarks/peers/lora_step.py", *theirs]
-        make = [*peer, "--make", folder, *(["--model", f"{folder}/config.json"] if MODELS[model] else [])]
-        subprocess.run([str(word) for word in make], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        peer = make(o, model, folder, theirs)
         options = ["--batch", batch, "--seq", o.seq, "--steps", o.losses - 1, "--model", f"{folder}/model", "--adapter",
                    f"{folder}/adapter", "--save-losses"]
         curves = []
@@ -92,7 +103,7 @@ def main():
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--losses", type=int, help="compare so many losses instead")
-    parser.add_argument("--folder", help="where the weights lie for that")
+    parser.add_argument("--folder", help="where weights lie that are made")
     parser.add_argument("--output", type=Path)
     o = parser.parse_args()
     lines = ["| model | adapters | texts | s a step | PEFT | ratio | CPU s | PEFT | ratio | MiB over idle | PEFT | ratio |",

@@ -1,8 +1,9 @@
-// Steps of training adapters of all linear layers of a decoder. In floats, peers/lora_step.py takes
-// the same steps in PyTorch with PEFT, and benchmarks/lora.py runs both in turns. Prints the
-// seconds of each step but the first, the CPU seconds of one of them, and the most memory of the
-// process over that before the model, in MiB; with --type also the peak of the device and that of
-// the forecast, in bytes. With --save-losses FILE, writes the losses there.
+// Steps of training adapters of all linear layers of a decoder, planned in advance as `./rewind
+// lora` plans them. In floats, peers/lora_step.py takes the same steps in PyTorch with PEFT, and
+// benchmarks/lora.py runs both in turns. Prints the seconds of each step but the first, the CPU
+// seconds of one of them, and the most memory of the process over that before the model, in MiB;
+// with --type also the peak of the device and that of the forecast, in bytes. With --save-losses
+// FILE, writes the losses there.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -15,11 +16,12 @@
 #include "io/models/adapter.h"
 #include "io/models/decoder.h"
 #include "nn/adapters/block_layers.h"
+#include "nn/adapters/frozen_weights.h"
 #include "nn/adapters/lora.h"
 #include "ops/autocast.h"
 #include "ops/layout/indexing.h"
 #include "optim/adam.h"
-#include "planner/dry_run.h"
+#include "planner/forecast/planned_run.h"
 #include "trainer/program/shared_options.h"
 
 namespace rw::bench {
@@ -28,13 +30,14 @@ namespace {
 
 struct LoraStep {
   DeviceOptions device = {.device = "cpu", .dtype = "f32"};
-  std::string model = "smollm2-135m", adapter, type, losses;
+  std::string model = "smollm2-135m", adapter, type, losses, budget;
+  bool in_file = false;
   LoraOptions lora = {.rank = 8, .alpha = 16};
   int64_t batch = 1, length = 512, steps = 4, layers = 0, segments = 0;
 
   bool is_file() const { return model.find('/') != model.npos || model.ends_with(".json"); }
   DecoderConfig config() const;
-  void train(bool prints) const;
+  TrainingProgram program() const;
   void run() const;
 };
 
@@ -59,11 +62,18 @@ void fill(const BlockMatrix& matrix) {
   codes.copy_(expand(tensor(row, {1, codes.size(1)}), codes.shape()));
 }
 
-std::unique_ptr<Decoder> base_of(const DecoderConfig& config, const std::string& type,
-                                 DType dtype) {
-  if (type.empty()) return std::make_unique<Decoder>(config, dtype);
-  const GgufTypeInfo* const found = find_gguf_type(type);
-  check(found && found->blocks, "options", "--type must be one of blocks, as q4_k, got '{}'", type);
+std::unique_ptr<Decoder> base_of(const LoraStep& o, DType dtype) {
+  const DecoderConfig config = o.config();
+  if (std::filesystem::is_directory(o.model)) {
+    const DecoderFiles files(o.model);
+    auto made = make_decoder(config, files.types(), dtype, o.in_file);
+    if (!default_device()->backend().is_dry()) files.load(*made);
+    return made;
+  }
+  if (o.type.empty()) return std::make_unique<Decoder>(config, dtype);
+  const GgufTypeInfo* const found = find_gguf_type(o.type);
+  check(found && found->blocks, "options", "--type must be one of blocks, as q4_k, got '{}'",
+        o.type);
   auto made =
       make_decoder(config, decoder_types(config, static_cast<GgufType>(found->number)), dtype);
   for (const auto& [name, module] : made->named_modules()) {
@@ -73,51 +83,82 @@ std::unique_ptr<Decoder> base_of(const DecoderConfig& config, const std::string&
   return made;
 }
 
-void LoraStep::train(bool prints) const {
-  const DType dtype = device.parsed_dtype();
-  const DecoderConfig shape = config();
-  const auto decoder = base_of(shape, type, dtype);
-  if (std::filesystem::is_directory(model)) load_decoder(model, *decoder);
-  if (adapter.empty())
-    add_lora(*decoder, lora);
-  else
-    load_adapter(adapter, *decoder);
-  decoder->set_checkpoint(segments);
-  AdamW optimizer(decoder->parameters(), {.lr = 2e-4f, .weight_decay = 0});
-  std::vector<int32_t> ids(static_cast<size_t>(batch * (length + 1)));
-  for (size_t i = 0; i < ids.size(); ++i)
-    ids[i] = static_cast<int32_t>(static_cast<int64_t>(i * i * 31 + i * 7) % shape.vocab_size);
-  const Tensor texts = tensor(ids, {batch, length + 1}),
-               tokens = contiguous(slice(texts, 1, 0, length)),
-               labels = contiguous(slice(texts, 1, 1, length + 1));
-  std::vector<float> found;
-  std::clock_t begin = 0;
-  for (int64_t step = 0; step <= steps; ++step) {
-    const double seconds = seconds_of([&] {
-      const Autocast autocast(dtype, dtype != DType::f32);
-      const Tensor loss = decoder->loss(tokens, labels);
-      if (prints && !losses.empty()) found.push_back(loss.item());
-      optimizer.backward(loss);
-      optimizer.step();
-      optimizer.zero_grad();
-    });
-    if (step == 0) begin = std::clock();
-    if (prints && step > 0) fmt::print("{:.3f} ", seconds);
+class AdapterTraining {
+ public:
+  AdapterTraining(const LoraStep& o, DType dtype);
+  // With a list, the loss is read and put there.
+  void step(std::vector<float>* losses = nullptr);
+
+ private:
+  const DType dtype_;
+  const std::unique_ptr<Decoder> decoder_;
+  std::unique_ptr<FrozenWeights> frozen_;  // null: they are on the device
+  std::optional<AdamW> optimizer_;
+  Tensor tokens_, labels_;
+};
+
+AdapterTraining::AdapterTraining(const LoraStep& o, DType dtype)
+    : dtype_(dtype), decoder_(base_of(o, dtype)) {
+  if (o.in_file) {
+    const DecoderFiles files(o.model);
+    constexpr uint64_t most_bytes = uint64_t{64} << 20;  // on the device
+    frozen_ = std::make_unique<FrozenWeights>(matrices_in_file(&files, *decoder_), most_bytes);
   }
-  const double all = static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
-  if (prints) fmt::print("{:.3f} ", all / static_cast<double>(steps));
-  if (prints && !losses.empty())
-    std::ofstream(losses) << fmt::format("{}\n", fmt::join(found, "\n"));
+  if (o.adapter.empty())
+    add_lora(*decoder_, o.lora);
+  else
+    load_adapter(o.adapter, *decoder_);
+  decoder_->set_checkpoint(o.segments);
+  optimizer_.emplace(decoder_->parameters(), AdamWOptions{.lr = 2e-4f, .weight_decay = 0});
+  std::vector<int32_t> ids(static_cast<size_t>(o.batch * (o.length + 1)));
+  for (size_t i = 0; i < ids.size(); ++i)
+    ids[i] = static_cast<int32_t>(static_cast<int64_t>(i * i * 31 + i * 7) % o.config().vocab_size);
+  const Tensor texts = tensor(ids, {o.batch, o.length + 1});
+  tokens_ = contiguous(slice(texts, 1, 0, o.length));
+  labels_ = contiguous(slice(texts, 1, 1, o.length + 1));
+}
+
+void AdapterTraining::step(std::vector<float>* losses) {
+  if (frozen_) frozen_->begin_step();
+  const Autocast autocast(dtype_, dtype_ != DType::f32);
+  const Tensor loss = decoder_->loss(tokens_, labels_);
+  if (losses) losses->push_back(loss.item());
+  optimizer_->backward(loss);
+  optimizer_->step();
+  optimizer_->zero_grad();
+}
+
+TrainingProgram LoraStep::program() const {
+  const MakeSteps make = training_steps([o = *this](const StepSettings& s) {
+    const auto training = std::make_shared<AdapterTraining>(o, s.dtype);
+    return [training] { training->step(); };
+  });
+  return {.make = make, .settings = {.dtype = device.parsed_dtype(), .batch = batch}};
 }
 
 void LoraStep::run() const {
   device.open();
-  std::optional<Forecast> forecast;
-  if (!type.empty()) forecast = plan([&] { train(false); });
+  check(!in_file || std::filesystem::is_directory(model), "options",
+        "--weights-in-file needs a --model that is a folder, got '{}'", model);
   const uint64_t idle = host_memory().current;
-  train(true);
+  PlannedRun planned(program(), parse_recompute("", budget));
+  std::vector<float> found;
+  planned.guard([&] {
+    AdapterTraining training(*this, planned.settings().dtype);
+    std::clock_t begin = 0;
+    for (int64_t step = 0; step <= steps; ++step) {
+      const double seconds = seconds_of([&] { training.step(losses.empty() ? nullptr : &found); });
+      if (step == 0) begin = std::clock();
+      if (step > 0) fmt::print("{:.3f} ", seconds);
+    }
+    const double all = static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
+    fmt::print("{:.3f} ", all / static_cast<double>(steps));
+  });
+  if (!losses.empty()) std::ofstream(losses) << fmt::format("{}\n", fmt::join(found, "\n"));
   fmt::print("{:.0f}", mib(host_memory().peak - idle));
-  if (forecast) fmt::print(" {} {}", default_device()->memory_report().peak, forecast->memory.peak);
+  if (!type.empty())
+    fmt::print(" {} {}", default_device()->memory_report().peak,
+               planned.planner().peak(planned.settings()));
   fmt::print("\n");
 }
 
@@ -132,6 +173,8 @@ Run lora_step(CLI::App& app) {
   shared_option(app, "--type", o->type, "of the weights, in blocks as q4_k; without it, floats");
   shared_option(app, "--layers", o->layers, "0: as the model has");
   shared_option(app, "--checkpoint-every", o->segments, "0: none");
+  app.add_option("--budget", o->budget, "recompute just enough to stay below this");
+  app.add_flag("--weights-in-file", o->in_file, "weights stay in the model's folder");
   shared_option(app, "--rank", o->lora.rank)->capture_default_str();
   shared_flag(app, "--dora", o->lora.dora);
   shared_option(app, "--batch", o->batch)->capture_default_str();

@@ -167,9 +167,12 @@ std::unique_ptr<Backend> Planner::open(DryMemory memory) const {
 }
 
 std::vector<StepTrace> Planner::steps(const StepSettings& settings) const {
-  return dry_run(open(DryMemory::unlimited), [&] { DryProgram(program_, settings).run(); },
-                 {.pack = false})
-      .steps;
+  const auto run = [&] {
+    DryProgram program(program_, settings);
+    program.run();
+    empty({1});  // ends a step that an optimizer only announced the end of, so that it is learnt
+  };
+  return dry_run(open(DryMemory::unlimited), run, {.pack = false}).steps;
 }
 
 // Steps between the first one and the last one of a window differ from both where there are several

@@ -148,6 +148,15 @@ TEST_CASE("planner: f16 follows the settings, and the whole table adds up" *
   CHECK(fit_table(by_threads, bytes) == fit_table(rows, bytes));
 }
 
+// Optimizers announce the end of a step, which then comes with the next allocation.
+TEST_CASE("planner: a planned run is packed from its first step on, and all others are, too" *
+          doctest::test_suite("host")) {
+  const MemoryReport memory = train_planned({.batch = 256}).memory;
+  CHECK(memory.followed_steps == 2);  // of three, the last of which nothing has ended
+  CHECK(memory.plan_misses == 0);
+  CHECK(memory.peak_reserved <= memory.peak + memory.peak / 20);
+}
+
 TEST_CASE("planner: a way that a program does not know gives no row of its own" *
           doctest::test_suite("host")) {
   const auto cpu = open_backend("reference");

@@ -35,8 +35,24 @@ inline float across(Vec x, const F& f) {
     for (int64_t i = 0; i < half; ++i) at[i] = f(at[i], at[i + half]);
   return at[0];
 }
+// The sum of all lanes, in the order of across(), in registers.
+template <class V>
+inline float sum_of_lanes(V x) {
+  constexpr int count = sizeof(V) / sizeof(float);
+  if constexpr (count == 16) {
+    return sum_of_lanes(__builtin_shufflevector(x, x, 0, 1, 2, 3, 4, 5, 6, 7) +
+                        __builtin_shufflevector(x, x, 8, 9, 10, 11, 12, 13, 14, 15));
+  } else if constexpr (count == 8) {
+    return sum_of_lanes(__builtin_shufflevector(x, x, 0, 1, 2, 3) +
+                        __builtin_shufflevector(x, x, 4, 5, 6, 7));
+  } else {
+    static_assert(count == 4);
+    const V pairs = x + __builtin_shufflevector(x, x, 2, 3, 2, 3);
+    return pairs[0] + pairs[1];
+  }
+}
 inline float total(Vec x) {
-  return across(x, [](float a, float b) { return a + b; });
+  return sum_of_lanes(x);
 }
 
 // Returns the sum of f(x[i]), or of f(x[i], y[i]); f takes registers and floats.
