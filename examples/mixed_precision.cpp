@@ -28,7 +28,7 @@ Result train(rw::DType dtype) {
   device.reset_peak();
   Result result;
   for (int step = 0; step < 60; ++step) {
-    const rw::Tensor x = rw::randn({512, 128});
+    const rw::Tensor x = rw::randn({2048, 128});
     const rw::Tensor y = rw::mean(rw::sin(x), {1}, true);
     rw::Tensor loss;
     {

@@ -137,8 +137,10 @@ class PreparedMatmul final : public PreparedCall {
            (lines_are_terms && length > 16 && others >= 32 &&
             (factor.step % 512 == 0 || (a_.is_transposed && p_.k > copied_depth)));
   }
+  // Returns the step of copied lines. Short ones need no gaps, which would take much of their
+  // memory.
   static int64_t near_step(int64_t length) {
-    const int64_t step = divide_up(length, 16) * 16 + 16;
+    const int64_t step = divide_up(length, 16) * 16 + (length < 128 ? 0 : 16);
     return step % 512 == 0 ? step + 16 : step;
   }
   // Returns the elements that copied lines of so many rows and columns take.
