@@ -11,13 +11,10 @@ class Rewind:
     def __init__(self, device):
         import rewind as rw
         rw.set_default_device(device)
-        self.rw, self.nn, self.Module, self.List = rw, rw.nn, rw.nn.Module, rw.nn.ModuleList
+        self.rw, self.nn = rw, rw.nn
         self.rms_norm = lambda size: rw.nn.RMSNorm(size, eps=1e-5)
         self.silu, self.gelu, self.relu, self.swiglu, self.rotary = rw.silu, rw.gelu, rw.relu, rw.swiglu, rw.rotary
-        self.attention, self.cross_entropy, self.no_grad = rw.attention, rw.cross_entropy, rw.no_grad
-
-    def batch_norm(self, channels):
-        return self.nn.BatchNorm2d(channels)
+        self.attention, self.no_grad, self.cross_entropy, self.mse = rw.attention, rw.no_grad, rw.cross_entropy, rw.mse_loss
 
     def parameter(self, *shape):
         return self.nn.Parameter(self.rw.zeros(shape))
@@ -43,14 +40,10 @@ class Rewind:
     def mean_of_image(self, x):
         return self.rw.mean(x, [1, 2])
 
-    def mse(self, x, target):
-        return self.rw.mse_loss(x, target)
-
     def load(self, model, state):
         model.load_state_dict({k: state[k] for k in model.state_dict()})
 
     def gradients(self, model):
-        """Gradients by names, each with the values of PyTorch's in another order where it is of a kernel."""
         return {name: p.grad.numpy() for name, p in model.named_parameters()}
 
     def numpy(self, x):
@@ -69,13 +62,10 @@ class PyTorch:
         from torch.nn import functional as F
         torch.set_num_threads(threads)
         self.torch, self.nn, self.F, self.device = torch, nn, F, device
-        self.Module, self.List = nn.Module, nn.ModuleList
         self.rms_norm = lambda size: nn.RMSNorm(size, eps=1e-5)
-        self.silu, self.gelu, self.relu, self.cross_entropy, self.no_grad = F.silu, F.gelu, F.relu, F.cross_entropy, torch.no_grad
+        self.silu, self.gelu, self.relu = F.silu, F.gelu, F.relu
+        self.no_grad, self.cross_entropy, self.mse = torch.no_grad, F.cross_entropy, F.mse_loss
         self.turns = {}
-
-    def batch_norm(self, channels):
-        return self.nn.BatchNorm2d(channels)
 
     def parameter(self, *shape):
         return self.nn.Parameter(self.torch.zeros(shape))
@@ -117,20 +107,14 @@ class PyTorch:
         a, b = x.chunk(2, -1)
         return x * cos + self.torch.cat([-b, a], -1) * sin
 
-    def mse(self, x, target):
-        return self.F.mse_loss(x, target)
-
     def load(self, model, state):
-        model.load_state_dict({k: self.torch.from_numpy(v) for k, v in state.items()}, strict=False)
+        model.load_state_dict({k: self.torch.from_numpy(v) for k, v in state.items()})
         model.to(self.device, memory_format=self.torch.channels_last)
 
     def gradients(self, model):
-        """As Rewind has them: channels last in kernels."""
-        found = {}
-        for name, p in model.named_parameters():
-            grad = p.grad.cpu().numpy()
-            found[name] = np.moveaxis(grad, 1, -1) if grad.ndim > 2 and "position" not in name else grad
-        return found
+        """Gradients by names, with channels last in kernels, as Rewind has them."""
+        grads = {name: p.grad.cpu().numpy() for name, p in model.named_parameters()}
+        return {name: np.moveaxis(grad, 1, -1) if grad.ndim > 2 else grad for name, grad in grads.items()}
 
     def numpy(self, x):
         x = x.detach()

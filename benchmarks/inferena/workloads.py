@@ -24,7 +24,7 @@ def merged(x):
 def decoder_layer(k, size, inner, query_heads, key_heads, head_size, theta=0):
     linear = lambda a, b: k.nn.Linear(a, b, bias=False)  # noqa: E731
 
-    class Attention(k.Module):
+    class Attention(k.nn.Module):
         def __init__(self):
             super().__init__()
             self.q_proj, self.k_proj = linear(size, query_heads * head_size), linear(size, key_heads * head_size)
@@ -36,7 +36,7 @@ def decoder_layer(k, size, inner, query_heads, key_heads, head_size, theta=0):
                 q, key = k.rotary(q, theta=theta), k.rotary(key, theta=theta)
             return self.o_proj(merged(k.attention(q, key, heads(self.v_proj(keys), key_heads), causal=theta > 0)))
 
-    class Mlp(k.Module):
+    class Mlp(k.nn.Module):
         def __init__(self):
             super().__init__()
             self.gate_proj, self.up_proj, self.down_proj = linear(size, inner), linear(size, inner), linear(inner, size)
@@ -44,7 +44,7 @@ def decoder_layer(k, size, inner, query_heads, key_heads, head_size, theta=0):
         def forward(self, x):
             return self.down_proj(k.swiglu(self.gate_proj(x), self.up_proj(x)))
 
-    class Layer(k.Module):
+    class Layer(k.nn.Module):
         def __init__(self):
             super().__init__()
             self.norm1, self.attention, self.norm2, self.mlp = k.rms_norm(size), Attention(), k.rms_norm(size), Mlp()
@@ -58,11 +58,11 @@ def decoder_layer(k, size, inner, query_heads, key_heads, head_size, theta=0):
 
 
 def language_model(k):
-    class Model(k.Module):
+    class Model(k.nn.Module):
         def __init__(self):
             super().__init__()
             self.embedding = k.nn.Embedding(49152, 576)
-            self.layers = k.List([decoder_layer(k, 576, 1536, 9, 3, 64, theta=100000.0) for _ in range(30)])
+            self.layers = k.nn.ModuleList([decoder_layer(k, 576, 1536, 9, 3, 64, theta=100000.0) for _ in range(30)])
             self.norm = k.rms_norm(576)
 
         def forward(self, ids):
@@ -84,12 +84,12 @@ def run_language_model(k, model):
 
 
 def action_expert(k):
-    class Model(k.Module):
+    class Model(k.nn.Module):
         def __init__(self):
             super().__init__()
             linear = lambda a, b: k.nn.Linear(a, b, bias=False)  # noqa: E731
             self.action_proj, self.time_proj, self.kv_proj = linear(32, 720), linear(1440, 720), linear(320, 720)
-            self.layers = k.List([decoder_layer(k, 720, 2048, 15, 5, 64) for _ in range(16)])
+            self.layers = k.nn.ModuleList([decoder_layer(k, 720, 2048, 15, 5, 64) for _ in range(16)])
             self.norm, self.head = k.rms_norm(720), linear(720, 32)
 
         def forward(self, actions, time, seen):
@@ -119,30 +119,30 @@ def conv(k, a, b, kernel, stride=1):
 
 
 def resnet50(k):
-    class Bottleneck(k.Module):
+    class Bottleneck(k.nn.Module):
         def __init__(self, a, width, stride):
             super().__init__()
             self.conv1, self.conv2, self.conv3 = conv(k, a, width, 1), conv(k, width, width, 3, stride), conv(k, width, 4 * width, 1)
-            self.bn1, self.bn2, self.bn3 = k.batch_norm(width), k.batch_norm(width), k.batch_norm(4 * width)
+            self.bn1, self.bn2, self.bn3 = k.nn.BatchNorm2d(width), k.nn.BatchNorm2d(width), k.nn.BatchNorm2d(4 * width)
             self.has_shortcut = a != 4 * width
             if self.has_shortcut:
-                self.shortcut, self.shortcut_bn = conv(k, a, 4 * width, 1, stride), k.batch_norm(4 * width)
+                self.shortcut, self.shortcut_bn = conv(k, a, 4 * width, 1, stride), k.nn.BatchNorm2d(4 * width)
 
         def forward(self, x):
             y = k.relu(self.bn1(self.conv1(x)))
             y = self.bn3(self.conv3(k.relu(self.bn2(self.conv2(y)))))
             return k.relu(y + (self.shortcut_bn(self.shortcut(x)) if self.has_shortcut else x))
 
-    class Model(k.Module):
+    class Model(k.nn.Module):
         def __init__(self):
             super().__init__()
-            self.conv1, self.bn1 = conv(k, 3, 64, 7, 2), k.batch_norm(64)
+            self.conv1, self.bn1 = conv(k, 3, 64, 7, 2), k.nn.BatchNorm2d(64)
             blocks, channels = [], 64
             for width, count, stride in ((64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2)):
                 for i in range(count):
                     blocks.append(Bottleneck(channels, width, 1 if i else stride))
                     channels = 4 * width
-            self.blocks, self.fc = k.List(blocks), k.nn.Linear(2048, 1000)
+            self.blocks, self.fc = k.nn.ModuleList(blocks), k.nn.Linear(2048, 1000)
 
         def forward(self, x):
             x = k.max_pool(k.relu(self.bn1(self.conv1(x))))
@@ -163,10 +163,11 @@ def run_resnet50(k, model):
 
 
 def unet(k):
-    class Block(k.Module):
+    class Block(k.nn.Module):
         def __init__(self, a, b):
             super().__init__()
-            self.norm1, self.conv1, self.norm2, self.conv2 = k.nn.GroupNorm(16, a), conv(k, a, b, 3), k.nn.GroupNorm(16, b), conv(k, b, b, 3)
+            self.norm1, self.conv1 = k.nn.GroupNorm(16, a), conv(k, a, b, 3)
+            self.norm2, self.conv2 = k.nn.GroupNorm(16, b), conv(k, b, b, 3)
             self.has_shortcut = a != b
             if self.has_shortcut:
                 self.shortcut = conv(k, a, b, 1)
@@ -175,14 +176,14 @@ def unet(k):
             y = self.conv2(k.silu(self.norm2(self.conv1(k.silu(self.norm1(x))))))
             return y + (self.shortcut(x) if self.has_shortcut else x)
 
-    class Model(k.Module):
+    class Model(k.nn.Module):
         def __init__(self):
             super().__init__()
             self.first = conv(k, 4, 64, 3)
-            self.down = k.List([Block(64, 64), Block(64, 128), Block(128, 256)])
-            self.smaller = k.List([conv(k, 64, 64, 3, 2), conv(k, 128, 128, 3, 2)])
+            self.down = k.nn.ModuleList([Block(64, 64), Block(64, 128), Block(128, 256)])
+            self.smaller = k.nn.ModuleList([conv(k, 64, 64, 3, 2), conv(k, 128, 128, 3, 2)])
             self.middle = Block(256, 256)
-            self.up = k.List([Block(512, 256), Block(384, 128), Block(192, 64)])
+            self.up = k.nn.ModuleList([Block(512, 256), Block(384, 128), Block(192, 64)])
             self.norm, self.last = k.nn.GroupNorm(16, 64), conv(k, 64, 4, 3)
 
         def forward(self, x):
@@ -213,7 +214,7 @@ def run_unet(k, model):
 
 
 def whisper_encoder(k, size=384, inner=1536, count=6):
-    class Layer(k.Module):
+    class Layer(k.nn.Module):
         def __init__(self):
             super().__init__()
             self.norm1, self.norm2 = k.nn.LayerNorm(size), k.nn.LayerNorm(size)
@@ -225,12 +226,12 @@ def whisper_encoder(k, size=384, inner=1536, count=6):
             x = x + self.out_proj(merged(k.attention(*(heads(p(h), count) for p in (self.q_proj, self.k_proj, self.v_proj)))))
             return x + self.fc2(k.gelu(self.fc1(self.norm2(x))))
 
-    class Model(k.Module):
+    class Model(k.nn.Module):
         def __init__(self):
             super().__init__()
             self.conv1, self.conv2 = k.nn.Conv1d(80, size, 3, padding=1), k.nn.Conv1d(size, size, 3, stride=2, padding=1)
             self.positions = k.parameter(1500, size)
-            self.layers, self.norm = k.List([Layer() for _ in range(4)]), k.nn.LayerNorm(size)
+            self.layers, self.norm = k.nn.ModuleList([Layer() for _ in range(4)]), k.nn.LayerNorm(size)
 
         def forward(self, mel):
             x = k.sequence(k.gelu(self.conv2(k.gelu(self.conv1(mel))))) + self.positions
