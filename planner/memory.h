@@ -2,7 +2,7 @@
 //     const rw::Memory memory("6GiB");  // before the model
 //     ... any model, optimizer and training loop ...
 // Where a program can build its model for settings, Choices knows more ways
-// (planner/forecast/choices.h).
+// (planner/choices/choices.h).
 #pragma once
 
 #include <cstdint>

@@ -21,7 +21,7 @@
 #include "ops/autocast.h"
 #include "ops/layout/indexing.h"
 #include "optim/adam.h"
-#include "planner/forecast/planned_run.h"
+#include "planner/choices/planned_run.h"
 #include "trainer/program/shared_options.h"
 
 namespace rw::bench {

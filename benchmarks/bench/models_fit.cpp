@@ -15,7 +15,7 @@
 #include "ops/autocast.h"
 #include "ops/losses/losses.h"
 #include "optim/adam.h"
-#include "planner/forecast/choice_text.h"
+#include "planner/choices/choice_text.h"
 #include "planner/forecast/fit.h"
 #include "trainer/program/shared_options.h"
 

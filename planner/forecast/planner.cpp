@@ -4,22 +4,11 @@
 #include <cmath>
 
 #include "planner/forecast/largest.h"
+#include "planner/forecast/work_sums.h"
 
 namespace rw {
 
 namespace {
-
-WorkByPhase work_since(WorkByPhase after, const WorkByPhase& before) {
-  for (int i = 0; i < phase_count; ++i) {
-    after[i].flops -= before[i].flops;
-    after[i].bytes -= before[i].bytes;
-    after[i].over_bus -= before[i].over_bus;
-    after[i].calls -= before[i].calls;
-    after[i].offloaded -= before[i].offloaded;
-    after[i].on_host -= before[i].on_host;
-  }
-  return after;
-}
 
 // Adds what `times` further steps do beside the update, if `of` steps have done `work`.
 void add_steps(WorkByPhase& sum, const WorkByPhase& work, uint32_t times, uint32_t of) {
@@ -61,26 +50,20 @@ class DryProgram {
   }
 
   // The same, with fewer steps that need as much memory: a window that is not full comes first, and
-  // windows have a first step and a last one. Returns what an update of `steps` steps does.
+  // windows have a first step and a last one. Where an update takes one step, that is enough if it
+  // leaves as much memory as it found: all that follow are like it. Returns what an update of
+  // `steps` steps does.
   Done run_briefly(uint32_t steps) {
-    if (settings_.accumulate == 1) {
-      update();
-    } else if (program_.trains) {
+    if (settings_.accumulate > 1 && program_.trains) {
       steps_->dry_step(shapes_.front());
       steps_->flush();
       begun_ = true;
     }
-    const Done before = done();
-    step();
-    const Done first = since(before, done());
-    for (uint32_t i = 1; i < settings_.accumulate; ++i) step();
-    Done update = since(before, done());
-    if (steps > settings_.accumulate) {
-      const Done others = since(first, update);
-      const uint32_t more = steps - settings_.accumulate, of = settings_.accumulate - 1;
-      add_steps(update.work, others.work, more, of);
-      update.from_files += others.from_files * more / of;
-    }
+    const bool may_be_like_others = begun_ || begins_like_others();
+    const Lasting found = lasting();
+    Done update = window(steps);
+    const bool is_like_others = settings_.accumulate > 1 || lasting() == found;
+    if (!may_be_like_others || !is_like_others) update = window(steps);
     other_batches();
     finish();
     return update;
@@ -130,6 +113,37 @@ class DryProgram {
   }
 
   Done done() const { return {default_device()->work(), reads().bytes}; }
+  // Whether the first step has a full batch, and nothing plans from it.
+  bool begins_like_others() const {
+    const BatchShape& first = shapes_.front();
+    return first.length == 0 && first.rows_or(settings_.batch) == settings_.batch &&
+           settings_.budget == 0 && settings_.ranks == 1;
+  }
+
+  // Takes the steps of a window, of which those in the middle are alike; returns what an update of
+  // `steps` steps does.
+  Done window(uint32_t steps) {
+    const Done before = done();
+    step();
+    const Done first = since(before, done());
+    for (uint32_t i = 1; i < settings_.accumulate; ++i) step();
+    Done update = since(before, done());
+    if (steps > settings_.accumulate) {
+      const Done others = since(first, update);
+      const uint32_t more = steps - settings_.accumulate, of = settings_.accumulate - 1;
+      add_steps(update.work, others.work, more, of);
+      update.from_files += others.from_files * more / of;
+    }
+    return update;
+  }
+
+  // The bytes on the device and on the host.
+  using Lasting = std::pair<uint64_t, uint64_t>;
+  static Lasting lasting() {
+    const MemoryReport report = default_device()->memory_report();
+    return {report.live, report.host_live};
+  }
+
   static Done since(const Done& before, const Done& after) {
     return {work_since(after.work, before.work), after.from_files - before.from_files};
   }
@@ -333,9 +347,12 @@ Search Planner::search(StepSettings settings, const AutoRecomputeOptions& option
   settings = settings.plain().shortened();
   const uint32_t steps = settings.accumulate;
   if (settings.ranks == 1) settings.accumulate = std::min(settings.accumulate, 2u);
-  return Search([this] { return open(DryMemory::unlimited); },
-                [this, settings, steps] { DryProgram(program_, settings).run_briefly(steps); },
-                options);
+  const auto run = [this, settings, steps] {
+    DryProgram program(program_, settings);
+    if (settings.accumulate == 1) program.update();  // a step that differs from the next one shows
+    program.run_briefly(steps);
+  };
+  return Search([this] { return open(DryMemory::unlimited); }, run, options);
 }
 
 }  // namespace rw

@@ -68,7 +68,7 @@ inline const CostRow& ChainPlanner::best(const Level& level, uint32_t s, uint32_
 }
 
 float ChainPlanner::cost(uint32_t slots) const {
-  return store_.cost(best(levels_[0], 0, count()), slots);
+  return CostStore::cost(best(levels_[0], 0, count()), slots);
 }
 
 ChainPlanner::ChainPlanner(const Graph& graph, const std::vector<ValueUse>& uses,
@@ -134,7 +134,7 @@ void ChainPlanner::divide_stages() {
     const ChainPlanner& inner = *inner_[i];
     work_ += inner.work();
     child_.clear();
-    child_.add(inner.store_, best(inner.levels_[0], 0, inner.count()));
+    child_.add(best(inner.levels_[0], 0, inner.count()));
     levels_[0].problems[levels_[0].index(i, i + 1)].child = store_.add(child_);
   }
 }
@@ -150,7 +150,7 @@ void ChainPlanner::solve(Level& level, uint32_t s, uint32_t t) {
   for (const Step& step : steps_) relax(level, step, s, t);
   if (s + 1 < t) problem.child = store_.add(child_);  // the values in a divided stage are there
   problem.plain = store_.add(plain_);
-  plain_.add(store_, problem.child);
+  plain_.add(problem.child);
   level.best[size_t{s} * level.longest + t - s - 1] =
       problem.child.is_feasible() ? store_.add(plain_) : problem.plain;
 }
@@ -291,17 +291,18 @@ const CostRow& ChainPlanner::inside(const Step& step, uint32_t s) const {
 
 float ChainPlanner::child_rest(const Level& level, const Step& step, uint32_t t, uint32_t m) const {
   if (m < step.hold_child) return infeasible_cost;
-  return store_.cost(problem(level, step.next, t).child, m - step.hold_child);
+  return CostStore::cost(problem(level, step.next, t).child, m - step.hold_child);
 }
 
 float ChainPlanner::plain_rest(const Level& level, const Step& step, uint32_t t, uint32_t m) const {
-  return step.extra_plain + store_.cost(problem(level, step.next, t).plain, m - step.hold_plain);
+  return step.extra_plain +
+         CostStore::cost(problem(level, step.next, t).plain, m - step.hold_plain);
 }
 
 float ChainPlanner::cost_of(const Level& level, const Step& step, uint32_t s, uint32_t t,
                             uint32_t m) const {
   if (m < std::max(step.need, step.hold_plain)) return infeasible_cost;
-  const float cost = step.cost + store_.cost(inside(step, s), m);
+  const float cost = step.cost + CostStore::cost(inside(step, s), m);
   if (step.next == t) return cost;
   return cost + std::min(child_rest(level, step, t, m), plain_rest(level, step, t, m));
 }
@@ -311,7 +312,7 @@ void ChainPlanner::relax(const Level& level, const Step& step, uint32_t s, uint3
   CostDraft& draft = step.child ? child_ : plain_;
   const CostRow& own = inside(step, s);
   const auto add = [&](float cost, const CostRow& rest, uint32_t hold) {
-    work_ += tuning::row_work + draft.add(store_, step.need, cost, own, rest, hold);
+    work_ += tuning::row_work + draft.add(step.need, cost, own, rest, hold);
   };
   if (step.next == t) return add(step.cost, CostStore::free, step.hold_plain);
   const Problem& rest = problem(level, step.next, t);
@@ -327,7 +328,7 @@ void ChainPlanner::walk(uint32_t k, uint32_t s, uint32_t t, uint32_t m, int32_t 
                         Plan& plan) {
   const Level& level = levels_[k];
   const Problem& whole = problem(level, s, t);
-  bool child = store_.cost(whole.child, m) < store_.cost(whole.plain, m);
+  bool child = CostStore::cost(whole.child, m) < CostStore::cost(whole.plain, m);
   while (s < t) {
     if (child && s + 1 == t) return inner_[s]->append_plan(m, parent, plan);
     const Step step = cheapest_step(level, child, s, t, m);

@@ -32,7 +32,11 @@ size_t count_higher(const float* costs, size_t count, float least) {
   return static_cast<size_t>(begin - costs);
 }
 
+constexpr float no_cost = 0;
+
 }  // namespace
+
+const CostRow CostStore::free = {.last = 1, .costs = &no_cost, .least = 0};
 
 void CostDraft::extend(uint32_t end) {
   if (end <= end_) return;
@@ -40,14 +44,14 @@ void CostDraft::extend(uint32_t end) {
   end_ = end;
 }
 
-uint32_t CostDraft::add(const CostStore& store, uint32_t first, float cost, const CostRow& own,
-                        const CostRow& rest, uint32_t hold) {
+uint32_t CostDraft::add(uint32_t first, float cost, const CostRow& own, const CostRow& rest,
+                        uint32_t hold) {
   if (!own.is_feasible() || !rest.is_feasible()) return 0;
   first = std::max({first, own.first, rest.first + hold});
   if (first >= units()) return 0;
   const uint32_t rest_last = rest.last + hold;
   uint32_t end = std::clamp(std::max(own.last, rest_last), first + 1, units());
-  const float least = cost + store.cost(own, end - 1) + store.cost(rest, end - 1 - hold);
+  const float least = cost + CostStore::cost(own, end - 1) + CostStore::cost(rest, end - 1 - hold);
   // Known ways may be at least as cheap from the start, or from some memory on.
   if ((first < end_ ? costs_[first] : least_) <= least) return 0;
   if (least < least_) {
@@ -66,11 +70,11 @@ uint32_t CostDraft::add(const CostStore& store, uint32_t first, float cost, cons
     float* costs = &costs_[m];
     const size_t count = part - m;
     if (!own_ends && !rest_ends)
-      lower(costs, count, cost, store.at(own, m), store.at(rest, m - hold));
+      lower(costs, count, cost, CostStore::at(own, m), CostStore::at(rest, m - hold));
     else if (!own_ends)
-      lower(costs, count, cost + rest.least, store.at(own, m));
+      lower(costs, count, cost + rest.least, CostStore::at(own, m));
     else if (!rest_ends)
-      lower(costs, count, cost + own.least, store.at(rest, m - hold));
+      lower(costs, count, cost + own.least, CostStore::at(rest, m - hold));
     else
       fill(costs, count, least);
     m = part;
@@ -78,11 +82,11 @@ uint32_t CostDraft::add(const CostStore& store, uint32_t first, float cost, cons
   return numbers;
 }
 
-void CostDraft::add(const CostStore& store, const CostRow& row) {
+void CostDraft::add(const CostRow& row) {
   if (!row.is_feasible()) return;
   extend(row.last);
   for (uint32_t m = row.first; m < row.last; ++m)
-    costs_[m] = std::min(costs_[m], *store.at(row, m));
+    costs_[m] = std::min(costs_[m], *CostStore::at(row, m));
   for (uint32_t m = row.last; m < end_; ++m) costs_[m] = std::min(costs_[m], row.least);
   least_ = std::min(least_, row.least);
 }
@@ -94,12 +98,18 @@ CostRow CostStore::add(const CostDraft& draft) {
       std::partition_point(begin, end, [](float cost) { return cost >= infeasible_cost; });
   auto last = std::partition_point(first, end, [&](float c) { return c > draft.least_; });
   if (last < end) ++last;
-  const CostRow row{.first = static_cast<uint32_t>(first - begin),
-                    .last = static_cast<uint32_t>(last - begin),
-                    .begin = costs_.size(),
-                    .least = draft.least_};
-  costs_.insert(costs_.end(), first, last);
-  return row;
+  const auto count = static_cast<size_t>(last - first);
+  if (used_ + count > piece) {
+    pieces_.push_back(std::make_unique_for_overwrite<float[]>(std::max(piece, count)));
+    used_ = 0;
+  }
+  float* const costs = &pieces_.back()[used_];
+  std::copy(first, last, costs);
+  used_ += count;
+  return {.first = static_cast<uint32_t>(first - begin),
+          .last = static_cast<uint32_t>(last - begin),
+          .costs = costs,
+          .least = draft.least_};
 }
 
 }  // namespace rw

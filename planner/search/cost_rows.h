@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 namespace rw {
@@ -17,7 +18,7 @@ inline constexpr float infeasible_cost = 1e30f;
 // stored.
 struct CostRow {
   uint32_t first = 0, last = 0;   // equal: nothing fits
-  size_t begin = 0;               // the place of the costs between in the store
+  const float* costs = nullptr;   // those between, in the store
   float least = infeasible_cost;  // the last cost
 
   bool is_feasible() const { return first < last; }
@@ -36,10 +37,9 @@ class CostDraft {
   }
   // Adds another way: in m units, from `first` on, it costs `cost`, plus what `own` costs in m
   // units, plus what `rest` costs in m - `hold` units. Returns how many numbers that took.
-  uint32_t add(const CostStore& store, uint32_t first, float cost, const CostRow& own,
-               const CostRow& rest, uint32_t hold);
+  uint32_t add(uint32_t first, float cost, const CostRow& own, const CostRow& rest, uint32_t hold);
   // Adds another row.
-  void add(const CostStore& store, const CostRow& row);
+  void add(const CostRow& row);
 
  private:
   friend class CostStore;
@@ -55,20 +55,22 @@ class CostDraft {
 class CostStore {
  public:
   // A row that costs nothing, in any memory.
-  static constexpr CostRow free = {.last = 1, .least = 0};
+  static const CostRow free;
 
-  float cost(const CostRow& row, uint32_t m) const {
+  static float cost(const CostRow& row, uint32_t m) {
     if (!row.is_feasible() || m < row.first) return infeasible_cost;
     // The last cost needs no look into the store.
     return m + 1 < row.last ? *at(row, m) : row.least;
   }
-  const float* at(const CostRow& row, uint32_t m) const {
-    return &costs_[row.begin + m - row.first];
-  }
+  static const float* at(const CostRow& row, uint32_t m) { return row.costs + (m - row.first); }
   CostRow add(const CostDraft& draft);
 
  private:
-  std::vector<float> costs_ = {0};  // the first is that of `free`
+  // Small enough for memory that the last programme gave back.
+  static constexpr size_t piece = 16 << 10;
+
+  std::vector<std::unique_ptr<float[]>> pieces_;
+  size_t used_ = piece;  // of the last one
 };
 
 }  // namespace rw

@@ -103,7 +103,7 @@ void Search::prepare(const Search* known) {
     if (known && known->simpler_ && other.effort == known->options_.effort)
       (simpler_ = known->simpler_)->options_.on_progress = {};
     else
-      simpler_ = std::make_shared<Search>(open_, program_, other);
+      simpler_ = std::make_shared<Search>(*this, other);
   } else {
     const double mostly_flops = 2, usual = AutoRecomputeOptions().flops_per_byte;
     other.flops_per_byte = options_.flops_per_byte > mostly_flops ? mostly_flops : usual;
@@ -219,6 +219,7 @@ const std::vector<Candidate>& Search::candidates() {
   const uint64_t start = work_.done;
   uint64_t first = 0;
   for (size_t k = 0; k < graphs_.size() && has_work_for(k, first); ++k) {
+    graphs_in_use_ = k + 1;
     for (Plan& plan : plan_budgets(graphs_[k], measures(options_.candidates), &work_)) {
       fill_in(graph_, plan);
       if (!is_beaten(plan)) candidates_.push_back(measure(std::move(plan)));
@@ -269,7 +270,7 @@ void Search::refine(uint64_t bytes) {
   std::vector<Candidate> between, below;
   const uint64_t start = work_.done;
   uint64_t first = 0;
-  for (size_t k = 0; k < graphs_.size() && has_work_for(k, first); ++k) {
+  for (size_t k = 0; k < graphs_in_use_ && has_work_for(k, first); ++k) {
     for (auto& plan : plan_each_budget(graphs_[k], targets, &work_)) {
       if (!plan || is_among(between, *plan) || is_among(below, *plan)) continue;
       fill_in(graph_, *plan);

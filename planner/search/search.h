@@ -102,6 +102,7 @@ class Search {
   // that weigh memory traffic much more or less: other values are heavy then, so plans cut and keep
   // elsewhere.
   std::vector<StagedGraph> graphs_;
+  size_t graphs_in_use_ = 0;  // those for which candidates_ had enough work
   Candidate plain_;
   std::string difference_;
   std::vector<Candidate> memory_candidates_;  // the least peak by plan_memory(), for each graph

@@ -60,6 +60,7 @@ PROJECT_RULES = {
     "planner/timeline/": MEMORY,
     "planner/follow/": FOLLOW,
     "planner/forecast/": PLANNED,
+    "planner/choices/": PLANNED + ["planner/forecast/"],
     "backends/": OPS + ["backends/", "shaders/", "profile_folders.h"],  # they choose among the backends, and try them
     "backends/monitor/": [],
     "backends/reference/": DRIVERS + ["backends/dry/"],  # every backend can be predicted

@@ -9,8 +9,8 @@
 #include "nn/adapters/lora.h"
 #include "nn/init.h"
 #include "optim/adam.h"
-#include "planner/forecast/choice_text.h"
-#include "planner/forecast/planned_run.h"
+#include "planner/choices/choice_text.h"
+#include "planner/choices/planned_run.h"
 #include "tests/fixtures/message_of.h"
 #include "tests/fixtures/optim_fixture.h"
 

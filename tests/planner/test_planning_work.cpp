@@ -67,12 +67,12 @@ TEST_CASE("cost rows: the least of several ways, as by looking at every number o
         const size_t rest = below(static_cast<uint32_t>(rows.size()));
         const uint32_t hold = below(units / 2), first = std::max(hold, below(units + 4));
         const auto cost = static_cast<float>(below(8));
-        draft.add(store, first, cost, rows[own], rows[rest], hold);
+        draft.add(first, cost, rows[own], rows[rest], hold);
         for (uint32_t m = first; m <= units; ++m)
           expected[m] = std::min(expected[m], cost + dense[own][m] + dense[rest][m - hold]);
       }
       const size_t other = below(static_cast<uint32_t>(rows.size()));
-      draft.add(store, rows[other]);
+      draft.add(rows[other]);
       for (uint32_t m = 0; m <= units; ++m) {
         expected[m] = std::min({expected[m], dense[other][m], infeasible_cost});
       }

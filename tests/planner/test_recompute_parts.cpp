@@ -185,13 +185,13 @@ TEST_CASE("cost rows: ways cost what plain arrays of costs say") {
         const std::vector<float> before = costs;
         for (uint32_t m = std::max(first, hold); m <= slots; ++m)
           costs[m] = std::min(costs[m], cost + own.costs[m] + rest.costs[m - hold]);
-        const uint32_t numbers = draft.add(store, first, cost, own.row, rest.row, hold);
+        const uint32_t numbers = draft.add(first, cost, own.row, rest.row, hold);
         if (numbers == 0) CHECK(costs == before);
         CHECK(numbers <= slots + 1);
       }
       if (random() % 2) {
         const Known& other = known[random() % known.size()];
-        draft.add(store, other.row);
+        draft.add(other.row);
         for (uint32_t m = 0; m <= slots; ++m) costs[m] = std::min(costs[m], other.costs[m]);
       }
       const CostRow row = store.add(draft);

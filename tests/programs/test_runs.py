@@ -69,6 +69,7 @@ def test_other_settings(folder):
     refuse(folder, [w for w in BERT if w not in ("--vocab", "vocab.txt")], "--vocab", "vocab.txt", "not given")
     refuse(folder, (*BERT, "--whole-words"), "--whole-words", "false", "true")
     accept(folder, (*BERT, "--offload", "states", "--checkpoint", "none"))
+    accept(folder, (*BERT, "--offload", "states+updates"), "note: 'kept' is resumed with --offload states+updates instead of ")
     shutil.rmtree(folder / "kept")
 
     # The settings of another program.

@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "../../planner/forecast/choices.h"
-#include "../../planner/forecast/planned_run.h"
+#include "../../planner/choices/choices.h"
+#include "../../planner/choices/planned_run.h"
 #include "program.h"
 
 namespace rw {

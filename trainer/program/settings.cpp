@@ -44,6 +44,12 @@ constexpr std::array may_change = {
 // uninterrupted run, as a note says.
 constexpr std::array changes_bits = {"--dtype", "--keep-8-bits", "--mlp-rows", "the device"};
 
+// Whether updates are made by the host's processor in one of both runs, which gives other bits.
+bool changes_updates(std::string_view name, std::string_view before, std::string_view now) {
+  constexpr std::string_view by_host = "+updates";
+  return name == "--offload" && before.ends_with(by_host) != now.ends_with(by_host);
+}
+
 template <class List>
 bool is_among(const List& list, std::string_view name) {
   return std::ranges::find(list, name) != list.end();
@@ -143,9 +149,11 @@ void check_resumed(const std::string& folder, const Settings& then, const Settin
   std::vector<std::string> differences;
   for (const auto& [name, value] : now) {
     const std::string& before = then.at(name);
-    if (value == before || is_among(may_change, name)) continue;
+    const bool gives_other_bits =
+        is_among(changes_bits, name) || changes_updates(name, before, value);
+    if (value == before || (is_among(may_change, name) && !gives_other_bits)) continue;
     const bool is_dtype = name == "--dtype";
-    if (!is_among(changes_bits, name) || (is_dtype && !change_dtype))
+    if (!gives_other_bits || (is_dtype && !change_dtype))
       differences.push_back(fmt::format("{} was {} there and is {} now{}", name, shown(before),
                                         shown(value),
                                         is_dtype ? " (--change-dtype allows that)" : ""));

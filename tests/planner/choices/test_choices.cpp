@@ -15,10 +15,10 @@
 #include "nn/sequential.h"
 #include "optim/adam.h"
 #include "optim/adam8bit.h"
-#include "planner/forecast/choice_text.h"
-#include "planner/forecast/planned_run.h"
+#include "planner/choices/choice_text.h"
+#include "planner/choices/planned_run.h"
+#include "planner/choices/remedies.h"
 #include "planner/forecast/rank_memory.h"
-#include "planner/forecast/remedies.h"
 #include "tests/fixtures/optim_fixture.h"
 #include "tests/fixtures/tape_fixture.h"
 

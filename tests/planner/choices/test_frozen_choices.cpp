@@ -7,7 +7,7 @@
 #include "nn/layers.h"
 #include "nn/sequential.h"
 #include "optim/adam.h"
-#include "planner/forecast/choice_text.h"
+#include "planner/choices/choice_text.h"
 #include "tests/fixtures/optim_fixture.h"
 #include "tests/fixtures/tape_fixture.h"
 #include "tests/fixtures/temporary_folder.h"

@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "planner.h"
-#include "savings.h"
+#include "../forecast/planner.h"
+#include "../forecast/savings.h"
 
 namespace rw {
 

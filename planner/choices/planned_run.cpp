@@ -1,11 +1,11 @@
-#include "planner/forecast/planned_run.h"
+#include "planner/choices/planned_run.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
 #include "core/memory/process_memory.h"
-#include "planner/forecast/remedies.h"
+#include "planner/choices/remedies.h"
 #include "planner/timeline/timeline.h"
 
 namespace rw {

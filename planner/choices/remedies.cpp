@@ -1,4 +1,4 @@
-#include "planner/forecast/remedies.h"
+#include "planner/choices/remedies.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "planner/forecast/choice_text.h"
+#include "planner/choices/choice_text.h"
 
 #include <fmt/format.h>
 
