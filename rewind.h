@@ -54,6 +54,7 @@
 #include "planner/forecast.h"
 #include "planner/forecast/estimate.h"
 #include "planner/forecast/fit.h"
+#include "planner/forecast/largest.h"
 #include "planner/forecast/planner.h"
 #include "planner/forecast/program.h"
 #include "planner/forecast/rank_memory.h"

@@ -47,24 +47,18 @@ class Arena {
   bool has_block(uint32_t block) const { return blocks_.contains(block); }  // by number
 
  private:
-  struct Span {
-    uint64_t offset, size;
-    uint64_t end() const { return offset + size; }
-  };
-  struct Block {
-    uint64_t size = 0;
-    std::vector<Span> holes;  // by offset
-    bool is_free() const { return holes.size() == 1 && holes[0].size == size; }
-  };
-  using Blocks = std::map<uint32_t, Block>;
+  using Holes = std::vector<Range>;
 
-  Range take(Blocks::value_type& block, std::vector<Span>::iterator hole, uint64_t offset,
-             uint64_t size);
+  // The first hole of a block that begins behind `offset`, or the first one of a later block.
+  Holes::iterator first_behind(uint32_t block, uint64_t offset);
+  // Cuts a range out of a hole.
+  Range take(Holes::iterator hole, uint64_t offset, uint64_t size);
 
   uint64_t unit_, reserved_ = 0, live_ = 0;
-  // Holes are few and come and go with every tensor; a list in one piece of memory is searched and
-  // moved faster than a tree.
-  Blocks blocks_;
+  std::map<uint32_t, uint64_t> blocks_;  // the size of each
+  // By block and offset. They are few, come and go with every tensor, and most blocks have none: a
+  // list in one piece of memory is searched and changed faster than a tree.
+  Holes holes_;
 };
 
 }  // namespace rw

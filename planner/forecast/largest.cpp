@@ -1,5 +1,6 @@
 #include "planner/forecast/largest.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace rw {

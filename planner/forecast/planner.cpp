@@ -347,9 +347,10 @@ Search Planner::search(StepSettings settings, const AutoRecomputeOptions& option
   settings = settings.plain().shortened();
   const uint32_t steps = settings.accumulate;
   if (settings.ranks == 1) settings.accumulate = std::min(settings.accumulate, 2u);
-  const auto run = [this, settings, steps] {
+  const auto run = [this, settings, steps, runs = 0]() mutable {
     DryProgram program(program_, settings);
-    if (settings.accumulate == 1) program.update();  // a step that differs from the next one shows
+    // The first run records; the second one shows where a step differs from the next.
+    if (++runs == 2 && settings.accumulate == 1) program.update();
     program.run_briefly(steps);
   };
   return Search([this] { return open(DryMemory::unlimited); }, run, options);

@@ -1,4 +1,6 @@
 // Reports of the memory that was used, and forecasts of what a program would use.
+#include <nanobind/stl/function.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/shared_ptr.h>
 
 #include "python/door/door.h"
@@ -54,6 +56,7 @@ void bind_memory(nb::module_& m) {
         return forecast_of(*forecast);
       },
       "program"_a, "memory_limit"_a = 0, "pack"_a = true);
+  m.def("_largest_within", &rw::largest_within, "needs"_a, "limit"_a, "guess"_a = 1);
   m.def(
       "parse_bytes", [](const std::string& text) { return rw::parse_bytes(text); }, "text"_a,
       "\"6GiB\" in bytes.");

@@ -67,21 +67,19 @@ def dry_run(program: Callable[[], Any], *, memory_limit: int | str = 0, pack: bo
 
 
 def fit(step: Callable[[int], Any], size: int | str, *, most: int = 1 << 20) -> int:
-    """The largest n for which step(n), which makes model, optimizer and two steps with batches of n, fits in `size`."""
-    limit = _door.parse_bytes(size) if isinstance(size, str) else size
+    """The largest n for which step(n), which makes model, optimizer and two steps with batches of n, fits in `size`.
 
-    def fits(n: int) -> bool:
+    It is at most `most`, and 0 where not even step(1) fits.
+    """
+    def needs(n: int) -> int | None:
+        if n > most:
+            return None
         try:
-            return bool(dry_run(lambda: step(n))["reserved"] <= limit)
+            return int(dry_run(lambda: step(n))["reserved"])
         except _door.OutOfMemory:
-            return False
-    low, high = 0, 1
-    while high <= most and fits(high):
-        low, high = high, 2 * high
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if fits(middle) else (low, middle)
-    return low
+            return None
+    limit = _door.parse_bytes(size) if isinstance(size, str) else size
+    return _door._largest_within(needs, limit)
 
 
 class Timeline:

@@ -257,6 +257,10 @@ class Memory(unittest.TestCase):
         self.assertGreaterEqual(n, 64)
         self.assertGreaterEqual(more, least)
         self.assertGreater(rw.dry_run(lambda: step(n + 1))["reserved"], least)
+        self.assertEqual(rw.fit(step, least, most=48), 48)
+        self.assertEqual(rw.fit(step, 4096), 0)
+        with self.assertRaisesRegex(KeyError, "mine"):
+            rw.fit(lambda n: {}["mine"], least)
 
     def test_out_of_memory_says_what_would_help(self):
         with self.assertRaisesRegex(MemoryError, "bytes|GiB|MiB|KiB"), rw.memory("64KiB"):

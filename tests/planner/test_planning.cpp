@@ -12,7 +12,6 @@
 #include "io/models/model.h"
 #include "ops/ops.h"
 #include "planner/choices/remedies.h"
-#include "planner/forecast/largest.h"
 #include "tests/fixtures/optim_fixture.h"
 #include "tests/fixtures/temporary_folder.h"
 #include "trainer/program/planning.h"
@@ -293,21 +292,6 @@ TEST_CASE("plan: planned recomputation keeps a real run within its budget" *
     CHECK_THROWS_WITH_AS(search.budget(known - 1), doctest::Contains(std::to_string(known).c_str()),
                          OutOfMemory);
   }
-}
-
-TEST_CASE("plan: the largest number that fits is found from any guess, in few tries" *
-          doctest::test_suite("host")) {
-  for (const int64_t limit : {0, 1, 2, 3, 63, 64, 65, 1000, 123456})
-    for (const int64_t guess : {-1, 1, 2, 64, 999, 1000, 1001, 200000}) {
-      int tries = 0;
-      const auto fits = [&](int64_t n) {
-        REQUIRE(n >= 1);
-        ++tries;
-        return n <= limit;
-      };
-      CHECK(largest(fits, guess) == limit);
-      CHECK(tries <= 36);
-    }
 }
 
 TEST_CASE("plan: the largest batch fits, and one sample more does not" *
