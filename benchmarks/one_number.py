@@ -5,6 +5,7 @@
 """
 import datetime
 import json
+import os
 import re
 import resource
 import subprocess
@@ -113,13 +114,14 @@ def against_all(model):
 
 
 def main():
+    processor = re.search(r"^model name\s*: (.*)$", Path("/proc/cpuinfo").read_text(), re.M)[1]
     commit = subprocess.run(["git", "-C", ROOT, "rev-parse", "--short", "HEAD"], capture_output=True, text=True)
     print("# One number for memory\n\n"
           "What `--memory` chooses ([how](../../docs/planning.md#one-number)), by dry runs: peak and modelled time of an\n"
           "update as it was asked for, the options that are chosen, and their peak and time against that. The speed of\n"
           "these devices is assumed (10 TFLOP/s, 500 GB/s, 25 GB/s over the bus), so times are ratios. AdamW with f32\n"
           "masters, activations in f16, the same update everywhere. The last column is the whole command.\n\n"
-          f"`benchmarks/one_number.py` at {commit.stdout.strip()}, {datetime.date.today()}, on two cores of an Intel Xeon.")
+          f"`benchmarks/one_number.py` at {commit.stdout.strip()}, {datetime.date.today()}, on {os.cpu_count()} processors, {processor}.")
     for name, machine in MACHINES.items():
         print(f"\n## {name}\n\n| | as asked | | chosen | peak | time | planned in |\n|---|---:|---:|---|---:|---:|---:|")
         for title, model in MODELS.items():

@@ -136,7 +136,7 @@ std::optional<Result> Bench::fitting(uint64_t bytes) {
   for (const Candidate& choice : search().candidates()) {
     if (choice.peak() > bytes) continue;
     const StepSettings way = following(choice.plan);
-    if (!fits(workload_, profile_, way, bytes)) continue;
+    if (!peak_within(workload_, profile_, way, bytes)) continue;
     Result r = measure("budget", [&] { return way; });
     r.budget = bytes;
     return r;
@@ -175,16 +175,16 @@ void run_really(Result& result, const std::string& device_name) {
   result.real = std::move(real);
 }
 
-bool fits(const Workload& workload, const Profile& profile, const StepSettings& settings,
-          uint64_t limit) {
+std::optional<uint64_t> peak_within(const Workload& workload, const Profile& profile,
+                                    const StepSettings& settings, uint64_t limit) {
   try {
     const auto program = [&] { workload.run(settings); };
     const Forecast first = dry_run(profile.open(), program);
-    if (first.memory.peak > limit) return false;
+    if (first.memory.peak > limit) return std::nullopt;
     dry_run(profile.open(), program, {.memory_limit = limit, .learnt = first.steps});
-    return true;
+    return first.memory.peak;
   } catch (const OutOfMemory&) {
-    return false;
+    return std::nullopt;
   }
 }
 

@@ -61,8 +61,8 @@ bool has_room(const DeviceInfo& device, const Result& result);
 // Adds a real run of the same steps, on a device of its own, if that device has room.
 void run_really(Result& result, const std::string& device);
 
-// Whether the steps end without OutOfMemory if the device gives `limit` bytes of blocks.
-bool fits(const Workload& workload, const Profile& profile, const StepSettings& settings,
-          uint64_t limit);
+// The peak of steps that end within `limit` bytes of blocks; nothing if they do not.
+std::optional<uint64_t> peak_within(const Workload& workload, const Profile& profile,
+                                    const StepSettings& settings, uint64_t limit);
 
 }  // namespace rw::memory

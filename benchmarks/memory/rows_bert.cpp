@@ -30,7 +30,8 @@ std::optional<Result> cheapest(const RowOptions& o, const Model& model, int64_t 
 
 void measure_bert(const RowOptions& o, Report& report, const Model& model) {
   const auto largest_batch = [&](const StepSettings& way, int64_t guess) {
-    return largest([&](int64_t n) { return fits(model.at(n), o.profile, way, limit); }, guess);
+    return largest_within(
+        [&](int64_t n) { return peak_within(model.at(n), o.profile, way, limit); }, limit, guess);
   };
   const int64_t plain = largest_batch({}, 4);
   const int64_t block = largest_batch({.checkpoint = "block"}, 4 * plain);

@@ -48,7 +48,7 @@ Choices::Choices(const Choices& known, ChoiceOptions options)
 }
 
 AutoRecomputeOptions Choices::planning() const {
-  return {.host_bytes = ways_.has_bus() ? options().host_bytes : 0,
+  return {.host_bytes = has_bus() ? options().host_bytes : 0,
           .keep_8_bits = ways_.allows("8-bit-activations"),
           .on_progress = options().on_progress};
 }
@@ -327,17 +327,21 @@ std::vector<Choice> Choices::front() {
 }
 
 std::vector<std::pair<std::string, Choice>> Choices::gains(const Choice* chosen) const {
-  std::vector<std::pair<std::string, Choice>> found;
-  for (const std::string& name : approximate_ways()) {
-    if (ways_.allows(name) || !ways_.applies(name)) continue;
+  const std::vector<std::string>& names = approximate_ways();
+  std::vector<std::optional<Choice>> gained(names.size());
+  parallel_for(names.size(), options().threads, [&](size_t i) {
+    if (ways_.allows(names[i]) || !ways_.applies(names[i])) return;
     ChoiceOptions more = options();
-    more.allowed.push_back(name);
+    more.allowed.push_back(names[i]);
     more.on_progress = {};
     Choices wider(*this, more);
     const double most = chosen ? 0.99 * chosen->seconds : no_bound;
     if (const std::optional<Way> best = wider.best_within(options().bytes, most))
-      found.emplace_back(name, wider.measured(*best));
-  }
+      gained[i] = wider.measured(*best);
+  });
+  std::vector<std::pair<std::string, Choice>> found;
+  for (size_t i = 0; i < names.size(); ++i)
+    if (gained[i]) found.emplace_back(names[i], std::move(*gained[i]));
   return found;
 }
 
@@ -396,18 +400,20 @@ std::optional<Choice> Choices::longest() {
   if (length == 0 || !ways_.may("length")) return std::nullopt;
   const std::optional<size_t> group = leanest_group();
   if (!group) return std::nullopt;
-  std::optional<Choice> best;
+  std::vector<StepSettings> leanest;
   for (const size_t i : lean_activations()) {
     StepSettings settings = ways_.settings({*group, i});
-    const bool has_leaner = ways_.has_bus() && ways_.may("boundaries") && ways_.may("block") &&
+    const bool has_leaner = has_bus() && ways_.may("boundaries") && ways_.may("block") &&
                             i > ways_.plain() && !settings.recompute && !settings.host_boundaries;
     if (has_leaner || (i == ways_.plain() && lean_activations().size() > 1)) continue;
     settings.length = length;
-    Choice choice = measure(settings);
-    if (!best || need_of(choice, options().host_bytes) < need_of(*best, options().host_bytes))
-      best = std::move(choice);
+    leanest.push_back(settings);
   }
-  return longest_of(*best);
+  std::vector<Choice> found(leanest.size());
+  parallel_for(leanest.size(), options().threads,
+               [&](size_t i) { found[i] = measure(leanest[i]); });
+  return longest_of(*std::ranges::min_element(
+      found, {}, [&](const Choice& choice) { return need_of(choice, options().host_bytes); }));
 }
 
 }  // namespace rw

@@ -15,7 +15,7 @@ namespace {
 
 // The work (planner/graph/plan_work.h) for one answer takes about a second on a 2 GHz Xeon. It
 // bounds slower machines in the same way.
-constexpr double answer_work = 1.5e9;
+constexpr double answer_work = 1.3e9;
 constexpr double records_for_answer = 2000;  // longer programs get more work, up to ten times as
                                              // much
 constexpr double most_answer = 10;
