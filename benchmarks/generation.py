@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Measures how fast `lm generate` reads a prompt and draws tokens, beside llama.cpp's llama-bench on the same GGUF files,
-in turns, and writes a table. Without --models, one of SmolLM2-135M's shape with random weights is made, which costs as much
+"""Measures how fast `lm generate` reads a prompt and draws tokens behind it, beside llama.cpp's llama-bench on the same GGUF
+files, in turns, and writes a table. Without --models, one of SmolLM2-135M's shape with random weights is made, which costs as much
 as a trained one. Usage: generation.py --llama 'COMMAND llama-bench' [--models FILE.gguf...] [--output FILE]"""
 
 import argparse
@@ -52,9 +52,10 @@ def ours(o, model, tokens, count=None):
                threads=o.threads)
 
 
-def theirs(o, model, prompt, tokens):
+def theirs(o, model, prompt, tokens, depth=0):
+    """Reads a prompt, or draws tokens behind one of `depth` tokens."""
     return run(*shlex.split(o.llama), "-m", str(model).replace(*o.seen_as) if o.seen_as else model, "-p", prompt,
-               "-n", tokens, "-t", o.threads, "-r", 1, "-o", "json")
+               "-n", tokens, "-d", depth, "-t", o.threads, "-r", 1, "-o", "json")
 
 
 def measure(o, model):
@@ -63,9 +64,8 @@ def measure(o, model):
     prompt, read, _, drawn, dtype = RATES.search(text).groups()
     other = (float("nan"),) * 3
     if o.llama:
-        text, more, _ = theirs(o, model, prompt, o.tokens)
-        rows = json.loads(text[text.index("[\n"):text.rindex("]") + 1])
-        other = *(next(r["avg_ts"] for r in rows if bool(r["n_gen"]) == drawn) for drawn in (False, True)), more
+        runs = theirs(o, model, prompt, 0), theirs(o, model, 0, o.tokens, prompt)
+        other = *(json.loads(text[text.index("[\n"):text.rindex("]") + 1])[0]["avg_ts"] for text, *_ in runs), runs[1][1]
     return dtype, prompt, (float(read), float(drawn), memory), other
 
 
@@ -78,7 +78,7 @@ def measure_cpu(o, model):
         others = theirs(o, model, prompt, 0) if o.llama else (None, float("nan"), float("nan"))
         read.append((int(prompt), seconds, others[2]))
     for tokens in (few, o.tokens):
-        others = theirs(o, model, 0, tokens) if o.llama else (None, float("nan"), float("nan"))
+        others = theirs(o, model, 0, tokens, prompt) if o.llama else (None, float("nan"), float("nan"))
         drawn.append((tokens, ours(o, model, tokens)[2], others[2]))
 
     def rate(runs, program):

@@ -2,8 +2,9 @@
 """Measures a step of training adapters of all linear layers, in f32 on the processor, beside PyTorch with PEFT, in turns, and
 writes a table: seconds of a step by the clock and of CPU time, and the most memory of the process over that before the
 model. Of the shapes of SmolLM2-135M and TinyLlama-1.1B, one text and four. With --losses N, both take N steps from the same
-random weights and adapters in place of that, and the largest difference of their losses is printed. Without torch,
-transformers and peft only ours is measured.
+random weights and adapters in place of that, each on other bytes of a text, and the largest difference of their losses is
+printed, beside that of PyTorch from itself with another number of threads. Without torch, transformers and peft only ours is
+measured.
 Usage: lora.py [--python 'python3'] [--rounds 3] [--models MODEL...] [--forms FORM...] [--losses N] [--output FILE]"""
 
 import argparse
@@ -27,10 +28,10 @@ FORMS = {"lora": ([], []), "dora": (["--dora"], ["--dora"]),
          "lora-segments-file": (["--checkpoint-every", "1", "--weights-in-file"], ["--gradient-checkpointing"])}
 
 
-def measured(command, o):
+def measured(command, threads):
     """Returns seconds, CPU seconds and MiB; nothing where a package is missing."""
     result = subprocess.run([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                            env=dict(os.environ, OMP_NUM_THREADS=str(o.threads)))
+                            env=dict(os.environ, OMP_NUM_THREADS=str(threads)))
     if "ModuleNotFoundError" in result.stderr:
         return None
     if result.returncode:
@@ -39,12 +40,18 @@ def measured(command, o):
     return statistics.median(seconds), cpu, memory
 
 
+def shape(model, folder):
+    """Returns the words that name a new model's shape, of which it writes a file there."""
+    if not MODELS[model]:
+        return []
+    Path(folder, "config.json").write_text(json.dumps(MODELS[model]))
+    return ["--model", f"{folder}/config.json"]
+
+
 def make(o, model, folder, words=()):
     """Writes random weights and adapters of the peer's there, and returns the command of the peer."""
     peer = [*o.python, ROOT / "benchmarks/peers/lora_step.py", *words]
-    if MODELS[model]:
-        Path(folder, "config.json").write_text(json.dumps(MODELS[model]))
-    command = [*peer, "--make", folder, *(["--model", f"{folder}/config.json"] if MODELS[model] else [])]
+    command = [*peer, "--make", folder, *shape(model, folder)]
     subprocess.run([str(word) for word in command], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     return peer
 
@@ -52,16 +59,15 @@ def make(o, model, folder, words=()):
 def row(o, model, form, batch):
     options = ["--batch", batch, "--seq", o.seq, "--steps", o.steps]
     with tempfile.TemporaryDirectory(dir=o.folder) as folder:
-        ours, theirs = (list(words) for words in FORMS[form])
+        ours, theirs = FORMS[form]
         if "--weights-in-file" in ours:
             make(o, model, folder)
-            ours, theirs = ours + ["--model", f"{folder}/model"], theirs + ["--model", f"{folder}/model"]
-        elif MODELS[model]:
-            file = Path(folder, "config.json")
-            file.write_text(json.dumps(MODELS[model]))
-            ours, theirs = ours + ["--model", file], theirs + ["--model", file]
-        rounds = [(measured([o.build / "benchmarks/bench", "lora_step", *options, *ours], o),
-                   measured([*o.python, ROOT / "benchmarks/peers/lora_step.py", *options, *theirs], o)) for _ in range(o.rounds)]
+            options += ["--model", f"{folder}/model"]
+        else:
+            options += shape(model, folder)
+        commands = ([o.build / "benchmarks/bench", "lora_step", *options, *ours],
+                    [*o.python, ROOT / "benchmarks/peers/lora_step.py", *options, *theirs])
+        rounds = [[measured(command, o.threads) for command in commands] for _ in range(o.rounds)]
     cells = [model, form, str(batch)]
     for i, digits in enumerate((2, 2, 0)):
         mine = statistics.median(r[0][i] for r in rounds)
@@ -80,15 +86,17 @@ def losses(o, model, form, batch):
         ours, theirs = FORMS[form]
         peer = make(o, model, folder, theirs)
         options = ["--batch", batch, "--seq", o.seq, "--steps", o.losses - 1, "--model", f"{folder}/model", "--adapter",
-                   f"{folder}/adapter", "--save-losses"]
+                   f"{folder}/adapter", "--data", ROOT / "docs/design.md", "--save-losses"]
         curves = []
-        for program in ([o.build / "benchmarks/bench", "lora_step", *ours], peer):
+        for program, threads in (([o.build / "benchmarks/bench", "lora_step", *ours], o.threads), (peer, o.threads),
+                                 (peer, 1 if o.threads > 1 else 2)):
             file = Path(folder, f"losses-{len(curves)}")
-            measured([*program, *options, file], o)
+            measured([*program, *options, file], threads)
             curves.append([float(line) for line in file.read_text().split()])
-    mine, other = curves
-    worst = max(abs(a - b) for a, b in zip(mine, other, strict=True))
-    return f"| {model} | {form} | {batch} x {o.seq} | {len(mine)} | {mine[0]:.4f} | {mine[-1]:.4f} | {worst:.1e} |"
+    mine, theirs, again = curves
+    apart = [max(abs(a - b) for a, b in zip(theirs, other, strict=True)) for other in (mine, again)]
+    return (f"| {model} | {form} | {batch} x {o.seq} | {len(mine)} | {mine[0]:.4f} | {mine[-1]:.4f} | {apart[0]:.1e} | "
+            f"{apart[1]:.1e} |")
 
 
 def main():
@@ -109,7 +117,8 @@ def main():
     lines = ["| model | adapters | texts | s a step | PEFT | ratio | CPU s | PEFT | ratio | MiB over idle | PEFT | ratio |",
              "|---|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|"]
     if o.losses:
-        lines = ["| model | adapters | texts | steps | first loss | last | apart by |", "|---|---|---:|---:|---:|---:|---:|"]
+        lines = ["| model | adapters | texts | steps | first loss | last | from PyTorch's by | PyTorch's from its own by |",
+                 "|---|---|---:|---:|---:|---:|---:|---:|"]
     print("\n".join(lines))
     for model, form, batch in [(m, f, b) for m in o.models for f in o.forms for b in o.batches]:
         lines.append((losses if o.losses else row)(o, model, form, batch))

@@ -4,7 +4,6 @@
 #include <atomic>
 #include <charconv>
 #include <chrono>
-#include <condition_variable>
 #include <mutex>
 #include <pthread.h>
 #include <sched.h>
@@ -35,6 +34,15 @@ int own_cores() {
   const int ranks = std::max(
       {1, positive_number("OMPI_COMM_WORLD_LOCAL_SIZE"), positive_number("MPI_LOCALNRANKS")});
   return std::clamp(all / ranks, 1, usable);
+}
+
+// Tells the core that this thread waits.
+void pause() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
 }
 
 // A job, which lies on the stack of the thread that shares it out.
@@ -98,64 +106,49 @@ class Pool {
     const std::unique_lock alone(sharing_, std::try_to_lock);
     if (!alone || wanted_ == 1) return job.work();
     core_.store(sched_getcpu(), std::memory_order_relaxed);
-    {
-      const std::lock_guard lock(mutex_);
-      job_ = &job;
-      jobs_.fetch_add(1, std::memory_order_release);
-    }
-    wake_.notify_all();
+    job_.store(&job);
+    jobs_.fetch_add(1);
+    jobs_.notify_all();
     job.work();
-    {
-      const std::lock_guard lock(mutex_);
-      job_ = nullptr;  // threads that wake from now on are too late
-    }
-    wait_until([&] { return inside_.load(std::memory_order_acquire) == 0; }, left_);
+    job_.store(nullptr);  // threads that wake from now on are too late
+    for (int inside; (inside = inside_.load()) != 0;) wait_while(inside_, inside);
   }
 
  private:
-  // Kernels follow each other within microseconds, and sleeping takes longer than that. Meanwhile,
-  // others who want the core get it.
-  template <class Condition>
-  void wait_until(const Condition& holds, std::condition_variable& signal) {
-    for (int turn = 0; turn < 300; ++turn) {
-      if (holds()) return;
-      std::this_thread::yield();
+  // Returns when the value has changed. Kernels follow each other within microseconds, and sleeping
+  // takes longer than that. Meanwhile, others who want the core get it.
+  template <class T>
+  static void wait_while(const std::atomic<T>& value, T old) {
+    constexpr int looks = 100, turns = 300;
+    for (int turn = 0; turn < looks + turns; ++turn) {
+      if (value.load() != old) return;
+      turn < looks ? pause() : std::this_thread::yield();
     }
-    std::unique_lock lock(mutex_);
-    signal.wait(lock, holds);
+    value.wait(old);
   }
 
   void serve(int index) {
     is_working = true;
     own_slot = index;
-    for (uint64_t seen = 0;;) {
-      wait_until([&] { return jobs_.load(std::memory_order_acquire) != seen; }, wake_);
-      seen = jobs_.load(std::memory_order_acquire);
+    for (uint32_t seen = 0;;) {
+      wait_while(jobs_, seen);
+      seen = jobs_.load();
       leave(core_.load(std::memory_order_relaxed));
-      Job* job = nullptr;
-      {
-        const std::lock_guard lock(mutex_);
-        if (job_ && index < std::min<int>(wanted_, job_->most_threads)) {
-          job = job_;
-          inside_.fetch_add(1, std::memory_order_relaxed);
-        }
-      }
-      if (!job) continue;
-      job->work();
-      const std::lock_guard lock(mutex_);
-      if (inside_.fetch_sub(1, std::memory_order_acq_rel) == 1) left_.notify_one();
+      // In this order: a job that is found here is not over before this thread has left it.
+      inside_.fetch_add(1);
+      Job* const job = job_.load();
+      if (job && index < std::min<int>(wanted_, job->most_threads)) job->work();
+      if (inside_.fetch_sub(1) == 1) inside_.notify_one();
     }
   }
 
   std::mutex sharing_;  // held by the thread that shares out
-  std::mutex mutex_;
-  std::condition_variable wake_, left_;
-  std::atomic<uint64_t> jobs_{0};  // the number so far
-  std::atomic<int> inside_{0};     // threads that work on the job
+  std::atomic<Job*> job_{nullptr};
+  std::atomic<uint32_t> jobs_{0};  // the number so far
+  std::atomic<int> inside_{0};     // threads that work on the job, or look for it
   std::atomic<int> core_{-1};      // of the thread that shares out
   std::atomic<int> wanted_{1};
   int made_ = 0;
-  Job* job_ = nullptr;
 };
 
 Pool& pool() {

@@ -2,8 +2,8 @@
 // lora` plans them. In floats, peers/lora_step.py takes the same steps in PyTorch with PEFT, and
 // benchmarks/lora.py runs both in turns. Prints the seconds of each step but the first, the CPU
 // seconds of one of them, and the most memory of the process over that before the model, in MiB;
-// with --type also the peak of the device and that of the forecast, in bytes. With --save-losses
-// FILE, writes the losses there.
+// with --type also the peak of the device and that of the forecast, in bytes. With --data FILE,
+// each step learns other bytes of that file; with --save-losses FILE, the losses are written there.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -13,6 +13,7 @@
 #include "benchmarks/bench/bench.h"
 #include "core/memory/default_device.h"
 #include "core/memory/process_memory.h"
+#include "data/base/files.h"
 #include "io/models/adapter.h"
 #include "io/models/decoder.h"
 #include "nn/adapters/block_layers.h"
@@ -30,7 +31,7 @@ namespace {
 
 struct LoraStep {
   DeviceOptions device = {.device = "cpu", .dtype = "f32"};
-  std::string model = "smollm2-135m", adapter, type, losses, budget;
+  std::string model = "smollm2-135m", adapter, type, text, losses, budget;
   bool in_file = false;
   LoraOptions lora = {.rank = 8, .alpha = 16};
   int64_t batch = 1, length = 512, steps = 4, layers = 0, segments = 0;
@@ -90,15 +91,19 @@ class AdapterTraining {
   void step(std::vector<float>* losses = nullptr);
 
  private:
+  Tensor texts();  // of the next step
+
+  const Shape shape_;
   const DType dtype_;
   const std::unique_ptr<Decoder> decoder_;
   std::unique_ptr<FrozenWeights> frozen_;  // null: they are on the device
   std::optional<AdamW> optimizer_;
-  Tensor tokens_, labels_;
+  std::string text_;  // empty: all steps learn the same
+  size_t begin_ = 0;  // of the next step's part of it
 };
 
 AdapterTraining::AdapterTraining(const LoraStep& o, DType dtype)
-    : dtype_(dtype), decoder_(base_of(o, dtype)) {
+    : shape_{o.batch, o.length + 1}, dtype_(dtype), decoder_(base_of(o, dtype)) {
   if (o.in_file) {
     const DecoderFiles files(o.model);
     constexpr uint64_t most_bytes = uint64_t{64} << 20;  // on the device
@@ -110,18 +115,25 @@ AdapterTraining::AdapterTraining(const LoraStep& o, DType dtype)
     load_adapter(o.adapter, *decoder_);
   decoder_->set_checkpoint(o.segments);
   optimizer_.emplace(decoder_->parameters(), AdamWOptions{.lr = 2e-4f, .weight_decay = 0});
-  std::vector<int32_t> ids(static_cast<size_t>(o.batch * (o.length + 1)));
+  if (!o.text.empty()) text_ = read_text(o.text);
+}
+
+Tensor AdapterTraining::texts() {
+  const auto vocabulary = static_cast<size_t>(decoder_->vocabulary());
+  std::vector<int32_t> ids(static_cast<size_t>(shape_.numel()));
   for (size_t i = 0; i < ids.size(); ++i)
-    ids[i] = static_cast<int32_t>(static_cast<int64_t>(i * i * 31 + i * 7) % o.config().vocab_size);
-  const Tensor texts = tensor(ids, {o.batch, o.length + 1});
-  tokens_ = contiguous(slice(texts, 1, 0, o.length));
-  labels_ = contiguous(slice(texts, 1, 1, o.length + 1));
+    ids[i] = text_.empty() ? static_cast<int32_t>((i * i * 31 + i * 7) % vocabulary)
+                           : static_cast<uint8_t>(text_[(begin_ + i) % text_.size()]);
+  begin_ += ids.size();
+  return tensor(ids, shape_);
 }
 
 void AdapterTraining::step(std::vector<float>* losses) {
   if (frozen_) frozen_->begin_step();
   const Autocast autocast(dtype_, dtype_ != DType::f32);
-  const Tensor loss = decoder_->loss(tokens_, labels_);
+  const Tensor all = texts();
+  const Tensor loss = decoder_->loss(contiguous(slice(all, 1, 0, all.size(1) - 1)),
+                                     contiguous(slice(all, 1, 1, all.size(1))));
   if (losses) losses->push_back(loss.item());
   optimizer_->backward(loss);
   optimizer_->step();
@@ -169,6 +181,7 @@ Run lora_step(CLI::App& app) {
   shared_option(app, "--model", o->model, "a preset, a config.json or a folder with weights, too")
       ->capture_default_str();
   shared_option(app, "--adapter", o->adapter, "in place of a new one");
+  shared_option(app, "--data", o->text, "a text, whose bytes are the tokens");
   app.add_option("--save-losses", o->losses, "write them there");
   shared_option(app, "--type", o->type, "of the weights, in blocks as q4_k; without it, floats");
   shared_option(app, "--layers", o->layers, "0: as the model has");

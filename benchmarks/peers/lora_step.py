@@ -3,7 +3,7 @@
 each step but the first, the CPU seconds of one of them, and the most memory of the process over that before the model, in
 MiB. With --make FOLDER, it writes the model and an adapter that is not 0 there, and takes no step.
 Needs torch, transformers and peft. Usage: lora_step.py [--model FILE|FOLDER] [--adapter FOLDER] [--rank 8] [--dora]
-[--dtype f32] [--gradient-checkpointing] [--batch 1] [--seq 512] [--steps 4] [--save-losses FILE]"""
+[--dtype f32] [--gradient-checkpointing] [--batch 1] [--seq 512] [--steps 4] [--data FILE] [--save-losses FILE]"""
 
 import argparse
 import os
@@ -39,11 +39,24 @@ def adapted(o, model):
         r=o.rank, lora_alpha=2 * o.rank, target_modules="all-linear", use_dora=o.dora, task_type="CAUSAL_LM")).train()
 
 
+def batch(o, step, vocabulary):
+    """Returns the tokens of a step and their labels: other bytes of --data in each, or else the same ones in all."""
+    i = torch.arange(o.batch * (o.seq + 1))
+    if o.data:
+        text = torch.frombuffer(bytearray(o.data.read_bytes()), dtype=torch.uint8).long()
+        ids = text[(step * len(i) + i) % len(text)]
+    else:
+        ids = (i * i * 31 + i * 7) % vocabulary
+    texts = ids.reshape(o.batch, o.seq + 1)
+    return texts[:, :-1].contiguous(), texts[:, 1:].contiguous()
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", type=Path, help="a config.json of Llama's, or a folder with weights, too; without it, SmolLM2-135M's")
     parser.add_argument("--adapter", type=Path, help="in place of a new one")
     parser.add_argument("--make", type=Path, help="the folder to write a model and an adapter to")
+    parser.add_argument("--data", type=Path, help="a text, whose bytes are the tokens")
     parser.add_argument("--save-losses", type=Path)
     parser.add_argument("--dtype", choices=("f32", "bf16"), default="f32")
     parser.add_argument("--rank", type=int, default=8)
@@ -68,12 +81,10 @@ def main():
         model.enable_input_require_grads()
         model.gradient_checkpointing_enable()
     optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=2e-4, weight_decay=0)
-    i = torch.arange(o.batch * (o.seq + 1))
-    texts = ((i * i * 31 + i * 7) % model.config.vocab_size).reshape(o.batch, o.seq + 1)
-    tokens, labels = texts[:, :-1].contiguous(), texts[:, 1:].contiguous()
     losses, used = [], 0
     for step in range(o.steps + 1):
         begin = time.perf_counter()
+        tokens, labels = batch(o, step, model.config.vocab_size)
         loss = model(tokens, labels=tokens, shift_labels=labels).loss
         losses.append(loss.item())
         loss.backward()

@@ -14,13 +14,15 @@ def foreign(listing, level):
     found = []
     for line in listing.splitlines():
         match = re.match(r"[0-9a-f]+ (\S) (.*)", line.strip())
-        if match and match[1].isupper() and f"rw::cpu::{level}::" not in match[2].split("(")[0]:
+        # Names of instances begin with what they return.
+        if match and match[1].isupper() and f"rw::cpu::{level}::" not in re.sub(r"__vector\(\d+\)", "", match[2]).split("(")[0]:
             found.append(match[2])
     return found
 
 
 def main():
     assert foreign("00 W std::max(int)\n00 t f\n  U memcpy\n00 T rw::cpu::v3::f(int)", "v3") == ["std::max(int)"]
+    assert not foreign("00 W float __vector(16) rw::cpu::v3::f<int>(int)", "v3")
     assert foreign("00 W rw::cpu::v2::f(rw::cpu::v3::A)", "v3") == ["rw::cpu::v2::f(rw::cpu::v3::A)"]
     objects = sorted(Path(sys.argv[1]).glob("libloops_*.a.p/*.o"))
     assert objects, "no objects"

@@ -214,18 +214,21 @@ int32_t best_place(const T* x, int64_t count, int64_t step, bool is_min) {
   return static_cast<int32_t>(place);
 }
 
-// Looks for it in a row of any type, by blocks.
+// Looks for it in a row of floats, in the blocks whose best value is better than all before.
 int32_t best_place(const Operand& x, int64_t count, bool is_min) {
   float best = 0;
   int64_t place = 0;
-  for (int64_t at = 0; at < count; at += block) {
+  for (int64_t at = 0; at < count && best == best; at += block) {
     Block in;
     const int64_t size = least(block, count - at);
     const float* values = read(x, at, size, in.at);
-    int64_t here = -1;
-    if (at == 0) best = values[0];
-    look(values, at == 0 ? 1 : 0, size, 1, is_min, best, here);
-    if (here >= 0) place = at + here;
+    const float here = is_min ? fold_lanes<Least>(fold<Least>(values, size))
+                              : fold_lanes<Largest>(fold<Largest>(values, size));
+    if (at > 0 && here == here && !(is_min ? here < best : here > best)) continue;
+    best = values[0];
+    int64_t among = 0;
+    look(values, 1, size, 1, is_min, best, among);
+    place = at + among;
   }
   return static_cast<int32_t>(place);
 }
@@ -239,7 +242,7 @@ bool argreduce(const LoopCall& call) {
   int32_t* y = operand(call, 1).as<int32_t>();
   const int64_t inner = p.inner, count = p.count, n = p.outer * inner;
   if (count == 0 || (x.width == 2 && inner != 1)) return false;
-  if (x.width == 2) {
+  if (x.dtype != DType::i32 && inner == 1) {
     parallel_for(n, n * count * x.width,
                  [&](int64_t i) { y[i] = best_place(x.from(i * count), count, is_min); });
     return true;

@@ -40,6 +40,9 @@ constexpr Heads head_cases[] = {
     {2, 2, 150, 150, 16, 1, causal | has_starts},
     {2, 6, 70, 130, 32, 3, masked | has_starts, 0, Mask::all, 0.8f},
     {3, 2, 1, 70, 8, 1, has_starts},
+    {1, 4, 1, 70, 224, 2, causal | ATTENTION_LOWER_RIGHT},
+    {2, 2, 1, 131, 40, 1, masked, 0, Mask::all, 0.8f},
+    {1, 2, 1, 70, 20, 1, ATTENTION_ALIBI},
     {1, 1, 3, 66, 256}};
 
 AttentionParams attention_params(const Heads& h) {

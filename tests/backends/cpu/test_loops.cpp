@@ -283,6 +283,21 @@ TEST_CASE("cpu loops: reductions along rows, columns and one long row") {
           }
 }
 
+TEST_CASE("cpu loops: the first of equal places of rows of several blocks, and NaN") {
+  LoopArgument rows{4 * 3000, f32, Fill::given, std::vector<float>(4 * 3000, -1)};
+  const auto at = [&](size_t row, size_t i) -> float& { return rows.values[row * 3000 + i]; };
+  at(0, 1700) = at(0, 1900) = at(0, 2900) = 5;
+  at(1, 300) = 7, at(1, 1500) = at(1, 2999) = NAN;
+  at(2, 500) = -9, at(2, 1100) = at(2, 2100) = -9;
+  at(3, 0) = 2, at(3, 1024) = 2;
+  for (const DType dtype : {f32, DType::f16})
+    for (const uint32_t is_min : {0u, 1u}) {
+      rows.dtype = dtype;
+      check_loop({"argreduce", {rows, {4, DType::i32}}, {is_min}},
+                 ReduceParams{.outer = 4, .count = 3000, .inner = 1});
+    }
+}
+
 TEST_CASE("cpu loops: scans in parts, with what comes before them") {
   for (const DType dtype : {DType::f32, DType::f16, DType::bf16, DType::i32})
     for (uint32_t op = 0; op < (dtype == DType::i32 ? 2 : 3); ++op)

@@ -62,25 +62,77 @@ void weigh_one(int64_t keys, int64_t wide, Square& s, Seen& seen) {
   seen.total[0] = sum;
 }
 
+// Adds the weights times columns [at, at + registers * lanes) of values that are converted in
+// registers.
+template <int registers, class T>
+void add_columns(int64_t keys, const Square& s, const T* values, int64_t step, float* to) {
+  Vec sums[registers] = {};
+  for (int64_t key = 0; key < keys; ++key, values += step) {
+    const Vec weight = all(s.at[key][0]);
+#pragma GCC unroll 8
+    for (int v = 0; v < registers; ++v)
+      sums[v] = mul_add(weight, load(values + v * lanes), sums[v]);
+  }
+#pragma GCC unroll 8
+  for (int v = 0; v < registers; ++v) store(to + v * lanes, load(to + v * lanes) + sums[v]);
+}
+
+// Adds the weights of one query times values of whole registers.
+template <class T>
+void add_values(int64_t keys, int64_t wide, const Square& s, const T* values, int64_t step,
+                float* to) {
+  int64_t at = 0;
+  const auto add = [&]<int registers>() {
+    add_columns<registers>(keys, s, values + at, step, to + at);
+    at += registers * lanes;
+  };
+  while (at + 8 * lanes <= wide) add.template operator()<8>();
+  while (at + 4 * lanes <= wide) add.template operator()<4>();
+  while (at < wide) add.template operator()<1>();
+}
+
+// As product() of weights and values.
+void weigh_values(const Attention& a, const Queries& q, const Keys& k, const Square& s,
+                  Panel& buffer, Seen& seen) {
+  const int64_t wide = a.wide();
+  const HeadRows values = a.v(q.batch, a.key_head(q.head), k.first);
+  if (q.count == 1 && a.dim() == wide)
+    return values.with_elements(
+        [&](const auto* rows) { add_values(k.count, wide, s, rows, values.stride, seen.sum.at); });
+  const Rows v = values.read(k.count, a.dim(), wide, buffer);
+  product<true>(q.count, wide, k.count, {s.at[0], 1, span}, v.at, v.step, seen.sum.at, wide);
+}
+
 void attend(const Attention& a, const Queries& q, Seen& seen) {
   const int64_t wide = a.wide(), key_head = a.key_head(q.head), count = a.key_count(q.batch);
   Panel turned, buffer;
   Square s;
-  a.turn(a.q(q), q, a.p().scale, turned, buffer);
+  float query[ATTENTION_MAX_DIM];
+  if (q.count == 1) {
+    const float factor = a.p().scale, *from = a.q(q).read(1, a.dim(), wide, buffer).at;
+    for (int64_t d = 0; d < a.dim(); ++d) query[d] = factor * from[d];
+  } else {
+    a.turn(a.q(q), q, a.p().scale, turned, buffer);
+  }
   for (int64_t i = 0; i < span; ++i) seen.top[i] = ATTENTION_NO_SCORE, seen.total[i] = 0;
   for (int64_t i = 0; i < q.count * wide; ++i) seen.sum.at[i] = 0;
   for (int64_t first = 0; first < count; first += span) {
     const Keys k{first, least(span, count - first)};
     if (a.is_unseen(q, k)) continue;
-    a.score(q, k, turned, a.k(q.batch, key_head, first).read(k.count, a.dim(), wide, buffer), s);
-    q.count == 1 ? weigh_one(k.count, wide, s, seen) : weigh(q, k.count, wide, s, seen);
+    const HeadRows keys = a.k(q.batch, key_head, first);
+    if (q.count == 1) {
+      a.score_one(q, k, query, keys, s);
+      weigh_one(k.count, wide, s, seen);
+    } else {
+      a.score(q, k, turned, keys.read(k.count, a.dim(), wide, buffer), s);
+      weigh(q, k.count, wide, s, seen);
+    }
     if (a.drops()) {
       Square factors;
       a.factors(q, k, factors);
       for (int64_t key = 0; key < k.count; ++key) drop(q, factors.at[key], s.at[key]);
     }
-    const Rows v = a.v(q.batch, key_head, first).read(k.count, a.dim(), wide, buffer);
-    product<true>(q.count, wide, k.count, {s.at[0], 1, span}, v.at, v.step, seen.sum.at, wide);
+    weigh_values(a, q, k, s, buffer, seen);
   }
 }
 

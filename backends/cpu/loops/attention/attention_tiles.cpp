@@ -11,24 +11,43 @@ void Attention::turn(const HeadRows& rows, const Queries& q, float factor, Panel
   transpose(q.count, dim(), from.at, from.step, factor, x.at, span);
 }
 
-// Sets the scores of one query, as generation has it, in all lanes.
-void Attention::score_one(int64_t count, const Panel& turned, const Rows& keys, Square& s) const {
-  float query[ATTENTION_MAX_DIM];
-  for (int64_t d = 0; d < dim(); ++d) query[d] = turned.at[d * span];
+namespace {
+
+// Sets the scores of one query in all lanes, from rows that are converted in registers.
+template <class T>
+void dot_rows(int64_t count, int64_t dim, const float* query, const T* rows, int64_t step,
+              Square& s) {
   for (int64_t key = 0; key < count; key += lanes) {
     const int64_t some = least(lanes, count - key);
-    const Vec scores = dots<false>(some, dim(), query, keys.at + key * keys.step, keys.step);
+    const Vec scores = dots<false>(some, dim, query, rows + key * step, step);
     for (int64_t i = 0; i < some; ++i) store(s.at[key + i], all(scores[i]));
   }
 }
 
+}  // namespace
+
 void Attention::score(const Queries& q, const Keys& k, const Panel& turned, const Rows& keys,
                       Square& s) const {
-  if (q.count == 1)
-    score_one(k.count, turned, keys, s);
-  else
+  if (q.count == 1) {
+    float query[ATTENTION_MAX_DIM];
+    for (int64_t d = 0; d < dim(); ++d) query[d] = turned.at[d * span];
+    dot_rows(k.count, dim(), query, keys.at, keys.step, s);
+  } else {
     product<false>(k.count, q.wide(), dim(), {keys.at, keys.step, 1}, turned.at, span, s.at[0],
                    span);
+  }
+  adjust(q, k, s);
+}
+
+void Attention::score_one(const Queries& q, const Keys& k, const float* query, const HeadRows& keys,
+                          Square& s) const {
+  keys.with_elements(
+      [&](const auto* rows) { dot_rows(k.count, dim(), query, rows, keys.stride, s); });
+  adjust(q, k, s);
+}
+
+// Masks scores, and what the queries do not see.
+void Attention::adjust(const Queries& q, const Keys& k, Square& s) const {
   if (has(ATTENTION_ALIBI))
     add_distance(q, k, s);
   else if (has(ATTENTION_MASK))

@@ -2,6 +2,7 @@
 // queries (columns), so that no query needs a sum across the lanes of a register.
 #pragma once
 
+#include "../halves.h"
 #include "../philox.h"
 #include "../product.h"
 
@@ -42,6 +43,13 @@ struct HeadRows {
       for (int64_t c = dim; c < wide; ++c) to[c] = 0;
     }
     return {buffer.at, wide};
+  }
+  // Calls body(rows) with the first row as elements of its type, which load() converts.
+  template <class Body>
+  void with_elements(const Body& body) const {
+    if (x.dtype == DType::f16) return body(x.as<const Half>(first));
+    if (x.dtype == DType::bf16) return body(x.as<const Brain>(first));
+    body(x.as<const float>(first));
   }
 };
 
@@ -123,6 +131,9 @@ class Attention {
   // Computes s [keys, queries] from transposed queries; `keys` has the rows of k.
   void score(const Queries& q, const Keys& k, const Panel& turned, const Rows& keys,
              Square& s) const;
+  // The same of one query, as generation has it, whose scores are in all lanes.
+  void score_one(const Queries& q, const Keys& k, const float* query, const HeadRows& keys,
+                 Square& s) const;
   bool drops() const { return p_.keep != 1; }
   // Sets the factors by which dropout multiplies the weights.
   void factors(const Queries& q, const Keys& k, Square& f) const;
@@ -151,7 +162,7 @@ class Attention {
                        int64_t row) {
     return {x, batch * stride[0] + head * stride[1] + row * stride[2], stride[2]};
   }
-  void score_one(int64_t count, const Panel& turned, const Rows& keys, Square& s) const;
+  void adjust(const Queries& q, const Keys& k, Square& s) const;
   void add_mask(const Queries& q, const Keys& k, Square& s) const;
   void add_distance(const Queries& q, const Keys& k, Square& s) const;
   void hide_unseen(const Queries& q, const Keys& k, Square& s) const;
