@@ -15,6 +15,7 @@ namespace rw::cpu {
   extern const size_t table_size;                                                 \
   void to_floats(const std::byte* from, DType dtype, int64_t count, float* to);   \
   void from_floats(const float* from, int64_t count, DType dtype, std::byte* to); \
+  extern const WinogradLoops winograd_loops;                                      \
   }
 #if defined(__x86_64__)
 REWIND_DECLARE_LEVEL(x86_64_v3)
@@ -37,13 +38,13 @@ std::vector<Level> levels() {
                   __builtin_cpu_supports("avx512vl");
   if (v4)
     found.push_back({"x86-64-v4", x86_64_v4::table, x86_64_v4::table_size, x86_64_v4::to_floats,
-                     x86_64_v4::from_floats});
+                     x86_64_v4::from_floats, &x86_64_v4::winograd_loops});
   if (v3)
     found.push_back({"x86-64-v3", x86_64_v3::table, x86_64_v3::table_size, x86_64_v3::to_floats,
-                     x86_64_v3::from_floats});
+                     x86_64_v3::from_floats, &x86_64_v3::winograd_loops});
 #else
-  found.push_back(
-      {"machine", machine::table, machine::table_size, machine::to_floats, machine::from_floats});
+  found.push_back({"machine", machine::table, machine::table_size, machine::to_floats,
+                   machine::from_floats, &machine::winograd_loops});
 #endif
   std::erase_if(found, [](const Level& level) { return is_without(level.name); });
   return found;

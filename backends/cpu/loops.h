@@ -10,6 +10,7 @@
 
 #include "../../core/backend/backend.h"
 #include "loop_call.h"
+#include "winograd_call.h"
 
 namespace rw::cpu {
 
@@ -21,6 +22,7 @@ struct Level {
   // These do the same as those of halves.h.
   void (*to_floats)(const std::byte* from, DType dtype, int64_t count, float* to);
   void (*from_floats)(const float* from, int64_t count, DType dtype, std::byte* to);
+  const WinogradLoops* winograd;
 };
 
 // Returns the levels that this processor has and REWIND_WITHOUT=x86-64-v4,... does not exclude, the

@@ -8,6 +8,7 @@
 #include <atomic>
 
 #include "backends/cpu/halves.h"
+#include "backends/cpu/loops.h"
 #include "backends/cpu/one_thread.h"
 #include "backends/cpu/prepared_call.h"
 #include "backends/cpu/work.h"

@@ -1,5 +1,6 @@
-// Without oneDNN, the loops of the reference backend take its place.
+// Without oneDNN, loops of ours take its place where there are some, and else the reference's.
 #include "backends/cpu/prepared_call.h"
+#include "backends/cpu/winograd.h"
 
 namespace rw::cpu {
 
@@ -11,8 +12,8 @@ std::shared_ptr<const PreparedCall> prepare_matmul(const KernelCall&) {
   return nullptr;
 }
 
-std::shared_ptr<const PreparedCall> prepare_convolution(const KernelCall&) {
-  return nullptr;
+std::shared_ptr<const PreparedCall> prepare_convolution(const KernelCall& call) {
+  return prepare_winograd(call);
 }
 
 }  // namespace rw::cpu

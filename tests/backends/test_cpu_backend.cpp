@@ -134,6 +134,56 @@ TEST_CASE("cpu backend: NaN and infinities of factors are those of the result") 
   }
 }
 
+TEST_CASE("cpu backend: NaN and infinities of a pixel reach those that read it, and no others") {
+  KernelRunner cpu(make_cpu_backend());
+  constexpr uint32_t side = 11, channels = 32;
+  const Conv2dParams p{.batch = 1,
+                       .in_h = side,
+                       .in_w = side,
+                       .in_c = channels,
+                       .out_h = side,
+                       .out_w = side,
+                       .out_c = channels,
+                       .kernel_h = 3,
+                       .kernel_w = 3,
+                       .stride_h = 1,
+                       .stride_w = 1,
+                       .pad_h = 1,
+                       .pad_w = 1,
+                       .dilation_h = 1,
+                       .dilation_w = 1,
+                       .groups = 1};
+  for (const DType dtype : {DType::f32, DType::f16, DType::bf16})
+    for (const char* kernel : {"conv2d", "conv2d_dgrad"})
+      for (const float special : {NAN, INFINITY, -INFINITY})
+        for (uint32_t place = 0; place < side; ++place) {  // in each corner of a tile, and outside
+          CAPTURE(name(dtype));
+          CAPTURE(kernel);
+          CAPTURE(special);
+          CAPTURE(place);
+          std::vector<float> x(side * side * channels, 1);
+          x[(place * side + (place * 5) % side) * channels + 3] = special;
+          const Binding y = cpu.allocate(x.size(), dtype);
+          cpu.run(kernel,
+                  {cpu.upload(x, dtype),
+                   cpu.upload(std::vector<float>(channels * 9 * channels, 1), dtype), y},
+                  p);
+          const std::vector<float> made = cpu.download(y);
+          const auto is_near = [](uint32_t a, uint32_t b) { return a <= b + 1 && b <= a + 1; };
+          const auto pixels_read = [](uint32_t at) { return at == 0 || at == side - 1 ? 2u : 3u; };
+          size_t wrong = 0;
+          for (uint32_t i = 0; i < made.size(); ++i) {
+            const uint32_t row = i / channels / side, col = i / channels % side;
+            if (is_near(row, place) && is_near(col, (place * 5) % side))
+              wrong += std::isfinite(made[i]);
+            else
+              wrong +=
+                  made[i] != static_cast<float>(pixels_read(row) * pixels_read(col) * channels);
+          }
+          CHECK(wrong == 0);
+        }
+}
+
 TEST_CASE("cpu backend: factors whose lines overlap") {
   KernelRunner cpu(make_cpu_backend()), reference(make_reference_backend());
   MatmulParams p = matmul_params(6, 5, 4);

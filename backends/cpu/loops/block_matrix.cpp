@@ -13,6 +13,7 @@ namespace {
 constexpr int64_t most_left = 1 << 17;  // elements of all rows of x at a time
 constexpr int64_t least_group = 16;  // of x's elements, whose sums the low ends of blocks multiply
 constexpr int64_t scale_size = 256;  // of those that share a scale as whole numbers
+constexpr int64_t ahead = 4096;      // the bytes of blocks that are asked for before they are read
 
 // Rows of x, one after the other: as f32, or as whole numbers of 16 bits.
 struct Left {
@@ -72,7 +73,7 @@ struct Left {
     for (int64_t g = 0; g < count / group; ++g) {
       Vec sum = {};
       for (int64_t i = 0; i < group; i += lanes) sum += load(v + g * group + i);
-      to[g] = total(sum);
+      to[g] = sum_of_lanes(sum);
     }
   }
 
@@ -137,14 +138,6 @@ REWIND_INLINE Vec codes_times(const Codes& codes, Shorts, const Left& left, int6
 }
 #endif
 
-// Asks for the blocks behind so many bytes: processors fetch ahead only to the end of a page.
-template <int64_t bytes>
-REWIND_INLINE void fetch_ahead(const uint8_t* b) {
-  constexpr int64_t ahead = 4096, cache_line = 64;
-#pragma GCC unroll 8
-  for (int64_t k = 0; k < bytes; k += cache_line) __builtin_prefetch(b + ahead + k);
-}
-
 // Adds the low ends of eight groups times the sums of these groups of x, whose rows have so many.
 template <int rows>
 REWIND_INLINE void add_lows(Eight low, const float* sums, int64_t groups, Eight (&to)[rows]) {
@@ -169,7 +162,7 @@ REWIND_INLINE void block_dots(const uint8_t* b, const Left& left, int64_t row, f
   int64_t place = row * cols;
   for (int64_t at = 0; at < cols; at += scale_size, ++scales) {
     const int64_t end = least(cols, at + scale_size);
-    fetch_ahead<scale_size / Type::elements * Type::bytes>(b);
+    fetch(b + ahead, scale_size / Type::elements * Type::bytes);
     Vec parts[rows] = {};
     for (int64_t i = at; i < end; i += Type::elements) {
       Type::each_group(
@@ -200,7 +193,7 @@ REWIND_INLINE void block_dots(const uint8_t* b, const Left& left, int64_t row, f
   for (int r = 0; r < rows; ++r) {
     float low = low_sums[r];
     for (int k = 0; has_eights && k < 8; ++k) low += lows[r][k];
-    to[r] = total(all_parts[r]) + low;
+    to[r] = sum_of_lanes(all_parts[r]) + low;
   }
 }
 
@@ -215,7 +208,7 @@ REWIND_INLINE void byte_dots(const uint8_t* b, const Left& left, int64_t row, fl
   Vec all_parts[rows] = {};
   Eight lows[rows] = {};
   for (int64_t at = 0; at < cols; at += 256, ++scales) {
-    fetch_ahead<Type::bytes>(b);
+    fetch(b + ahead, Type::bytes);
     __m256i high[rows] = {}, low[rows] = {};
     const WholeSteps steps = Type::whole_steps(b);
     Type::each_group(
@@ -247,7 +240,7 @@ REWIND_INLINE void byte_dots(const uint8_t* b, const Left& left, int64_t row, fl
     x += 256;
     sums += 256 / Type::group;
   }
-  for (int r = 0; r < rows; ++r) to[r] = total(all_parts[r] + (Vec)lows[r]);
+  for (int r = 0; r < rows; ++r) to[r] = sum_of_lanes(all_parts[r] + (Vec)lows[r]);
 }
 #endif
 
@@ -274,7 +267,7 @@ REWIND_INLINE void value_dots(const Blocks& from, const Left& left, int64_t row,
   const float* x = left.x + row * left.cols;
   const uint8_t* b = from.at;
   for (int64_t k = 0; k < left.cols / Type::elements; ++k) {
-    fetch_ahead<Type::bytes>(b);
+    fetch(b + ahead, Type::bytes);
     Vec parts[rows] = {};
 #pragma GCC unroll 16
     for (int64_t i = 0; i < Type::elements; i += lanes) {
@@ -288,7 +281,7 @@ REWIND_INLINE void value_dots(const Blocks& from, const Left& left, int64_t row,
     b += Type::bytes;
     x += Type::elements;
   }
-  for (int r = 0; r < rows; ++r) to[r] = total(sums[r]);
+  for (int r = 0; r < rows; ++r) to[r] = sum_of_lanes(sums[r]);
 }
 
 template <class Type, bool is_whole>

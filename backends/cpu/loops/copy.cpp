@@ -133,16 +133,26 @@ void move_runs(const Copy& c) {
       y += place[d] * c.to[d];
     }
     while (count > 0) {
+      // Whole runs of the dimension before the last one have the same steps.
       const int64_t length = least(count, c.shape[last] - place[last]);
-      if (x_step == 1 && y_step == 1)
-        copy_run(x, y, length * int64_t{sizeof(T)});
-      else
-        each(length, [=](int64_t i) { y[i * y_step] = x[i * x_step]; });
-      count -= length;
-      place[last] += length;
-      x += length * x_step;
-      y += length * y_step;
-      for (int d = last; d > 0 && place[d] == c.shape[d]; --d) {
+      const bool is_whole = last > 0 && length == c.shape[last];
+      const int outer = is_whole ? last - 1 : last;
+      const int64_t runs = is_whole ? least(count / length, c.shape[outer] - place[outer]) : 1;
+      const int64_t x_next = c.from[outer], y_next = c.to[outer];
+      for (int64_t r = 0; r < runs; ++r) {
+        const T* from = x + r * x_next;
+        T* to = y + r * y_next;
+        if (x_step == 1 && y_step == 1)
+          copy_run(from, to, length * int64_t{sizeof(T)});
+        else
+          each(length, [=](int64_t i) { to[i * y_step] = from[i * x_step]; });
+      }
+      const int64_t moved = is_whole ? runs : length;
+      count -= runs * length;
+      place[outer] += moved;
+      x += moved * x_next;
+      y += moved * y_next;
+      for (int d = outer; d > 0 && place[d] == c.shape[d]; --d) {
         x += c.from[d - 1] - place[d] * c.from[d];
         y += c.to[d - 1] - place[d] * c.to[d];
         place[d] = 0;

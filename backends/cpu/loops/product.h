@@ -75,18 +75,14 @@ inline void product(int64_t m, int64_t n, int64_t k, Factor a, const float* b, i
 }
 
 // Returns the products of x and a line, whose elements are converted in registers, summed by lanes.
-// A line of `streams` is read once, with those behind it: processors fetch ahead only to the end of
-// a page, so without a request it would wait for memory at each.
+// A line of `streams` is read once, with those behind it, so it asks for what is 8 KiB ahead.
 template <bool streams, class T>
 inline Vec dot(int64_t size, const float* x, const T* line) {
-  constexpr int64_t step = 4 * lanes, ahead = 8192, cache_line = 64;
+  constexpr int64_t step = 4 * lanes, ahead = 8192 / int64_t{sizeof(T)};
   Vec sums[4] = {};
   int64_t i = 0;
   for (; i + step <= size; i += step) {
-    const char* const next = reinterpret_cast<const char*>(line + i) + ahead;
-#pragma GCC unroll 4
-    for (int64_t at = 0; streams && at < step * int64_t{sizeof(T)}; at += cache_line)
-      __builtin_prefetch(next + at);
+    if (streams) fetch(line + i + ahead, step * int64_t{sizeof(T)});
 #pragma GCC unroll 4
     for (int64_t k = 0; k < 4; ++k)
       sums[k] = mul_add(load(x + i + k * lanes), load(line + i + k * lanes), sums[k]);

@@ -9,14 +9,6 @@ enum ReduceOp : uint32_t { reduce_sum, reduce_maximum, reduce_minimum, reduce_pr
 
 // ---- floats, along the last axis ---------------------------------------------------------------
 
-// Asks for the elements of the next block but one, since processors fetch ahead only to the end of
-// a page.
-void fetch_ahead(const Operand& x, int64_t at) {
-  constexpr int64_t cache_line = 64;
-  const std::byte* const next = x.data + (at + 2 * block) * x.width;
-  for (int64_t i = 0; i < block * x.width; i += cache_line) __builtin_prefetch(next + i);
-}
-
 // Folds elements [begin, begin + count), by blocks.
 template <class F>
 Vec fold_blocks(const Operand& x, int64_t begin, int64_t count) {
@@ -25,7 +17,7 @@ Vec fold_blocks(const Operand& x, int64_t begin, int64_t count) {
   Vec total = all(F::nothing);
   for (int64_t at = 0; at < count; at += block) {
     const int64_t size = least(block, count - at);
-    fetch_ahead(x, begin + at);
+    fetch(x.from(begin + at + 2 * block).data, block * x.width);
     total = F::of(total, fold<F>(read(x, begin + at, size, in.at), size));
   }
   return total;

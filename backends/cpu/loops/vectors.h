@@ -51,9 +51,6 @@ inline float sum_of_lanes(V x) {
     return pairs[0] + pairs[1];
   }
 }
-inline float total(Vec x) {
-  return sum_of_lanes(x);
-}
 
 // Returns the sum of f(x[i]), or of f(x[i], y[i]); f takes registers and floats.
 template <class F, class... X>
@@ -64,7 +61,7 @@ inline float sum(int64_t count, const F& f, const X*... x) {
 #pragma GCC unroll 4
     for (int64_t k = 0; k < 4; ++k) sums[k] += f(load(x + i + k * lanes)...);
   for (; i + lanes <= count; i += lanes) sums[0] += f(load(x + i)...);
-  float all = total((sums[0] + sums[1]) + (sums[2] + sums[3]));
+  float all = sum_of_lanes((sums[0] + sums[1]) + (sums[2] + sums[3]));
   for (; i < count; ++i) all += f(x[i]...);
   return all;
 }
