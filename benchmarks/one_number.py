@@ -108,7 +108,8 @@ def against_all(model):
         bound = max((peaks[at] + peaks[at + 1]) / 2, 1.01 * peaks[at] / BLOCKS)
         chosen, _, seconds = plan(model, "--memory", f"{bound / 2**20:.0f}MiB")
         best = min(seconds for peak, seconds in front if peak <= BLOCKS * bound)
-        cells.append(f"{bound / 2**30:.2f} GiB: {chosen[0][1] / best:.3f}")
+        # Values that fit may not do so in blocks.
+        cells.append(f"{bound / 2**30:.2f} GiB: " + (f"{chosen[0][1] / best:.3f}" if chosen else "refused"))
         most = max(most, seconds)
     return [*cells, f"{most:.1f} s"]
 

@@ -116,6 +116,10 @@ std::string refusal_text(Choices& choices) {
       format_bytes(choices.options().bytes), format_bytes(choices.options().host_bytes),
       format_bytes(memory.peak), format_bytes(memory.host_peak), with_options(least),
       largest_parts(memory));
+  if (least.peak() <= choices.options().bytes && memory.host_peak <= choices.options().host_bytes)
+    text += fmt::format(
+        ". These values do not fit in blocks, of which the device gives no more than {} each",
+        format_bytes(choices.planner().info().max_block_bytes));
   if (beyond.peak() < least.peak())
     text += fmt::format(". With more of the host it is {} and {}, {}", format_bytes(beyond.peak()),
                         format_bytes(beyond.forecast.memory.host_peak), with_options(beyond));

@@ -112,6 +112,17 @@ bool Choices::fits(const Choice& choice, uint64_t bytes) const {
   return choice.peak() <= bytes && choice.forecast.memory.host_peak <= options().host_bytes;
 }
 
+// The same of values in the device's blocks, which are larger.
+bool Choices::fits_in_blocks(const StepSettings& settings) const {
+  try {
+    planner().forecast(settings.shortened(),
+                       {.memory = DryMemory::blocks_of_device, .memory_limit = options().bytes});
+    return true;
+  } catch (const OutOfMemory&) {
+    return false;
+  }
+}
+
 // The activations that are no plans, and the plan that needs least.
 std::vector<size_t> Choices::lean_activations() {
   const std::vector<size_t>& plans = this->plans();
@@ -252,12 +263,7 @@ std::optional<Choice> Choices::quickest() {
     const std::optional<Way> best = best_within(bytes);
     if (!best) return std::nullopt;
     const Choice choice = planned_again(measured(*best), bytes);
-    try {
-      planner().forecast(choice.settings.shortened(),
-                         {.memory = DryMemory::blocks_of_device, .memory_limit = options().bytes});
-      return choice;
-    } catch (const OutOfMemory&) {  // less than that has room
-    }
+    if (fits_in_blocks(choice.settings)) return choice;
   }
   return std::nullopt;
 }
@@ -336,7 +342,8 @@ std::vector<std::pair<std::string, Choice>> Choices::gains(const Choice* chosen)
     more.on_progress = {};
     Choices wider(*this, more);
     const double most = chosen ? 0.99 * chosen->seconds : no_bound;
-    if (const std::optional<Way> best = wider.best_within(options().bytes, most))
+    const std::optional<Way> best = wider.best_within(options().bytes, most);
+    if (best && (chosen || fits_in_blocks(wider.measured(*best).settings)))
       gained[i] = wider.measured(*best);
   });
   std::vector<std::pair<std::string, Choice>> found;
@@ -412,8 +419,16 @@ std::optional<Choice> Choices::longest() {
   std::vector<Choice> found(leanest.size());
   parallel_for(leanest.size(), options().threads,
                [&](size_t i) { found[i] = measure(leanest[i]); });
-  return longest_of(*std::ranges::min_element(
+  std::optional<Choice> most = longest_of(*std::ranges::min_element(
       found, {}, [&](const Choice& choice) { return need_of(choice, options().host_bytes); }));
+  // Blocks are larger than what lies in them, but hardly by half.
+  const int64_t least = most ? most->settings.length / 2 : 0;
+  while (most && !fits_in_blocks(most->settings)) {
+    StepSettings shorter = most->settings;
+    shorter.length = shorter.length * 7 / 8 / 64 * 64;
+    most = shorter.length > least ? std::optional(measure(shorter)) : std::nullopt;
+  }
+  return most;
 }
 
 }  // namespace rw

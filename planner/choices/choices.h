@@ -46,15 +46,16 @@ class Choices {
   std::vector<Choice> front();
 
   // For each approximate way that was not allowed, its name with the quickest choice that allowing
-  // it adds, if that is quicker than `chosen` by a hundredth (null: if it fits). It plans roughly,
-  // so what is chosen then may be quicker still.
+  // it adds, if that is quicker than `chosen` by a hundredth (null: if it fits, in blocks, too). It
+  // plans roughly, so what is chosen then may be quicker still.
   std::vector<std::pair<std::string, Choice>> gains(const Choice* chosen) const;
   // The most tokens per sample with which this way fits, in steps of 64, or of about a 32nd of it
   // if that is more; 0 where samples have none.
   int64_t longest(const Choice& choice) const;
   // The most tokens with which a way fits, and that way with so many (StepSettings::length): of
   // those that differ from least() in how activations are kept, the one that needs least where
-  // samples are long. Nothing where samples have no tokens, or not even 64 fit.
+  // samples are long. It fits in blocks, too. Nothing where samples have no tokens, or not even 64
+  // fit.
   std::optional<Choice> longest();
   // Measures any other way to take the update.
   Choice measure(const StepSettings& settings) const;
@@ -80,6 +81,7 @@ class Choices {
   std::pair<bool, uint64_t> needs_at_least(size_t group, uint64_t host_bytes);
   bool has_smaller_steps(size_t group, uint64_t host_bytes);
   bool fits(const Choice& choice, uint64_t bytes) const;
+  bool fits_in_blocks(const StepSettings& settings) const;
   void try_group(size_t group, uint64_t bytes, double most_seconds, bool is_thorough,
                  std::optional<Way>& best);
   double least_seconds(size_t group) const;

@@ -349,8 +349,9 @@ Search Planner::search(StepSettings settings, const AutoRecomputeOptions& option
   if (settings.ranks == 1) settings.accumulate = std::min(settings.accumulate, 2u);
   const auto run = [this, settings, steps, runs = 0]() mutable {
     DryProgram program(program_, settings);
-    // The first run records; the second one shows where a step differs from the next.
-    if (++runs == 2 && settings.accumulate == 1) program.update();
+    // The first that follows a plan, after two that have none, shows where a step differs from the
+    // one before.
+    if (++runs == 3 && settings.accumulate == 1) program.update();
     program.run_briefly(steps);
   };
   return Search([this] { return open(DryMemory::unlimited); }, run, options);

@@ -330,14 +330,13 @@ TEST_CASE("choices: what changes updates is offered where it gains something" *
   const auto others = fixed.gains(nullptr);
   CHECK(named(others, "8-bit-states") == others.end());
   // Where nothing fits without them, the refusal names those with which something does. The device
-  // has no states at all where the host updates.
-  DeviceSpeed staged = speed;
-  staged.host.updates = 0;
-  Choices known(planner, planner.settings(),
-                {.fixed = {"budget"}, .allowed = {"8-bit-states"}, .speed = staged});
-  const uint64_t least = known.least().peak();
-  Choices small(planner, planner.settings(),
-                {.bytes = least, .fixed = {"budget"}, .speed = staged});
+  // has few states or none where they are offloaded.
+  const Strings on_device = {"budget", "offload", "fused"};
+  Choices known(planner, planner.settings(), {.fixed = on_device, .allowed = {"8-bit-states"}});
+  const uint64_t least =
+      planner.forecast(known.least().settings.shortened(), {.memory = DryMemory::blocks_of_device})
+          .memory.peak_reserved;
+  Choices small(planner, planner.settings(), {.bytes = least, .fixed = on_device});
   REQUIRE(!small.quickest());
   const std::string refusal = refusal_text(small);
   CAPTURE(refusal);
