@@ -131,12 +131,10 @@ class PreparedMatmul final : public PreparedCall {
 
   // The library's packing of a factor takes as long as the product if lines that lie a multiple of
   // 2 KiB apart are its terms of the sum: these share few sets of the caches. They are copied
-  // closer first, unless there are few products with them. A gradient of weights, where lines of
-  // both factors are terms, is a ninth faster with copies of both.
+  // closer first, unless there are few products with them. Copies of other lines take a tenth more.
   bool copies(const Factor& factor, bool lines_are_terms, int64_t length, int64_t others) const {
     return in_ != DType::f32 ||
-           (lines_are_terms && length > 16 && others >= 32 &&
-            (factor.step % 512 == 0 || (a_.is_transposed && p_.k > copied_depth)));
+           (lines_are_terms && length > 16 && others >= 32 && factor.step % 512 == 0);
   }
   // Returns the step of copied lines. Short ones need no gaps, which would take much of their
   // memory.
