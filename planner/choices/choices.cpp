@@ -112,17 +112,6 @@ bool Choices::fits(const Choice& choice, uint64_t bytes) const {
   return choice.peak() <= bytes && choice.forecast.memory.host_peak <= options().host_bytes;
 }
 
-// The same of values in the device's blocks, which are larger.
-bool Choices::fits_in_blocks(const StepSettings& settings) const {
-  try {
-    planner().forecast(settings.shortened(),
-                       {.memory = DryMemory::blocks_of_device, .memory_limit = options().bytes});
-    return true;
-  } catch (const OutOfMemory&) {
-    return false;
-  }
-}
-
 // The activations that are no plans, and the plan that needs least.
 std::vector<size_t> Choices::lean_activations() {
   const std::vector<size_t>& plans = this->plans();
@@ -263,7 +252,12 @@ std::optional<Choice> Choices::quickest() {
     const std::optional<Way> best = best_within(bytes);
     if (!best) return std::nullopt;
     const Choice choice = planned_again(measured(*best), bytes);
-    if (fits_in_blocks(choice.settings)) return choice;
+    try {
+      planner().forecast(choice.settings.shortened(),
+                         {.memory = DryMemory::blocks_of_device, .memory_limit = options().bytes});
+      return choice;
+    } catch (const OutOfMemory&) {  // less than that has room
+    }
   }
   return std::nullopt;
 }
@@ -343,8 +337,9 @@ std::vector<std::pair<std::string, Choice>> Choices::gains(const Choice* chosen)
     Choices wider(*this, more);
     const double most = chosen ? 0.99 * chosen->seconds : no_bound;
     const std::optional<Way> best = wider.best_within(options().bytes, most);
-    if (best && (chosen || fits_in_blocks(wider.measured(*best).settings)))
-      gained[i] = wider.measured(*best);
+    if (!best) return;
+    const Choice& choice = wider.measured(*best);
+    if (chosen || planner().fits_in_blocks(choice.settings, options().bytes)) gained[i] = choice;
   });
   std::vector<std::pair<std::string, Choice>> found;
   for (size_t i = 0; i < names.size(); ++i)
@@ -421,9 +416,10 @@ std::optional<Choice> Choices::longest() {
                [&](size_t i) { found[i] = measure(leanest[i]); });
   std::optional<Choice> most = longest_of(*std::ranges::min_element(
       found, {}, [&](const Choice& choice) { return need_of(choice, options().host_bytes); }));
-  // Blocks are larger than what lies in them, but hardly by half.
+  // Blocks are larger than what lies in them, but hardly twice as large.
   const int64_t least = most ? most->settings.length / 2 : 0;
-  while (most && !fits_in_blocks(most->settings)) {
+  const uint64_t bytes = options().bytes;
+  while (most && most->peak() > bytes / 2 && !planner().fits_in_blocks(most->settings, bytes)) {
     StepSettings shorter = most->settings;
     shorter.length = shorter.length * 7 / 8 / 64 * 64;
     most = shorter.length > least ? std::optional(measure(shorter)) : std::nullopt;

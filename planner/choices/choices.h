@@ -81,7 +81,6 @@ class Choices {
   std::pair<bool, uint64_t> needs_at_least(size_t group, uint64_t host_bytes);
   bool has_smaller_steps(size_t group, uint64_t host_bytes);
   bool fits(const Choice& choice, uint64_t bytes) const;
-  bool fits_in_blocks(const StepSettings& settings) const;
   void try_group(size_t group, uint64_t bytes, double most_seconds, bool is_thorough,
                  std::optional<Way>& best);
   double least_seconds(size_t group) const;

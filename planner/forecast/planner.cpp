@@ -209,6 +209,20 @@ Forecast Planner::measure(const StepSettings& settings, DryMemory memory) const 
   return found;
 }
 
+bool Planner::fits_in_blocks(const StepSettings& settings, uint64_t bytes) const {
+  StepSettings fewer = settings.shortened();
+  if (settings.ranks == 1) fewer.accumulate = std::min(settings.accumulate, 2u);
+  const auto body = [&] { DryProgram(program_, fewer).run_briefly(fewer.accumulate); };
+  try {
+    const Forecast values = dry_run(open(DryMemory::unlimited), body, {.pack = false});
+    dry_run(open(DryMemory::blocks_of_device), body,
+            {.memory_limit = bytes, .learnt = values.steps});
+    return true;
+  } catch (const OutOfMemory&) {
+    return false;
+  }
+}
+
 Forecast Planner::forecast(const StepSettings& settings, const ForecastOptions& options) const {
   Forecast result;
   const auto body = [&] {

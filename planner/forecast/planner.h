@@ -46,6 +46,9 @@ class Planner {
   // on the host, wherever they lie: cheaper than a forecast, which also knows blocks.
   Forecast measure(const StepSettings& settings, DryMemory memory = DryMemory::unlimited) const;
   uint64_t peak(const StepSettings& settings) const { return measure(settings).memory.peak; }
+  // Whether the steps of measure() fit in so many bytes of the device's blocks: nearly always what
+  // a forecast finds, in less time.
+  bool fits_in_blocks(const StepSettings& settings, uint64_t bytes) const;
   // Learns the program's steps, then runs it with two updates: a first one, and one like all that
   // follow. OutOfMemory if it does not fit.
   Forecast forecast(const StepSettings& settings, const ForecastOptions& options = {}) const;
