@@ -3,7 +3,7 @@
 writes a table: seconds of a step by the clock and of CPU time, and the most memory of the process over that before the
 model. Of the shapes of SmolLM2-135M and TinyLlama-1.1B, one text and four. With --losses N, both take N steps from the same
 random weights and adapters in place of that, each on other bytes of a text, and the largest difference of their losses is
-printed, beside that of PyTorch from itself with another number of threads. Without torch, transformers and peft only ours is
+printed, beside that of PyTorch from itself without vectors of the processor. Without torch, transformers and peft only ours is
 measured.
 Usage: lora.py [--python 'python3'] [--rounds 3] [--models MODEL...] [--forms FORM...] [--losses N] [--output FILE]"""
 
@@ -28,10 +28,10 @@ FORMS = {"lora": ([], []), "dora": (["--dora"], ["--dora"]),
          "lora-segments-file": (["--checkpoint-every", "1", "--weights-in-file"], ["--gradient-checkpointing"])}
 
 
-def measured(command, threads):
+def measured(command, threads, **variables):
     """Returns seconds, CPU seconds and MiB; nothing where a package is missing."""
     result = subprocess.run([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                            env=dict(os.environ, OMP_NUM_THREADS=str(threads)))
+                            env=dict(os.environ, OMP_NUM_THREADS=str(threads), **variables))
     if "ModuleNotFoundError" in result.stderr:
         return None
     if result.returncode:
@@ -88,10 +88,11 @@ def losses(o, model, form, batch):
         options = ["--batch", batch, "--seq", o.seq, "--steps", o.losses - 1, "--model", f"{folder}/model", "--adapter",
                    f"{folder}/adapter", "--data", ROOT / "docs/design.md", "--save-losses"]
         curves = []
-        for program, threads in (([o.build / "benchmarks/bench", "lora_step", *ours], o.threads), (peer, o.threads),
-                                 (peer, 1 if o.threads > 1 else 2)):
+        # PyTorch rounds elsewhere without the processor's vectors.
+        for program, variables in (([o.build / "benchmarks/bench", "lora_step", *ours], {}), (peer, {}),
+                                   (peer, {"ATEN_CPU_CAPABILITY": "default"})):
             file = Path(folder, f"losses-{len(curves)}")
-            measured([*program, *options, file], threads)
+            measured([*program, *options, file], o.threads, **variables)
             curves.append([float(line) for line in file.read_text().split()])
     mine, theirs, again = curves
     apart = [max(abs(a - b) for a, b in zip(theirs, other, strict=True)) for other in (mine, again)]

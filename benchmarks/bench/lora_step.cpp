@@ -23,6 +23,7 @@
 #include "ops/layout/indexing.h"
 #include "optim/adam.h"
 #include "planner/choices/planned_run.h"
+#include "trainer/program/program.h"
 #include "trainer/program/shared_options.h"
 
 namespace rw::bench {
