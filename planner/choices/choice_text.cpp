@@ -7,6 +7,8 @@
 #include <numeric>
 #include <optional>
 
+#include "core/base/parallel.h"
+
 namespace rw {
 
 namespace {
@@ -42,6 +44,24 @@ std::string largest_parts(const MemoryReport& memory) {
                        format_bytes(memory.peak_by_purpose[order[i]]));
   };
   return part(0) + " and " + part(1);
+}
+
+struct More {
+  std::optional<Choice> longest;
+  std::vector<std::pair<std::string, Choice>> gains;
+};
+
+// Choices::longest() and Choices::gains(), at once.
+More more_of(const Choices& choices, const Choice* chosen) {
+  More more;
+  Choices own = choices;
+  parallel_for(2, choices.options().threads, [&](size_t i) {
+    if (i == 0)
+      more.longest = own.longest();
+    else
+      more.gains = choices.gains(chosen);
+  });
+  return more;
 }
 
 }  // namespace
@@ -87,11 +107,12 @@ std::string choice_table(Choices& choices, const Choice& chosen) {
 
 std::string more_text(Choices& choices, const Choice& chosen) {
   std::string text;
-  if (const std::optional<Choice> longest = choices.longest())
+  const auto [longest, gains] = more_of(choices, &chosen);
+  if (longest)
     text +=
         fmt::format("Up to {} fits, {}.\n", words_of(choices, "length", longest->settings.length),
                     with_options(*longest));
-  for (const auto& [way, choice] : choices.gains(&chosen))
+  for (const auto& [way, choice] : gains)
     text += fmt::format("{} takes {:.3g} s, {}.\n", words_of(choices, "allow", way), choice.seconds,
                         with_options(choice));
   return text;
@@ -123,10 +144,11 @@ std::string refusal_text(Choices& choices) {
   if (beyond.peak() < least.peak())
     text += fmt::format(". With more of the host it is {} and {}, {}", format_bytes(beyond.peak()),
                         format_bytes(beyond.forecast.memory.host_peak), with_options(beyond));
-  if (const std::optional<Choice> longest = choices.longest())
+  const auto [longest, gains] = more_of(choices, nullptr);
+  if (longest)
     text += fmt::format(". {} fits, {}", words_of(choices, "length", longest->settings.length),
                         with_options(*longest));
-  for (const auto& [way, choice] : choices.gains(nullptr))
+  for (const auto& [way, choice] : gains)
     text +=
         fmt::format(". With {} it fits, {}", words_of(choices, "allow", way), with_options(choice));
   return text;
