@@ -26,6 +26,14 @@ void add_steps(WorkByPhase& sum, const WorkByPhase& work, uint32_t times, uint32
   }
 }
 
+// The settings with the steps of a window that need most. Steps between the first one and the last
+// one of a window differ from both where there are several ranks.
+StepSettings of_few_steps(const StepSettings& settings) {
+  StepSettings fewer = settings.shortened();
+  if (settings.ranks == 1) fewer.accumulate = std::min(settings.accumulate, 2u);
+  return fewer;
+}
+
 // Runs the program on the default device, which is dry.
 class DryProgram {
  public:
@@ -189,11 +197,8 @@ std::vector<StepTrace> Planner::steps(const StepSettings& settings) const {
   return dry_run(open(DryMemory::unlimited), run, {.pack = false}).steps;
 }
 
-// Steps between the first one and the last one of a window differ from both where there are several
-// ranks.
 Forecast Planner::measure(const StepSettings& settings, DryMemory memory) const {
-  StepSettings fewer = settings.shortened();
-  if (settings.ranks == 1) fewer.accumulate = std::min(settings.accumulate, 2u);
+  const StepSettings fewer = of_few_steps(settings);
   DryProgram::Done update;
   uint64_t buffers = 0;
   const auto body = [&] {
@@ -210,8 +215,7 @@ Forecast Planner::measure(const StepSettings& settings, DryMemory memory) const 
 }
 
 bool Planner::fits_in_blocks(const StepSettings& settings, uint64_t bytes) const {
-  StepSettings fewer = settings.shortened();
-  if (settings.ranks == 1) fewer.accumulate = std::min(settings.accumulate, 2u);
+  const StepSettings fewer = of_few_steps(settings);
   const auto body = [&] { DryProgram(program_, fewer).run_briefly(fewer.accumulate); };
   try {
     const Forecast values = dry_run(open(DryMemory::unlimited), body, {.pack = false});
@@ -358,9 +362,8 @@ Graph Planner::record(StepSettings settings) const {
 }
 
 Search Planner::search(StepSettings settings, const AutoRecomputeOptions& options) const {
-  settings = settings.plain().shortened();
-  const uint32_t steps = settings.accumulate;
-  if (settings.ranks == 1) settings.accumulate = std::min(settings.accumulate, 2u);
+  const uint32_t steps = settings.shortened().accumulate;
+  settings = of_few_steps(settings.plain());
   const auto run = [this, settings, steps, runs = 0]() mutable {
     DryProgram program(program_, settings);
     // The first that follows a plan, after two that have none, shows where a step differs from the
