@@ -29,6 +29,7 @@ struct Winograd {
   int64_t per_part;  // tiles whose gradients of weights are added by one piece
 };
 
+// The elements of images, in the order above.
 struct WinogradImages {
   const std::byte* data;
   DType dtype;
@@ -40,11 +41,12 @@ struct WinogradLoops {
   // as wide as registers allow.
   void (*weights)(const Winograd& p, const float* w, int64_t piece, float* to);
   // Makes the pixels of `per_step` tiles, `width` channels of them. `scratch` has room for
-  // 16 per_step (2 width + depth) floats.
+  // 16 per_step (width + min(in_c, depth) + gap) floats.
   void (*images)(const Winograd& p, const WinogradImages& x, const float* weights, int64_t piece,
                  float* scratch, std::byte* y, DType y_dtype);
   // Makes the gradient [out_c, 3, 3, in_c] of `width` outputs and inputs by the tiles of one part;
-  // parts lie one behind the other. `scratch` has room for 16 (width + 4 per_step) width floats.
+  // parts lie one behind the other. `scratch` has room for
+  // 16 (width width + 2 per_step (width + gap)) floats.
   void (*gradient)(const Winograd& p, const WinogradImages& x, const WinogradImages& dy,
                    int64_t piece, float* scratch, float* dw);
 };

@@ -55,7 +55,7 @@ class Ways {
   bool allows(std::string_view approximate) const;     // an approximate way, by the options
   bool applies(const std::string& approximate) const;  // to this program
 
-  const std::vector<StepSettings>& groups() const { return groups_; }  // in no order
+  const std::vector<StepSettings>& groups() const { return groups_; }  // the one asked for first
   // Plans come last.
   const std::vector<StepSettings>& activations() const { return activations_; }
   size_t plain() const { return plain_; }  // the activations that are all kept
